@@ -27,7 +27,7 @@ from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower import emit, pointwise
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import Shape, element_type
@@ -158,7 +158,7 @@ class InPython:
         if isinstance(x, Instruction) and x.op is movement.constant:
             return np.ascontiguousarray(x.attributes.literal.value).ravel()
         if x not in self.memory:
-            shape = x.shape if isinstance(x, Partial) else x.array_shape
+            shape = x.shape if isinstance(x, Temporary) else x.array_shape
             self.memory[x] = np.empty(shape.size, shape.dtype)
         return self.memory[x]
 

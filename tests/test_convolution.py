@@ -228,7 +228,7 @@ def test_the_printed_kernel(generator: np.random.Generator) -> None:
     exec(print_python(step.work.kernel), names)
     expected = convolution.evaluate(x, y, **attributes)
     found = np.full(expected.size, np.nan, np.float32)
-    names[step.work.kernel.name](x.ravel(), y.ravel(), found, 0, step.work.extent, *step.work.numbers)
+    names[step.work.kernel.name](x.ravel(), y.ravel(), found, 0, step.work.extent, *step.work.parameters)
     np.testing.assert_allclose(found.reshape(expected.shape), expected, 1e-4, 1e-4)
 
 

@@ -16,7 +16,7 @@ from tinyxla.backends import compile_module
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError
 from tinyxla.hlo import Module
 from tinyxla.loopir.ir.loop_ir import Builder, Literal
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial
+from tinyxla.loopir.lower.emit import LoweredKernel, Temporary
 from tinyxla.loopir.passes.alias_in_place import InPlace
 from tinyxla.shapes import Shape, element_type
 
@@ -379,7 +379,7 @@ def kernel(write: Callable[[Builder, Any, Any, Any], None]) -> LoweredKernel:
     operand, result = b.argument("f32"), b.argument("f32", True)
     with b.loop(b.kernel.first, b.kernel.last) as (row, _):
         write(b, operand, result, row)
-    storages = [Partial(Shape(element_type("f32"), (8, 8))) for _ in range(2)]
+    storages = [Temporary(Shape(element_type("f32"), (8, 8))) for _ in range(2)]
     return LoweredKernel(b.kernel, [*storages], 8, 1, [])
 
 
@@ -469,7 +469,7 @@ def test_other_types_do_not_share_memory() -> None:
     x, y = b.argument("s32"), b.argument("f32", True)
     with b.loop(b.kernel.first, b.kernel.last) as (at, _):
         b.store(y, at, b.compute("convert", "f32", b.load(x, at)))
-    storages = [Partial(Shape(element_type(name), (8,))) for name in ("s32", "f32")]
+    storages = [Temporary(Shape(element_type(name), (8,))) for name in ("s32", "f32")]
     assert in_place(LoweredKernel(b.kernel, [*storages], 8, 1, []), 0, 1) is None
 
 

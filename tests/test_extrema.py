@@ -69,7 +69,7 @@ def masked_maximum(type: str, count: int) -> Kernel:
             element = builder.load(x, j)
             positive = builder.compute("compare", "pred", element, Literal(type, 0.0), direction="GT")
             chosen = builder.compute("select", type, positive, element, none)
-            loop.carried[0].updated = builder.compute("maximum", type, loop.carried[0].inside, chosen)
+            loop.carried[0].next = builder.compute("maximum", type, loop.carried[0].arg, chosen)
         builder.store(out, i, loop.carried[0].result)
     return builder.kernel
 

@@ -64,13 +64,13 @@ def test_elements(type: str, is_known: bool) -> None:
 
     def body(b: Builder, i: Value, loop: Loop) -> None:
         x, y, _, out = b.kernel.arguments[:4]
-        one, other = b.load(x, b.sum(i, 5)), b.load(y, i)
+        one, other = b.load(x, b.add(i, 5)), b.load(y, i)
         before = b.convert(type, b.load(b.kernel.arguments[2], 0))
-        moved = b.compute("shift-right-logical", type, one, b.both(other, 3))
+        moved = b.compute("shift-right-logical", type, one, b.and_(other, 3))
         mixed = b.compute("xor", type, b.shift_left(moved, 1), b.convert(type, i))
         wide = b.convert(type, b.compute("maximum", "u64", b.convert("u64", mixed), Literal("u64", 9)))
-        less = b.either(b.compare("LT", one, other), b.compare("EQ", other, Literal(type, 2)))
-        b.store(out, i, b.choose(less, b.compute("subtract", type, wide, before), b.compute("add", type, one, mixed)))
+        less = b.or_(b.compare("LT", one, other), b.compare("EQ", other, Literal(type, 2)))
+        b.store(out, i, b.select(less, b.compute("subtract", type, wide, before), b.compute("add", type, one, mixed)))
 
     for count in COUNTS:
         kernel = over_a_line(type, count if is_known else None, body)
@@ -85,7 +85,7 @@ def test_folds(type: str, is_known: bool) -> None:
 
     def body(b: Builder, i: Value, loop: Loop) -> None:
         for slot, op in zip(loop.carried, ops, strict=True):
-            slot.updated = b.compute(op, type, slot.inside, b.load(b.kernel.arguments[0], i))
+            slot.next = b.compute(op, type, slot.arg, b.load(b.kernel.arguments[0], i))
 
     for count in COUNTS:
         kernel = over_a_line(type, count if is_known else None, body, ops)
@@ -95,11 +95,11 @@ def test_folds(type: str, is_known: bool) -> None:
 
 def _gathers(b: Builder, i: Value, loop: Loop) -> None:
     x, y, _, out = b.kernel.arguments[:4]
-    b.store(out, i, b.load(x, b.convert(INDEX, b.both(b.load(y, i), 63))))
+    b.store(out, i, b.load(x, b.convert(INDEX, b.and_(b.load(y, i), 63))))
 
 
 def _strides(b: Builder, i: Value, loop: Loop) -> None:
-    b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], b.times(i, 2)))
+    b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], b.mul(i, 2)))
 
 
 def _repeats(b: Builder, i: Value, loop: Loop) -> None:
@@ -108,13 +108,13 @@ def _repeats(b: Builder, i: Value, loop: Loop) -> None:
 
 def _sums(b: Builder, i: Value, loop: Loop) -> None:
     slot = loop.carried[0]
-    slot.updated = b.compute("add", slot.inside.type, slot.inside, b.load(b.kernel.arguments[0], i))
+    slot.next = b.compute("add", slot.arg.type, slot.arg, b.load(b.kernel.arguments[0], i))
 
 
 def _reads_what_it_carries(b: Builder, i: Value, loop: Loop) -> None:
     slot = loop.carried[0]
-    slot.updated = b.compute("maximum", slot.inside.type, slot.inside, b.load(b.kernel.arguments[0], i))
-    b.store(b.kernel.arguments[3], i, slot.inside)
+    slot.next = b.compute("maximum", slot.arg.type, slot.arg, b.load(b.kernel.arguments[0], i))
+    b.store(b.kernel.arguments[3], i, slot.arg)
 
 
 @pytest.mark.parametrize("body", [_gathers, _strides, _repeats, _sums, _reads_what_it_carries])

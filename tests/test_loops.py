@@ -502,20 +502,20 @@ def softmax(columns: int) -> Kernel:
     x, out = builder.argument("f32"), builder.argument("f32", written=True)
     row = builder.scratch("f32", columns)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        base = builder.times(i, columns)
+        base = builder.mul(i, columns)
         with builder.loop(0, columns, [Literal("f32", float("-inf"))]) as (j, loop):
-            element = builder.load(x, builder.sum(base, j))
+            element = builder.load(x, builder.add(base, j))
             largest = loop.carried[0]
-            largest.updated = builder.compute("maximum", "f32", largest.inside, element, reassociate=True)
+            largest.next = builder.compute("maximum", "f32", largest.arg, element, reassociate=True)
         with builder.loop(0, columns, [Literal("f32", 0.0)]) as (j, loop):
-            element = builder.load(x, builder.sum(base, j))
+            element = builder.load(x, builder.add(base, j))
             power = builder.compute("exponential", "f32", builder.compute("subtract", "f32", element, largest.result))
             builder.store(row, j, power)
             total = loop.carried[0]
-            total.updated = builder.compute("add", "f32", total.inside, power, reassociate=True)
+            total.next = builder.compute("add", "f32", total.arg, power, reassociate=True)
         with builder.loop(0, columns) as (j, _):
             share = builder.compute("divide", "f32", builder.load(row, j), total.result)
-            builder.store(out, builder.sum(base, j), share)
+            builder.store(out, builder.add(base, j), share)
     return builder.kernel
 
 
@@ -541,7 +541,7 @@ def reduction(op: str, type: str, initial: Any) -> Kernel:
     kernel = builder.kernel
     with builder.loop(kernel.first, kernel.last, [Literal(type, initial)]) as (i, loop):
         carried = loop.carried[0]
-        carried.updated = builder.compute(op, type, carried.inside, builder.load(x, i), reassociate=True)
+        carried.next = builder.compute(op, type, carried.arg, builder.load(x, i), reassociate=True)
     builder.store(out, 0, carried.result)
     return kernel
 
@@ -579,9 +579,9 @@ def column_sums(rows: int, columns: int) -> Kernel:
     with builder.loop(0, columns) as (j, _):
         builder.store(sums, j, Literal("f32", 0.0))
     with builder.loop(0, rows, sequential=True) as (i, _):
-        base = builder.times(i, columns)
+        base = builder.mul(i, columns)
         with builder.loop(0, columns) as (j, _):
-            element = builder.load(x, builder.sum(base, j))
+            element = builder.load(x, builder.add(base, j))
             builder.store(sums, j, builder.compute("add", "f32", builder.load(sums, j), element))
     with builder.loop(0, columns) as (j, _):
         builder.store(out, j, builder.load(sums, j))
@@ -602,7 +602,7 @@ def test_recurrence_in_a_written_argument() -> None:
     x, out = builder.argument("s32"), builder.argument("s32", written=True)
     builder.store(out, 0, builder.load(x, 0))
     with builder.loop(1, builder.kernel.last, sequential=True) as (i, _):
-        before = builder.load(out, builder.minus(i, 1))
+        before = builder.load(out, builder.sub(i, 1))
         builder.store(out, i, builder.compute("add", "s32", before, builder.load(x, i)))
     x_values = values("s32", 1)
     for actual in run_both(builder.kernel, [x_values], 67, "s32", 0, 67):
@@ -615,10 +615,10 @@ def test_loops_that_carry_numbers_of_every_kind() -> None:
     one = [Literal("c64", 1 + 0j), Literal("pred", True), Literal("bf16", 1.0), Literal("s64", 1)]
     with builder.loop(builder.kernel.first, builder.kernel.last, one, sequential=True) as (i, loop):
         number, flag, small, whole = loop.carried
-        number.updated = builder.compute("multiply", "c64", number.inside, Literal("c64", 1j))
-        flag.updated = builder.compute("not", "pred", flag.inside)
-        small.updated = builder.compute("add", "bf16", small.inside, Literal("bf16", 1.0))
-        whole.updated = builder.compute("add", "s64", whole.inside, i)
+        number.next = builder.compute("multiply", "c64", number.arg, Literal("c64", 1j))
+        flag.next = builder.compute("not", "pred", flag.arg)
+        small.next = builder.compute("add", "bf16", small.arg, Literal("bf16", 1.0))
+        whole.next = builder.compute("add", "s64", whole.arg, i)
     for buffer, carried in zip(out, loop.carried, strict=True):
         builder.store(buffer, 0, carried.result)
     for run in (run_native, run_python):
@@ -634,13 +634,13 @@ def padded(low: int, size: int, total: int) -> Kernel:
     builder = Builder("padded")
     x, out = builder.argument("f32"), builder.argument("f32", written=True)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        source = builder.minus(i, low)
+        source = builder.sub(i, low)
         assert not isinstance(source, int)
         inside: list[Operand] = [
             builder.compute("compare", "pred", source, Literal("s64", bound), direction=direction)
             for direction, bound in (("GE", 0), ("LT", size))
         ]
-        clamped = builder.least(builder.most(source, 0), size - 1)
+        clamped = builder.min(builder.max(source, 0), size - 1)
         chosen = builder.compute("and", "pred", *inside)
         value = builder.compute("select", "f32", chosen, builder.load(x, clamped), Literal("f32", 7.0))
         builder.store(out, i, value)
@@ -657,8 +657,8 @@ def test_index_division_gives_a_transpose() -> None:
     builder = Builder("transpose")
     x, out = builder.argument("s16"), builder.argument("s16", written=True)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        row, column = builder.quotient(i, 7), builder.remainder(i, 7)
-        source = builder.sum(builder.times(column, 11), row)
+        row, column = builder.floordiv(i, 7), builder.remainder(i, 7)
+        source = builder.add(builder.mul(column, 11), row)
         builder.store(out, i, builder.load(x, source))
     x_values = np.arange(77, dtype=np.int16).reshape(7, 11)
     for actual in run_both(builder.kernel, [x_values.ravel()], 77, "s16", 0, 77):
@@ -669,7 +669,7 @@ def test_loops_that_never_run() -> None:
     builder = Builder("never")
     out = builder.argument("f32", written=True)
     with builder.loop(3, 3, [Literal("f32", 5.0)]) as (_, loop):
-        loop.carried[0].updated = builder.compute("add", "f32", loop.carried[0].inside, Literal("f32", 1.0))
+        loop.carried[0].next = builder.compute("add", "f32", loop.carried[0].arg, Literal("f32", 1.0))
     builder.store(out, 0, loop.carried[0].result)
     for actual in run_both(builder.kernel, [], 1, "f32", 0, 1):
         assert actual[0] == 5.0

@@ -240,7 +240,7 @@ def test_narrow_integers_are_multiplied_in_pairs_on_all_x86(
     """Also without AVX-512, where copies must not load narrow elements with masks: that is one by one."""
     monkeypatch.setattr(packing, "vector_bytes", lambda: width)
     monkeypatch.setattr(packing, "has_feature", lambda name: name == feature)
-    monkeypatch.setattr(packing, "provided", lambda name, text: text)
+    monkeypatch.setattr(packing, "declare_routine", lambda name, text: text)
     for name in ("s8", "u8", "s16"):
         kind = packing.arithmetic(name, "s32", 40, 50, 60)
         assert kind is not None

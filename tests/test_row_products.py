@@ -38,7 +38,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The products that are lowered so."""
     found: list[Any] = []
     lower = dot_product.lower
-    nest = registry.OWN_NESTS
+    nest = registry.OP_LOWERINGS
     monkeypatch.setitem(nest, "dot", nest["dot"]._replace(lower=lambda *given: found.append(given[0]) or lower(*given)))
     return found
 

@@ -90,24 +90,24 @@ def rows(count: int, scale: float, divisor: int = 16) -> Kernel:
     b = Builder("rows")
     source, target = b.argument("f32"), b.argument("f32", True)
     with b.loop(b.kernel.first, b.kernel.last) as (i, _), b.loop(0, count) as (j, _):
-        place = b.sum(b.times(i, count), j)
-        value = b.compute("multiply", "f32", b.load(source, b.quotient(place, divisor)), Literal("f32", scale))
+        place = b.add(b.mul(i, count), j)
+        value = b.compute("multiply", "f32", b.load(source, b.floordiv(place, divisor)), Literal("f32", scale))
         b.store(target, place, value)
     return b.kernel
 
 
 def test_what_costs_nothing_comes_from_the_table() -> None:
-    kernel, words = specialization.general(rows(1000, 1 / 64))
-    assert [value.type for value in kernel.numbers] == ["s64", "f32"]  # the end of the loop and the float
+    kernel, words = specialization.generalize(rows(1000, 1 / 64))
+    assert [value.type for value in kernel.parameters] == ["s64", "f32"]  # the end of the loop and the float
     assert words == [1000, int(np.float32(1 / 64).view(np.int32))]
-    again, others = specialization.general(rows(2000, 1 / 100))
+    again, others = specialization.generalize(rows(2000, 1 / 100))
     assert len(others) == 2
     assert canonical(again) != canonical(kernel)  # the stride is known
     assert "n1" in print_python(kernel)
 
 
 def test_numbers_that_vary_are_known_no_longer() -> None:
-    texts = [canonical(specialization.general(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)]
+    texts = [canonical(specialization.generalize(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)]
     assert len(set(texts[:2])) == 2
     assert len(set(texts[2:])) == 1
 
@@ -126,21 +126,21 @@ def test_short_rows_of_unknown_length_share_a_kernel(dtype: type, generator: np.
 
 def test_the_rest_of_a_row_of_unknown_length_is_masked() -> None:
     texts = [
-        print_llvm(specialization.general(rows(count, 0.5))[0], masked_tails=True) for count in (100, 101, 102, 128)
+        print_llvm(specialization.generalize(rows(count, 0.5))[0], masked_tails=True) for count in (100, 101, 102, 128)
     ]
     assert [text.count(".rest.body:") for text in texts] == [0, 0, 1, 1]
 
 
 def test_numbers_that_are_no_sizes_stay() -> None:
-    assert specialization.general(rows(4, 0.37))[1] == []
+    assert specialization.generalize(rows(4, 0.37))[1] == []
 
 
 def test_what_runs_once_knows_nothing() -> None:
-    assert len(specialization.general(rows(100, 0.5), once=True)[1]) == 3
+    assert len(specialization.generalize(rows(100, 0.5), once=True)[1]) == 3
 
 
 def test_another_value_of_a_closed_number_is_another_kernel() -> None:
     """The key tells known numbers apart: code for 100 columns must not run for 101."""
-    first, second = (specialization.general(rows(count, 0.5)) for count in (100, 101))
+    first, second = (specialization.generalize(rows(count, 0.5)) for count in (100, 101))
     assert canonical(first[0]) != canonical(second[0])
     assert first[1] == second[1] == []

@@ -246,7 +246,7 @@ def test_the_parts_of_a_small_computation() -> None:
         old = dynamic_slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
         return [new, old]
 
-    found = scalarization.smallest(optimize(computation(step, S32, rows)))
+    found = scalarization.scalarize_without_memory(optimize(computation(step, S32, rows)))
     assert found is not None
     assert found.begins == (1, None)
     assert found.updated == {1}
@@ -325,7 +325,7 @@ def test_one_array_cannot_become_two() -> None:
         second = dynamic_slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
         return [first, dynamic_slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
 
-    assert scalarization.smallest(optimize(computation(step, S32, rows))) is None
+    assert scalarization.scalarize_without_memory(optimize(computation(step, S32, rows))) is None
 
 
 def test_reading_what_was_overwritten_takes_a_copy() -> None:

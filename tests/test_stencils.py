@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
-from tinyxla.compiler.analysis.access_maps import edges, shifted
+from tinyxla.compiler.analysis.access_maps import boundaries, shifted_operands
 from tinyxla.loopir.lower import axes
 
 Function = Callable[..., Any]
@@ -91,7 +91,7 @@ def test_cuts_that_are_missing_change_no_value(monkeypatch: pytest.MonkeyPatch) 
         calls.append(len(found))
         return found[1:]
 
-    _true_cuts = axes.cuts
+    _true_cuts = axes.index_set_boundaries
     monkeypatch.setattr(axes, "cuts", cuts)
     for seed in range(12):
         f, x = _stencil(seed)
@@ -142,7 +142,7 @@ def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_sto
 
 @pytest.mark.parametrize("seed", range(14))
 def test_long_loops_are_their_middle_and_their_sides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinyxla.loopir.lower.axes.LONGEST_IN_PARTS", 0)
+    monkeypatch.setattr("tinyxla.loopir.lower.axes.MAX_OPS_PER_PART", 0)
     tx.clear_caches()
     f, x = _stencil(seed)
     _same(f, x)
@@ -172,12 +172,12 @@ def test_the_middle_of_a_long_loop_does_not_ask_where_it_is(shape: tuple[int, ..
 def test_edges_and_offsets() -> None:
     entry = tx.make_graph(lambda x: jnp.concatenate([x[2:], x[:2]]) + lax.pad(x, 0.0, [(3, -3, 0)]))(np.ones(10)).entry
     by_name = {x.op.name: x for x in entry.instructions}
-    assert list(edges(by_name["concatenate"], (0,))) == [8]
-    assert list(edges(by_name["concatenate"], (-1,))) == [9]
-    assert list(edges(by_name["concatenate"], (None,))) == []
-    assert list(edges(by_name["pad"], (0,))) == [3, 13]
-    assert [o for _, o in shifted(by_name["concatenate"], (5,))] == [(5,), (-3,)]
-    assert [o for _, o in shifted(by_name["pad"], (5,))] == [(2,), (5,)][:1]
+    assert list(boundaries(by_name["concatenate"], (0,))) == [8]
+    assert list(boundaries(by_name["concatenate"], (-1,))) == [9]
+    assert list(boundaries(by_name["concatenate"], (None,))) == []
+    assert list(boundaries(by_name["pad"], (0,))) == [3, 13]
+    assert [o for _, o in shifted_operands(by_name["concatenate"], (5,))] == [(5,), (-3,)]
+    assert [o for _, o in shifted_operands(by_name["pad"], (5,))] == [(2,), (5,)][:1]
 
 
 # --- what a loop hands on ---------------------------------------------------------------------------------------------

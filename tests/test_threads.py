@@ -778,7 +778,7 @@ _ENDS = {
 @pytest.mark.parametrize("extent", [100_000, 131_073, 300_001, 10_000_000])
 def test_two_threads_get_as_much(extent: int, work: int) -> None:
     """Pieces of work are of nearly one size, and several are an even number."""
-    grain = axes.grain(extent, work)
+    grain = axes.parallel_grain(extent, work)
     pieces = -(-extent // grain)
     assert pieces == 1 or (pieces % 2 == 0 and extent - (pieces - 1) * grain > 0.9 * grain)
 

@@ -2,7 +2,7 @@ import numpy as np
 
 
 def row(in0, out1, first, last):
-    row0 = np.empty(200, np.float32)
+    scratch0 = np.empty(200, np.float32)
     for i1 in range(first, last):
         c3 = np.float32(-np.inf)
         for i2 in range(200):
@@ -19,12 +19,12 @@ def row(in0, out1, first, last):
             v14 = in0[v13]
             v15 = v14 - r4
             v16 = np.exp(v15)
-            row0[i9] = v16
+            scratch0[i9] = v16
             v17 = c10 + v16
             c10 = v17
         r11 = c10
         for i18 in range(200):
-            v19 = row0[i18]
+            v19 = scratch0[i18]
             v20 = np.float32(1.0) / r11
             v21 = v19 * v20
             v22 = i1 * 200

@@ -15,14 +15,14 @@ from operator import mul
 from tinyxla.hlo import Instruction
 from tinyxla.ops import dynamic_slices, elementwise, indexing, movement
 
-Coordinate = int | frozenset[int]
-Place = tuple[Coordinate, ...]
+AccessIndex = int | frozenset[int]
+AccessMap = tuple[AccessIndex, ...]
 
 CONSTANT = -1
-MOST_ROWS = 8  # that one dimension holds and that are looked at one by one
+MAX_CONCATENATED_ROWS = 8  # that one dimension holds and that are looked at one by one
 
 
-def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
+def dims_of(coordinates: Sequence[AccessIndex]) -> frozenset[int]:
     """The loop dimensions that any of these depends on."""
     found: set[int] = set()
     for c in coordinates:
@@ -30,9 +30,9 @@ def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
     return frozenset(found)
 
 
-def renumbered(place: Sequence[Coordinate], numbers: Sequence[int] | Mapping[int, int]) -> Place:
+def renumber_dims(place: Sequence[AccessIndex], numbers: Sequence[int] | Mapping[int, int]) -> AccessMap:
     """The same place with other numbers for the loop dimensions."""
-    found: list[Coordinate] = []
+    found: list[AccessIndex] = []
     for c in place:
         if isinstance(c, frozenset):
             found.append(frozenset(numbers[d] for d in c))
@@ -41,19 +41,19 @@ def renumbered(place: Sequence[Coordinate], numbers: Sequence[int] | Mapping[int
     return tuple(found)
 
 
-def normal(place: Sequence[Coordinate], sizes: Sequence[int]) -> Place:
+def normalize(place: Sequence[AccessIndex], sizes: Sequence[int]) -> AccessMap:
     """A dimension of size 1 has but one index, wherever it comes from."""
     return tuple(CONSTANT if size == 1 else c for c, size in zip(place, sizes, strict=True))
 
 
-def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, Place]]:
+def operand_access_maps(x: Instruction, place: AccessMap) -> Iterator[tuple[Instruction, AccessMap]]:
     """The operands of an inlined instruction, and where they are read."""
     op = x.op
     if op is movement.broadcast:
         (operand,) = x.operands
         yield operand, tuple(place[d] for d in x.attributes.dimensions)
     elif op is movement.transpose:
-        source: list[Coordinate] = [CONSTANT] * len(place)
+        source: list[AccessIndex] = [CONSTANT] * len(place)
         for d, to in enumerate(x.attributes.permutation):
             source[to] = place[d]
         yield x.operands[0], tuple(source)
@@ -66,26 +66,26 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
             c if size == n and start == 0 and stride == 1 else dims_of([c])
             for c, start, stride, size, n in zip(place, starts, strides, sizes, x.array_shape.dimensions, strict=True)
         ]
-        yield x.operands[0], normal(moved, sizes)
+        yield x.operands[0], normalize(moved, sizes)
     elif op is movement.reverse:
         moved = [dims_of([c]) if d in x.attributes.dimensions else c for d, c in enumerate(place)]
         yield x.operands[0], tuple(moved)
     elif op is movement.pad:
         config = x.attributes.padding_config
         moved = [c if edges == (0, 0, 0) else dims_of([c]) for c, edges in zip(place, config, strict=True)]
-        yield x.operands[0], normal(moved, x.operands[0].array_shape.dimensions)
+        yield x.operands[0], normalize(moved, x.operands[0].array_shape.dimensions)
         yield x.operands[1], ()
     elif op is movement.concatenate:
         along = x.attributes.dimension
         moved = [dims_of([c]) if d == along else c for d, c in enumerate(place)]
         for operand in x.operands:
-            yield operand, normal(moved, operand.array_shape.dimensions)
+            yield operand, normalize(moved, operand.array_shape.dimensions)
     elif op is dynamic_slices.dynamic_slice:
         operand, *starts = x.operands
         sizes = operand.array_shape.dimensions
         parts = x.attributes.dynamic_slice_sizes
         moved = [c if size == n else dims_of([c]) for c, size, n in zip(place, parts, sizes, strict=True)]
-        yield operand, normal(moved, sizes)
+        yield operand, normalize(moved, sizes)
         for start in starts:
             yield start, ()
     elif op is indexing.gather:
@@ -95,22 +95,22 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
             yield operand, place
 
 
-def _gathered(x: Instruction, place: Place) -> Iterator[tuple[Instruction, Place]]:
+def _gathered(x: Instruction, place: AccessMap) -> Iterator[tuple[Instruction, AccessMap]]:
     operand, indices = x.operands
     a: indexing.Gather = x.attributes
     batch, inner = a.parted(place)
     sizes = operand.array_shape.dimensions
-    found: list[Coordinate] = [frozenset()] * len(sizes)
+    found: list[AccessIndex] = [frozenset()] * len(sizes)
     for d, c in zip(a.window(len(sizes)), inner, strict=True):
         found[d] = c if a.slice_sizes[d] == sizes[d] else dims_of([c])
     for d, c in a.pairs():
         found[d] = batch[c]
-    yield operand, normal(found, sizes)
+    yield operand, normalize(found, sizes)
     vector = a.vector(batch, frozenset[int](), indices.array_shape.rank)
-    yield indices, normal(vector, indices.array_shape.dimensions)
+    yield indices, normalize(vector, indices.array_shape.dimensions)
 
 
-def compared(x: Instruction, place: Place) -> list[Coordinate]:
+def guarded_dims(x: Instruction, place: AccessMap) -> list[AccessIndex]:
     """The coordinates that matter by themselves, wherever operands are read: those that an iota counts, and those that
     a padding or a concatenation compares with its edges."""
     if x.op is movement.iota:
@@ -125,7 +125,7 @@ def compared(x: Instruction, place: Place) -> list[Coordinate]:
 Offsets = tuple[int | None, ...]  # for each dimension, how far its coordinate is from a loop's index, if it follows it
 
 
-def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets]]:
+def shifted_operands(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets]]:
     """The operands of an inlined instruction, and the offsets at which they are read; not where there are none."""
     op, a = x.op, x.attributes
     sizes = x.operands[0].array_shape.dimensions if x.operands else ()
@@ -147,7 +147,7 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
             first += o.array_shape.dimensions[a.dimension]
     elif op is movement.reshape:
         found: list[int | None] = [None] * len(sizes)
-        for into, out in matching(sizes, x.array_shape.dimensions):
+        for into, out in split_dimensions(sizes, x.array_shape.dimensions):
             if len(into) == len(out) == 1:
                 found[into[0]] = offsets[out[0]]
         yield x.operands[0], tuple(found)
@@ -159,17 +159,17 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
             yield o, offsets
 
 
-def stretched(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets, int]]:
+def strided_operands(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets, int]]:
     """The operand of a reshape that cuts what lies along a loop into equal runs, and how long these are: one for each
     index of the loop."""
     sizes = x.operands[0].array_shape.dimensions if x.op is movement.reshape else ()
-    for into, out in matching(sizes, x.array_shape.dimensions):
+    for into, out in split_dimensions(sizes, x.array_shape.dimensions):
         k, run = offsets[out[0]], prod(x.array_shape.dimensions[d] for d in out[1:])
         if k is not None and len(into) == 1 and run > 1:
             yield x.operands[0], tuple(k * run if d == into[0] else None for d in range(len(sizes))), run
 
 
-def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:
+def boundaries(x: Instruction, offsets: Offsets) -> Iterator[int]:
     """The indices of a loop at which an instruction begins to read something else, or another row."""
     if x.op is movement.pad:
         for k, size, (low, _, gap) in zip(
@@ -184,16 +184,16 @@ def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:
             yield place
     elif x.op is movement.reshape:
         result, source = x.array_shape.dimensions, x.operands[0].array_shape.dimensions
-        for into, out in matching(source, result):
+        for into, out in split_dimensions(source, result):
             k = offsets[out[0]] if len(out) == 1 else None
             if k is not None:
                 counts = accumulate((source[d] for d in into[:-1]), mul, initial=1)
                 size = result[out[0]]
-                row = size // max(n for n in counts if n <= MOST_ROWS)
+                row = size // max(n for n in counts if n <= MAX_CONCATENATED_ROWS)
                 yield from range(row - k, size - k, row)
 
 
-def of_one_array(pieces: Sequence[Instruction], d: int) -> tuple[Instruction, list[int], tuple[int, ...]] | None:
+def slices_of_one_array(pieces: Sequence[Instruction], d: int) -> tuple[Instruction, list[int], tuple[int, ...]] | None:
     """If pieces are slices of one array that differ along one dimension, as those of a roll: the array, where each
     begins there, and where they begin along all."""
     first, starts = pieces[0], [0] * len(pieces)
@@ -208,21 +208,21 @@ def of_one_array(pieces: Sequence[Instruction], d: int) -> tuple[Instruction, li
     return first.operands[0], starts, first.attributes.start_indices
 
 
-def _through_reshape(x: Instruction, place: Place) -> Place:
+def _through_reshape(x: Instruction, place: AccessMap) -> AccessMap:
     result = x.array_shape.dimensions
     source = x.operands[0].array_shape.dimensions
-    found: list[Coordinate] = [CONSTANT] * len(source)
-    for into, out in matching(source, result):
+    found: list[AccessIndex] = [CONSTANT] * len(source)
+    for into, out in split_dimensions(source, result):
         if len(into) == 1 and len(out) == 1:
             found[into[0]] = place[out[0]]
         else:
             together = dims_of([place[d] for d in out])
             for d in into:
                 found[d] = together
-    return normal(found, source)
+    return normalize(found, source)
 
 
-def matching(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+def split_dimensions(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Least groups of dimensions of a reshape's operand and result that hold the same elements; size 1 is left out."""
     left = [d for d, size in enumerate(source) if size != 1]
     right = [d for d, size in enumerate(result) if size != 1]

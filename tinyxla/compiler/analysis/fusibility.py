@@ -19,7 +19,7 @@ def is_inlined(x: Instruction) -> bool:
     """Whether loops can compute the instruction in place."""
     name = x.op.name
     if name in MOVEMENT or name in elementwise.NAMES or _is_native_bits(x):
-        return all(supported(o.array_shape) for o in (x, *x.operands)) or _is_of_bytes(x)
+        return all(is_native_type(o.array_shape) for o in (x, *x.operands)) or _is_of_bytes(x)
     return x.op is movement.constant
 
 
@@ -32,7 +32,7 @@ def _is_of_bytes(x: Instruction) -> bool:
     if "complex" in (source.element_type.kind, target.element_type.kind):
         return False
     exact = source.element_type.bits <= 16 or source.element_type.name == "f32"
-    return exact or target.element_type.is_integer or supported(target)
+    return exact or target.element_type.is_integer or is_native_type(target)
 
 
 def _is_native_bits(x: Instruction) -> bool:
@@ -44,7 +44,7 @@ def _is_native_bits(x: Instruction) -> bool:
     return "pred" not in (x.array_shape.element_type.kind, x.operands[0].array_shape.element_type.kind)
 
 
-def supported(shape: Shape) -> bool:
+def is_native_type(shape: Shape) -> bool:
     """Whether kernels have scalars of this type: not of the 8-bit floats and narrower types, which are only stored."""
     kind = shape.element_type
     return kind.bits not in _UNSUPPORTED_BITS and not (kind.kind == "float" and kind.bits < 16)
@@ -54,7 +54,7 @@ def is_reduction(x: Instruction) -> bool:
     """A reduction that loops can do: its computation is of scalars only."""
     if x.op is not reduction.reduce:
         return False
-    return is_of_scalars(x.attributes.to_apply) and all(supported(o.array_shape) for o in x.operands)
+    return is_of_scalars(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def is_of_scalars(computation: Computation) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tinyxla.compiler.analysis.fusibility import is_costly, is_inlined, is_of_scalars, is_reduction, supported
+from tinyxla.compiler.analysis.fusibility import is_costly, is_inlined, is_native_type, is_of_scalars, is_reduction
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.ops.custom_call import custom_call
@@ -33,7 +33,7 @@ Memory = frozenset[int]  # the numbers of the parameters that are arrays in memo
 Homes = dict[Instruction, int]  # of arrays in memory: the parameter whose memory it is, or one of the others
 
 
-class Small(NamedTuple):
+class ScalarizedRegion(NamedTuple):
     """A small computation: its instructions in an order in which nothing is read too late, the arrays in memory, and
     for each result the number of the parameter whose memory it is (None: it is in registers). `saved` is the work that
     steps of the schedule would cost besides: each takes long to begin, but not for a wide array, nor to find an element
@@ -49,7 +49,7 @@ class Small(NamedTuple):
 
 
 @lru_cache(1024)
-def small(computation: Computation, memory: Memory) -> Small | None:
+def scalarize(computation: Computation, memory: Memory) -> ScalarizedRegion | None:
     """The computation as a small one, with these parameters in memory, or None. It must be optimized, as are those
     inside."""
     try:
@@ -58,17 +58,17 @@ def small(computation: Computation, memory: Memory) -> Small | None:
         return None
 
 
-def smallest(computation: Computation) -> Small | None:
+def scalarize_without_memory(computation: Computation) -> ScalarizedRegion | None:
     """The computation as a small one, with those of its parameters in memory that had better be."""
     if not all(isinstance(shape, Shape) for shape in computation.parameter_shapes):
         return None
-    found = (small(computation, memory) for memory in _in_memory(computation))
+    found = (scalarize(computation, memory) for memory in _in_memory(computation))
     return next((nest for nest in found if nest is not None), None)
 
 
-def lane_of(to_apply: Computation, mapped: Sequence[bool]) -> Small | None:
+def lane_of(to_apply: Computation, mapped: Sequence[bool]) -> ScalarizedRegion | None:
     """What one of several lanes computes, as a small computation; what it changes in memory must be the lane's own."""
-    found = smallest(to_apply)
+    found = scalarize_without_memory(to_apply)
     return found if found is not None and all(k is None or mapped[k] for k in found.begins) else None
 
 
@@ -132,7 +132,7 @@ class _Analysis:
         self.results: dict[Instruction, list[int | None]] = {}  # of loops and branches: the homes of their results
         self.work = self.saved = 0
         for number, x in enumerate(computation.parameters):
-            _require(isinstance(x.shape, Shape) and supported(x.shape))
+            _require(isinstance(x.shape, Shape) and is_native_type(x.shape))
             if number in memory:
                 self.homes[x] = number
             _require(number in memory or x.array_shape.size <= MOST_ELEMENTS)
@@ -140,7 +140,7 @@ class _Analysis:
             if x.op is not movement.parameter and not (x.op is calls.tuple_ and x is computation.root):
                 self._visit(x)
 
-    def result(self) -> Small:
+    def result(self) -> ScalarizedRegion:
         outputs = self.computation.outputs
         begins = tuple(self.homes.get(x) for x in outputs)
         known = [k for k in begins if k is not None]
@@ -149,7 +149,7 @@ class _Analysis:
         _require(CONSTANT not in homes and len({*known}) == len(known) and updated <= {*known})
         _require(all(home >= 0 for home in known))
         _require(not any(x in self.updater for x in outputs))
-        return Small(self.computation, self._ordered(), self.homes, begins, updated, self.work, self.saved)
+        return ScalarizedRegion(self.computation, self._ordered(), self.homes, begins, updated, self.work, self.saved)
 
     def _visit(self, x: Instruction) -> None:
         if x.op is calls.get_tuple_element:
@@ -166,16 +166,16 @@ class _Analysis:
         _require(isinstance(x.shape, Shape))
         shape = x.array_shape
         if x.op is movement.constant:
-            _require(supported(shape))
+            _require(is_native_type(shape))
             if shape.size > MOST_ELEMENTS:
                 self.homes[x] = CONSTANT
             return
         if is_allocation(x):
-            _require(supported(shape) and shape.size <= MOST_SCRATCH)
+            _require(is_native_type(shape) and shape.size <= MOST_SCRATCH)
             self.homes[x] = min([CONSTANT, *self.homes.values()]) - 1
             self._add(shape.size)
             return
-        _require(is_inlined(x) and supported(shape) and shape.size <= MOST_ELEMENTS)
+        _require(is_inlined(x) and is_native_type(shape) and shape.size <= MOST_ELEMENTS)
         is_chain = x.op in _INDEXING and x.operands[0] not in self.homes and x.operands[0].op is not movement.constant
         work = shape.size * (x.operands[0].array_shape.size if is_chain else COSTLY_WORK if is_costly(x) else 1)
         is_wide = shape.size >= WIDE and x.op.name in elementwise.NAMES and not is_wide_and_costly(x)
@@ -205,7 +205,7 @@ class _Analysis:
 
     def dot(self, x: Instruction) -> None:
         lhs = x.operands[0].array_shape
-        _require(supported(x.array_shape) and x.array_shape.size <= MOST_ELEMENTS)
+        _require(is_native_type(x.array_shape) and x.array_shape.size <= MOST_ELEMENTS)
         work = 2 * x.array_shape.size * math.prod(lhs.dimensions[d] for d in x.attributes.lhs_contracting_dims)
         self._add(work, work >= WIDE * WIDE, steps=1)
         self._read(x, x.operands)
@@ -213,7 +213,7 @@ class _Analysis:
     def update(self, x: Instruction) -> None:
         """dynamic-update-slice and scatter."""
         is_scatter = x.op is indexing.scatter
-        _require(isinstance(x.shape, Shape) and supported(x.shape))
+        _require(isinstance(x.shape, Shape) and is_native_type(x.shape))
         _require(not is_scatter or is_of_scalars(x.attributes.to_apply))
         whole, update = x.operands[0], x.operands[2 if is_scatter else 1].array_shape
         _require(update.size <= MOST_ELEMENTS)
@@ -228,7 +228,7 @@ class _Analysis:
 
     def while_(self, x: Instruction) -> None:
         memory = self._memory(x.operands)
-        condition, body = small(x.attributes.condition, memory), small(x.attributes.body, memory)
+        condition, body = scalarize(x.attributes.condition, memory), scalarize(x.attributes.body, memory)
         if condition is None or body is None or condition.updated:
             raise _NotSmall
         _require(all(begin == (k if k in memory else None) for k, begin in enumerate(body.begins)))
@@ -240,7 +240,7 @@ class _Analysis:
     def conditional(self, x: Instruction) -> None:
         operands = x.operands[1:]
         memory = self._memory(operands)
-        branches = [small(branch, memory) for branch in x.attributes.branch_computations]
+        branches = [scalarize(branch, memory) for branch in x.attributes.branch_computations]
         found = [branch for branch in branches if branch is not None]
         _require(len(found) == len(branches) and all(branch.begins == found[0].begins for branch in found))
         self._add(sum(branch.work for branch in found), steps=2)

@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tinyxla.compiler.analysis.access_maps import Place, normal
+from tinyxla.compiler.analysis.access_maps import AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
 from tinyxla.compiler.analysis.reachability import Reachability
-from tinyxla.compiler.fusion.materialize import computed_twice, escaping, first_stored
+from tinyxla.compiler.fusion.materialize import initially_materialized, live_out, recomputed
 from tinyxla.compiler.fusion.plan import (
     FEW_ROWS,
     SERIAL,
@@ -19,16 +19,16 @@ from tinyxla.compiler.fusion.plan import (
     Plan,
     Product,
     Step,
-    base,
-    domain,
-    inputs,
+    classify_root,
     is_leaf,
-    is_stored_along,
-    is_trailing,
+    iteration_space,
     kept_dimensions,
+    materialized_inputs,
+    producer_of,
+    reduces_trailing_dimensions,
     results_of,
-    shape_class,
-    walk,
+    spans_iteration_space,
+    walk_producers,
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, reduction
@@ -44,15 +44,15 @@ WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensi
 
 def plan(computation: Computation) -> Plan:
     """Decide what is stored, and join loop nests; where several would compute what is better stored, decide again."""
-    stored = first_stored(computation)
+    stored = initially_materialized(computation)
     groups = _Grouping(computation, stored).steps()
     for _ in range(MOST_ROUNDS):
-        again = computed_twice(computation, groups, stored)
+        again = recomputed(computation, groups, stored)
         if not again:
             break
         stored |= again
         groups = _Grouping(computation, stored).steps()
-    return Plan(computation, groups, stored, escaping(computation, groups, stored))
+    return Plan(computation, groups, stored, live_out(computation, groups, stored))
 
 
 class _Grouping:
@@ -107,23 +107,23 @@ class _Grouping:
         """Whether one kernel may compute all of these."""
         return len(roots) <= MOST_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MOST_COMPUTED
 
-    def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[Place]]]) -> Fusion | None:
+    def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> Fusion | None:
         """Nest k with some roots more, of which this is what they read, if all fit."""
         row = self._steps[k]
         assert isinstance(row, Fusion)
         whole = replace(row, roots=[*row.roots], reads=dict(row.reads))
         for root, places in reads.items():
-            joined = self._fits(whole, root, *shape_class(root), places)
+            joined = self._fits(whole, root, *classify_root(root), places)
             if joined is None:
                 return None
-            whole.take(root, joined, places)
+            whole.add_root(root, joined, places)
         return whole
 
-    def _places_read(self, root: Instruction) -> dict[Instruction, list[Place]]:
+    def _places_read(self, root: Instruction) -> dict[Instruction, list[AccessMap]]:
         """What a root reads from memory, and where."""
-        reads: dict[Instruction, list[Place]] = {}
+        reads: dict[Instruction, list[AccessMap]] = {}
         self._computed[root] = 0
-        for x, place, from_memory in walk([root], self.stored):
+        for x, place, from_memory in walk_producers([root], self.stored):
             if from_memory:
                 reads.setdefault(x, []).append(place)
             else:
@@ -135,7 +135,10 @@ class _Grouping:
         for j, column in enumerate(self._steps if rows.numbers() else ()):
             if not isinstance(column, Fusion) or column.kind != "column":
                 continue
-            space, reduced = domain(column.reductions[0]), base(column.reductions[0]).attributes.dimensions
+            space, reduced = (
+                iteration_space(column.reductions[0]),
+                producer_of(column.reductions[0]).attributes.dimensions,
+            )
             rank, whole = len(reduced), math.prod(space)
             if reduced != tuple(range(rank)) or math.prod(space[rank:]) > WIDEST_ACROSS:
                 continue
@@ -144,10 +147,10 @@ class _Grouping:
             for k in rows.near(j, space[:rank], large, made_by):
                 row = self._steps[k]
                 assert isinstance(row, Fusion)
-                if row.kept is not None or row.across is not None:
+                if row.kept is not None or row.cross_row is not None:
                     continue
                 if self._may_merge(k, j) and self._fits_across(k, column, space):
-                    joined = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, across=column)
+                    joined = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column)
                     self._merge(k, joined, j)
                     rows.merge(k, j, column)
                     break
@@ -164,21 +167,25 @@ class _Grouping:
     def _fits_across(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
         row, whole = self._steps[k], math.prod(space)
         assert isinstance(row, Fusion)
-        if not any(x.array_shape.size >= whole and (x in row.reads or base(x) in row.roots) for x in column.reads):
+        if not any(
+            x.array_shape.size >= whole and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
+        ):
             return False
         if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MOST_BUFFERS:
             return False
-        if any(reduction.monoid(base(x).attributes.to_apply) is None for x in column.reductions):
+        if any(reduction.monoid(producer_of(x).attributes.to_apply) is None for x in column.reductions):
             return False
         rank = len(row.outer)
-        local = normal(range(rank), row.outer)
+        local = normalize(range(rank), row.outer)
         members = {r for g in row.roots for r in results_of(g, self.users)}
-        inside = [*column.reductions, *column.along()]
+        inside = [*column.reductions, *column.full_space_roots()]
         read = (
-            (x, place[:rank]) for x, place, from_memory in walk(inside, self.stored) if from_memory and x in members
+            (x, place[:rank])
+            for x, place, from_memory in walk_producers(inside, self.stored)
+            if from_memory and x in members
         )
         after = [x for x in column.roots if x not in inside]
-        late = (x for x, _, from_memory in walk(after, self.stored) if from_memory and x in members)
+        late = (x for x, _, from_memory in walk_producers(after, self.stored) if from_memory and x in members)
         return all(place == local for _, place in read) and not any(late)
 
     def _visit(self, x: Instruction) -> None:
@@ -190,7 +197,7 @@ class _Grouping:
             self._join(x)
         elif not is_inlined(x):
             step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, inputs(x, self.stored))
+            self._add(step, x, materialized_inputs(x, self.stored))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         k = self._graph.add(self._made_by(reads))
@@ -205,7 +212,7 @@ class _Grouping:
         return {self._step_of[x] for x in reads if x in self._step_of}
 
     def _join(self, root: Instruction) -> None:
-        kind, outer = shape_class(root)
+        kind, outer = classify_root(root)
         reads = self._places_read(root)
         made_by = self._made_by(reads)
         for k in self._related(reads, made_by):
@@ -214,7 +221,7 @@ class _Grouping:
                 continue
             joined = self._fits(group, root, kind, outer, reads)
             if joined is not None and not any(of != k and self._graph.reaches(k, of) for of in made_by):
-                group.take(root, joined, reads)
+                group.add_root(root, joined, reads)
                 self._step_of[root] = k
                 self._graph.add_edges(k, made_by)
                 self._note_reads(k, reads)
@@ -236,11 +243,16 @@ class _Grouping:
             _insert(self._readers.setdefault(x, []), k)
 
     def _fits(
-        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...], reads: dict[Instruction, list[Place]]
+        self,
+        group: Fusion,
+        root: Instruction,
+        kind: str,
+        outer: tuple[int, ...],
+        reads: dict[Instruction, list[AccessMap]],
     ) -> tuple[str, tuple[int, ...]] | None:
         """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
         members = {r for g in group.roots for r in results_of(g, self.users)}
-        alone = math.prod(domain(root)) == 1  # what has one element gains by company of any kind
+        alone = math.prod(iteration_space(root)) == 1  # what has one element gains by company of any kind
         shared = [x for x in reads if x in members or x in group.reads]
         if (
             not any(x in members or x.array_shape.size > 1 or alone for x in shared)
@@ -252,9 +264,9 @@ class _Grouping:
             return None
         space = joined[1]
         if joined[0] in ("column", "split"):
-            whole = domain((group.reductions or [root])[0])
-            is_inside = base(root).op is reduction.reduce or domain(root) == whole != space
-            if any((is_stored_along(x, whole) and whole != space) != is_inside for x in members & reads.keys()):
+            whole = iteration_space((group.reductions or [root])[0])
+            is_inside = producer_of(root).op is reduction.reduce or iteration_space(root) == whole != space
+            if any((spans_iteration_space(x, whole) and whole != space) != is_inside for x in members & reads.keys()):
                 return None  # results are known when all elements have been seen
             space = whole if is_inside else space
         kept = Fusion(joined[0], joined[1], [*group.roots, root]).kept
@@ -262,7 +274,7 @@ class _Grouping:
             return (
                 joined if all(_is_local(x, p, root, kept) for x in members & reads.keys() for p in reads[x]) else None
             )
-        local = normal(range(len(space)), space)
+        local = normalize(range(len(space)), space)
         for x in members & reads.keys():
             for place in reads[x]:
                 if place[: len(space)] != local or (joined[0] != "row" and len(place) != len(space)):
@@ -272,11 +284,11 @@ class _Grouping:
     def _joined_kind(
         self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
-        sizes = domain(root)
+        sizes = iteration_space(root)
         if "parts" in (group.kind, kind):
             return None
         if group.kind in ("column", "split") and kind == "loop":
-            space = domain(group.reductions[0])
+            space = iteration_space(group.reductions[0])
             fits = sizes == group.outer or (sizes == space and _is_in_order([root], self.stored, space))
             return (group.kind, group.outer) if fits else None
         if group.kind == "loop" and kind in ("column", "split"):
@@ -284,7 +296,7 @@ class _Grouping:
             return (kind, outer) if fits else None
         if group.kind in ("column", "split") or kind in ("column", "split"):
             return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
-        if (kind == "row" and not is_trailing(root)) or group.kept is not None:
+        if (kind == "row" and not reduces_trailing_dimensions(root)) or group.kept is not None:
             return self._joined_inside(group, root, kind, outer)
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
@@ -294,7 +306,10 @@ class _Grouping:
         else:
             fits = group.outer[: len(outer)] == outer
             new = outer
-        enough = math.prod(new) >= FEW_ROWS or max(math.prod(s) for s in (sizes, *map(domain, group.roots))) <= SERIAL
+        enough = (
+            math.prod(new) >= FEW_ROWS
+            or max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots))) <= SERIAL
+        )
         return ("row", new) if fits and enough else None
 
     def _joined_inside(
@@ -303,10 +318,12 @@ class _Grouping:
         """The same where what the reductions keep is not the first dimensions: all are over one space, or over what
         they keep."""
         first, *others = [*group.reductions, *([root] if kind == "row" else [])]
-        space, kept = domain(first), kept_dimensions(first)
+        space, kept = iteration_space(first), kept_dimensions(first)
         new = tuple(space[d] for d in kept)
-        plain = [x for x in (*group.roots, root) if base(x).op is not reduction.reduce]
-        fits = all(_is_same_reduction(first, x) for x in others) and all(domain(x) in (space, new) for x in plain)
+        plain = [x for x in (*group.roots, root) if producer_of(x).op is not reduction.reduce]
+        fits = all(_is_same_reduction(first, x) for x in others) and all(
+            iteration_space(x) in (space, new) for x in plain
+        )
         fits = fits and (group.kind == "row" or group.outer == space) and _is_in_order(plain, self.stored, space)
         enough = math.prod(new) >= FEW_ROWS or math.prod(space) <= SERIAL
         return ("row", new) if fits and enough else None
@@ -356,23 +373,26 @@ def _insert(numbers: list[int], k: int) -> None:
 
 def _is_same_reduction(one: Instruction, other: Instruction) -> bool:
     """Whether two reductions are over the same dimensions of the same space."""
-    return domain(one) == domain(other) and base(one).attributes.dimensions == base(other).attributes.dimensions
+    return (
+        iteration_space(one) == iteration_space(other)
+        and producer_of(one).attributes.dimensions == producer_of(other).attributes.dimensions
+    )
 
 
-def _is_local(x: Instruction, place: Place, root: Instruction, kept: tuple[int, ...]) -> bool:
+def _is_local(x: Instruction, place: AccessMap, root: Instruction, kept: tuple[int, ...]) -> bool:
     """Whether a root, in a row whose reductions keep these dimensions, reads only what belongs to the same row of x."""
-    if len(domain(root)) == len(kept):
-        return len(place) == len(kept) and place == normal(range(len(kept)), domain(root))
+    if len(iteration_space(root)) == len(kept):
+        return len(place) == len(kept) and place == normalize(range(len(kept)), iteration_space(root))
     if len(place) == len(kept):
-        return place == normal(kept, [domain(root)[d] for d in kept])
-    sizes = domain(root)
+        return place == normalize(kept, [iteration_space(root)[d] for d in kept])
+    sizes = iteration_space(root)
     return len(place) == len(sizes) and all(place[d] == (d if sizes[d] != 1 else -1) for d in kept)
 
 
 def _is_in_order(roots: Sequence[Instruction], stored: set[Instruction], space: tuple[int, ...]) -> bool:
     """Whether the innermost loop goes along memory in all that is read."""
     wide = [d for d, size in enumerate(space) if size != 1]
-    for x, place, from_memory in walk(roots, stored):
+    for x, place, from_memory in walk_producers(roots, stored):
         pure = [c for c in place if c != -1]
         if from_memory and x.array_shape.size >= SERIAL and wide and pure and pure[-1] != wide[-1]:
             return False

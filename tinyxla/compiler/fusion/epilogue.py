@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyxla.compiler.analysis.access_maps import normal
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, base, buffer_of, is_leaf, walk
+from tinyxla.compiler.analysis.access_maps import normalize
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, buffer_of, is_leaf, producer_of, walk_producers
 from tinyxla.compiler.passes.canonicalize.convolution import is_product
 from tinyxla.compiler.passes.canonicalize.reduce_window import is_large
 from tinyxla.hlo import Instruction
@@ -26,7 +26,7 @@ def with_epilogues(plan: Plan) -> Plan:
             if found is not None:
                 after[x] = found
                 steps.remove(found)
-    return replace(plan, steps=steps, after=after) if after else plan
+    return replace(plan, steps=steps, epilogues=after) if after else plan
 
 
 def _has_epilogue(x: Instruction) -> bool:
@@ -44,18 +44,24 @@ def _epilogue(x: Instruction, steps: list[Step], plan: Plan) -> Fusion | None:
     (nest,) = readers
     if not isinstance(nest, Fusion) or nest.kind != "loop" or nest.outer != x.array_shape.dimensions:
         return None
-    here = normal(range(len(nest.outer)), nest.outer)
+    here = normalize(range(len(nest.outer)), nest.outer)
     own = set(nest.roots)
     known: set[Instruction] = set()
     for step in steps:
         if isinstance(step, HostCall) and step.root is x:
             break
         known.update(step.roots if isinstance(step, Fusion) else [step.root])
-    for y, place, from_memory in walk(nest.roots, plan.stored):
+    for y, place, from_memory in walk_producers(nest.roots, plan.materialized):
         memory = buffer_of(y)
         if memory is x and (y is not x or place != here):
             return None
-        if from_memory and memory is not x and not is_leaf(memory) and memory not in own and base(memory) not in known:
+        if (
+            from_memory
+            and memory is not x
+            and not is_leaf(memory)
+            and memory not in own
+            and producer_of(memory) not in known
+        ):
             return None
     return nest
 

@@ -10,17 +10,27 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
-from tinyxla.compiler.analysis.access_maps import matching
+from tinyxla.compiler.analysis.access_maps import split_dimensions
 from tinyxla.compiler.analysis.fusibility import (
     COSTLY_WORK,
     MOVEMENT,
     is_costly,
     is_inlined,
+    is_native_type,
     is_of_scalars,
     is_reduction,
-    supported,
 )
-from tinyxla.compiler.fusion.plan import Fusion, Step, base, buffer_of, inputs, is_leaf, is_of_many, results_of, walk
+from tinyxla.compiler.fusion.plan import (
+    Fusion,
+    Step,
+    buffer_of,
+    is_leaf,
+    is_wide_concatenate,
+    materialized_inputs,
+    producer_of,
+    results_of,
+    walk_producers,
+)
 from tinyxla.compiler.passes.layout_assignment import MIN_REUSE
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
@@ -117,7 +127,7 @@ def _computes(x: Instruction, number: int, stored: set[Instruction]) -> bool:
     that is simple, and does not read what it changes."""
     if x.op is indexing.scatter:
         changed = len(x.operands) // 2
-        native = is_of_scalars(x.attributes.to_apply) and supported(x.operands[changed].array_shape)
+        native = is_of_scalars(x.attributes.to_apply) and is_native_type(x.operands[changed].array_shape)
     else:
         changed, native = 1, x.op is dynamic_slices.dynamic_update_slice
     if not native or number < changed:
@@ -142,12 +152,12 @@ def _is_simple(x: Instruction) -> bool:
     """Whether an element is made of few elements at the same index."""
     if x.op is movement.reshape:
         sizes = x.operands[0].array_shape.dimensions, x.array_shape.dimensions
-        return all(len(into) == len(out) == 1 for into, out in matching(*sizes))
+        return all(len(into) == len(out) == 1 for into, out in split_dimensions(*sizes))
     cheap = x.op in (movement.broadcast, movement.iota, movement.constant) or x.op.name in elementwise.NAMES
     return cheap and is_inlined(x) and not is_costly(x)
 
 
-def first_stored(computation: Computation) -> set[Instruction]:
+def initially_materialized(computation: Computation) -> set[Instruction]:
     """What is stored whatever the nests are."""
     stored: set[Instruction] = set()
     depth: dict[Instruction, int] = {}
@@ -208,7 +218,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
                 if times > MOST_EDGES:
                     store(joined)
             depth[x] = 1 + max((0 if o in stored else depth[o] for o in x.operands), default=0)
-            if depth[x] > DEEPEST or is_of_many(x):
+            if depth[x] > DEEPEST or is_wide_concatenate(x):
                 store(x)
         else:
             stored.add(x) if isinstance(x.shape, Shape) else None
@@ -218,13 +228,13 @@ def first_stored(computation: Computation) -> set[Instruction]:
     return stored
 
 
-def computed_twice(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
+def recomputed(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
     """What several nests compute, but is better stored: what is costly, and sums and the like of so many arrays that
     reading the result saves more than writing it takes, such as what the layers of a deep network add up."""
     nests: dict[Instruction, set[int]] = {}
     for number, step in enumerate(steps):
         if isinstance(step, Fusion):
-            for x, _, from_memory in walk(step.roots, stored):
+            for x, _, from_memory in walk_producers(step.roots, stored):
                 if not from_memory:
                     nests.setdefault(x, set()).add(number)
     found: set[Instruction] = set()
@@ -255,17 +265,17 @@ def _is_better_stored(x: Instruction, again: int, inputs: Iterable[Instruction],
     return size > 1 and (saved > WRITING or work > MOST_AGAIN)
 
 
-def escaping(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
+def live_out(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
     """What is read outside of the nest that makes it."""
     found = {buffer_of(x) for x in computation.outputs}
     users = computation.users()
     for step in steps:
         if isinstance(step, Fusion):
             own = set(step.roots)
-            found.update(x for x in step.reads if base(x) not in own)
+            found.update(x for x in step.reads if producer_of(x) not in own)
             if step.kind == "row":  # plain roots are read again from memory by later loops over the row
                 found.update(x for x in step.reads if x in own and x.op is not reduction.reduce)
         else:
-            found.update(inputs(step.root, stored))
+            found.update(materialized_inputs(step.root, stored))
             found.update(results_of(step.root, users))
     return found

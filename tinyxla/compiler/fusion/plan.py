@@ -22,8 +22,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tinyxla.compiler.analysis.access_maps import Place, normal, operand_places
-from tinyxla.compiler.analysis.fusibility import is_inlined, supported
+from tinyxla.compiler.analysis.access_maps import AccessMap, normalize, operand_access_maps
+from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement, reduction
 from tinyxla.shapes import TupleShape
@@ -43,9 +43,9 @@ class Fusion:
     outer: tuple[int, ...]
     roots: list[Instruction] = field(default_factory=list)
     reads: dict[Instruction, None] = field(default_factory=dict)
-    across: Fusion | None = None
+    cross_row: Fusion | None = None
 
-    def take(self, root: Instruction, joined: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]) -> None:
+    def add_root(self, root: Instruction, joined: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]) -> None:
         """Compute a root that fits, with which the nest is of this kind and has these outer sizes."""
         self.kind, self.outer = joined
         self.roots.append(root)
@@ -54,20 +54,22 @@ class Fusion:
     @property
     def reductions(self) -> list[Instruction]:
         """The roots that are reductions."""
-        return [root for root in self.roots if base(root).op is reduction.reduce]
+        return [root for root in self.roots if producer_of(root).op is reduction.reduce]
 
     @property
     def kept(self) -> tuple[int, ...] | None:
         """Of a row: the dimensions that its reductions keep, if these are not the first ones. They are the same for all
         roots of that rank."""
-        others = self.across.roots if self.across is not None else []
-        inside = [x for x in self.reductions if self.kind == "row" and x not in others and not is_trailing(x)]
+        others = self.cross_row.roots if self.cross_row is not None else []
+        inside = [
+            x for x in self.reductions if self.kind == "row" and x not in others and not reduces_trailing_dimensions(x)
+        ]
         return kept_dimensions(inside[0]) if inside else None
 
-    def along(self) -> list[Instruction]:
+    def full_space_roots(self) -> list[Instruction]:
         """Of a nest of one space of reductions: the roots that are stored for each element that is reduced."""
-        space = domain(self.reductions[0])
-        return [x for x in self.roots if space != self.outer and is_stored_along(x, space)]
+        space = iteration_space(self.reductions[0])
+        return [x for x in self.roots if space != self.outer and spans_iteration_space(x, space)]
 
 
 @dataclass(eq=False)
@@ -98,9 +100,9 @@ class Plan:
 
     computation: Computation
     steps: list[Step]
-    stored: set[Instruction]
-    escaping: set[Instruction]
-    after: dict[Instruction, Fusion] = field(default_factory=dict)
+    materialized: set[Instruction]
+    live_out: set[Instruction]
+    epilogues: dict[Instruction, Fusion] = field(default_factory=dict)
 
 
 def buffer_of(x: Instruction) -> Instruction:
@@ -113,7 +115,7 @@ def buffer_of(x: Instruction) -> Instruction:
 def is_leaf(x: Instruction) -> bool:
     """Parameters, and constants that loops cannot have in place, have memory from the start."""
     if x.op is movement.constant:
-        return x.array_shape.size != 1 or not supported(x.array_shape)
+        return x.array_shape.size != 1 or not is_native_type(x.array_shape)
     return x.op is movement.parameter
 
 
@@ -129,12 +131,12 @@ def results_of(x: Instruction, users: dict[Instruction, list[Instruction]]) -> l
     return [x]
 
 
-def base(x: Instruction) -> Instruction:
+def producer_of(x: Instruction) -> Instruction:
     """The instruction that makes a root: for an element of a tuple, what makes the tuple."""
     return x.operands[0] if x.op is calls.get_tuple_element else x
 
 
-def inputs(x: Instruction, stored: set[Instruction]) -> list[Instruction]:
+def materialized_inputs(x: Instruction, stored: set[Instruction]) -> list[Instruction]:
     """What an op that is not part of a fusion reads from memory."""
     found: dict[Instruction, None] = {}
     waiting = list(x.operands)
@@ -147,32 +149,32 @@ def inputs(x: Instruction, stored: set[Instruction]) -> list[Instruction]:
     return list(found)
 
 
-def domain(root: Instruction) -> tuple[int, ...]:
+def iteration_space(root: Instruction) -> tuple[int, ...]:
     """The sizes of the loops around a root: its own dimensions, or those of what it reduces."""
-    x = base(root)
+    x = producer_of(root)
     return x.operands[0].array_shape.dimensions if x.op is reduction.reduce else x.array_shape.dimensions
 
 
-def first_places(root: Instruction) -> list[tuple[Instruction, Place]]:
+def initial_access_maps(root: Instruction) -> list[tuple[Instruction, AccessMap]]:
     """What a root reads for one index of its domain."""
-    x = base(root)
-    sizes = domain(root)
-    here = normal(range(len(sizes)), sizes)
+    x = producer_of(root)
+    sizes = iteration_space(root)
+    here = normalize(range(len(sizes)), sizes)
     if x.op is reduction.reduce:
         count = len(x.operands) // 2
         return [(o, here) for o in x.operands[:count]] + [(o, ()) for o in x.operands[count:]]
-    return list(operand_places(x, here))
+    return list(operand_access_maps(x, here))
 
 
-def walk(
+def walk_producers(
     roots: Iterable[Instruction], stored: set[Instruction], views: bool = False
-) -> Iterator[tuple[Instruction, Place, bool]]:
+) -> Iterator[tuple[Instruction, AccessMap, bool]]:
     """All instructions that roots read, with the place, each pair once; the flag says that its memory is read. With
     `views`, a reshape of what is in memory stands for that."""
-    seen: set[tuple[Instruction, Place]] = set()
-    waiting: list[tuple[Instruction, Place]] = []
+    seen: set[tuple[Instruction, AccessMap]] = set()
+    waiting: list[tuple[Instruction, AccessMap]] = []
     for root in roots:
-        waiting.extend(first_places(root))
+        waiting.extend(initial_access_maps(root))
     while waiting:
         item = waiting.pop()
         if item in seen:
@@ -182,15 +184,15 @@ def walk(
         from_memory = is_in_memory(buffer_of(x) if views else x, stored)
         yield x, place, from_memory
         if not from_memory:
-            waiting.extend(operand_places(x, place))
+            waiting.extend(operand_access_maps(x, place))
 
 
-def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
+def classify_root(root: Instruction) -> tuple[str, tuple[int, ...]]:
     """The kind of nest a root makes by itself, and the outer sizes."""
-    x = base(root)
-    sizes = domain(root)
+    x = producer_of(root)
+    sizes = iteration_space(root)
     if x.op is not reduction.reduce:
-        return "parts" if is_of_many(x) else "loop", sizes
+        return "parts" if is_wide_concatenate(x) else "loop", sizes
     reduced = x.attributes.dimensions
     kept = [d for d in range(len(sizes)) if d not in reduced]
     rows = math.prod(sizes[d] for d in kept)
@@ -206,28 +208,28 @@ def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
 def _ends_in_short_runs(x: Instruction) -> bool:
     """Whether the last dimensions that a reduction goes over are less than vectors, and there are others before what it
     keeps."""
-    sizes, reduced = domain(x), x.attributes.dimensions
+    sizes, reduced = iteration_space(x), x.attributes.dimensions
     last = max((d for d in kept_dimensions(x) if sizes[d] != 1), default=-1)
     run, rows = (math.prod(sizes[d] for d in reduced if (d > last) == side) for side in (True, False))
     return run < SHORT_RUN < rows * run and rows > 1 and reduction.monoid(x.attributes.to_apply) is not None
 
 
-def is_stored_along(root: Instruction, space: tuple[int, ...]) -> bool:
+def spans_iteration_space(root: Instruction, space: tuple[int, ...]) -> bool:
     """Whether a root is computed element by element in this space."""
-    return base(root).op is not reduction.reduce and domain(root) == space
+    return producer_of(root).op is not reduction.reduce and iteration_space(root) == space
 
 
 def kept_dimensions(root: Instruction) -> tuple[int, ...]:
     """The dimensions that a reduction keeps."""
-    return tuple(d for d in range(len(domain(root))) if d not in base(root).attributes.dimensions)
+    return tuple(d for d in range(len(iteration_space(root))) if d not in producer_of(root).attributes.dimensions)
 
 
-def is_of_many(x: Instruction) -> bool:
+def is_wide_concatenate(x: Instruction) -> bool:
     """Whether it puts together so many arrays that it is a nest of its own."""
     return x.op is movement.concatenate and len(x.operands) > MOST_ARRAYS
 
 
-def is_trailing(root: Instruction) -> bool:
+def reduces_trailing_dimensions(root: Instruction) -> bool:
     """Whether a reduction's kept dimensions come first."""
     kept = kept_dimensions(root)
     return kept == tuple(range(len(kept)))

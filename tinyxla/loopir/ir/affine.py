@@ -12,7 +12,7 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Compute, Index, Literal, Load, Loop
 WIDE, NATURAL = (("index", "wide"),), (("index", "natural"),)
 
 
-class Indices:
+class IndexRewriter:
     """Statements that compute indices."""
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ def _operand(index: Index) -> Operand:
     return Literal(INDEX, index) if isinstance(index, int) else index
 
 
-def follows(index: Index, loop: Loop) -> bool:
+def is_unit_stride(index: Index, loop: Loop) -> bool:
     """Whether an index grows by one with the loop's own."""
-    return isinstance(index, Value) and step_along(loop.index, index, loop.body) == 1
+    return isinstance(index, Value) and stride_of(loop.index, index, loop.body) == 1
 
 
-def step_along(other: Value, index: Operand, body: Sequence[Statement]) -> float:
+def stride_of(other: Value, index: Operand, body: Sequence[Statement]) -> float:
     """By how much an index that the body of a loop computes grows with another one; NaN if not evenly. What it is made
     of is looked at once, however often it is used: one that is hashed, or drawn at random, is made of itself again and
     again."""

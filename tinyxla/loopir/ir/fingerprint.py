@@ -34,7 +34,7 @@ class _Canonical:
     def kernel(self, kernel: Kernel) -> str:
         for buffer in (*kernel.arguments, *kernel.scratch):
             self.lines.append(f"{self._new(buffer)} {buffer.type} {buffer.size} {buffer.written}")
-        for value in (kernel.first, kernel.last, *kernel.numbers):
+        for value in (kernel.first, kernel.last, *kernel.parameters):
             self.lines.append(f"{self._new(value)} {value.type}")
         self._block(kernel.body)
         return "\n".join(self.lines)
@@ -73,12 +73,12 @@ class _Canonical:
                 lines.append(f"call {statement.routine} {places}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
-                bounds += f" {statement.in_vectors} {statement.has_rest}"
-                initials = " ".join(text(carried.initial) for carried in statement.carried)
-                inside = " ".join(f"{self._new(c.inside)} {c.inside.type}" for c in statement.carried)
+                bounds += f" {statement.force_vectorize} {statement.has_remainder}"
+                initials = " ".join(text(carried.init) for carried in statement.carried)
+                inside = " ".join(f"{self._new(c.arg)} {c.arg.type}" for c in statement.carried)
                 lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({inside}) {{")
                 self._block(statement.body)
-                lines.append(f"}} {' '.join(text(c.updated) for c in statement.carried)} {text(statement.again)}")
+                lines.append(f"}} {' '.join(text(c.next) for c in statement.carried)} {text(statement.continue_while)}")
                 for carried in statement.carried:
                     self._new(carried.result)
 

@@ -25,7 +25,7 @@ MANY = 1 << 14  # iterations that are many more than their rest
 SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
 
 
-def held(type: str) -> str:
+def storage_type(type: str) -> str:
     """The type of the scalars that stand for elements of a type: bytes, for one that loops only store."""
     return type if type in SCALARS else "u8"
 
@@ -90,14 +90,14 @@ class Store:
 
 
 @dataclass(slots=True)
-class Carried:
+class LoopCarried:
     """A value that a loop carries: `initial` on entry, `inside` in an iteration, `updated` at its end, `result` after
     it."""
 
-    inside: Value
-    initial: Operand
+    arg: Value
+    init: Operand
     result: Value
-    updated: Operand | None = None
+    next: Operand | None = None
 
 
 @dataclass(slots=True)
@@ -111,21 +111,21 @@ class Loop:
     start: Index
     stop: Index
     body: list[Statement]
-    carried: list[Carried]
+    carried: list[LoopCarried]
     sequential: bool = False
-    again: Operand | None = None
-    in_vectors: bool = False
-    has_rest: bool = False
+    continue_while: Operand | None = None
+    force_vectorize: bool = False
+    has_remainder: bool = False
 
 
-def leaves_rest(x: Loop, least: int = PARTED) -> bool:
+def leaves_remainder(x: Loop, least: int = PARTED) -> bool:
     """Whether several vectors at once leave iterations of a loop that would take long one by one."""
-    return may_leave_rest(x, least) and isinstance(x.stop, int) and bool(x.stop % TOGETHER)
+    return may_leave_remainder(x, least) and isinstance(x.stop, int) and bool(x.stop % TOGETHER)
 
 
-def may_leave_rest(x: Loop, least: int) -> bool:
+def may_leave_remainder(x: Loop, least: int) -> bool:
     """Whether they might, if its end were another number."""
-    if x.sequential or x.again is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
+    if x.sequential or x.continue_while is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
         return False
     return x.start == 0 and isinstance(x.stop, int) and least <= x.stop < MANY
 
@@ -175,7 +175,7 @@ class Kernel:
     first: Value
     last: Value
     body: list[Statement] = field(default_factory=list)
-    numbers: list[Value] = field(default_factory=list)
+    parameters: list[Value] = field(default_factory=list)
 
 
 class Builder:
@@ -190,12 +190,12 @@ class Builder:
 
     def argument(self, type: str, written: bool = False) -> Buffer:
         kernel = self.kernel
-        buffer = Buffer(held(type), f"{'out' if written else 'in'}{len(kernel.arguments)}", None, written)
+        buffer = Buffer(storage_type(type), f"{'out' if written else 'in'}{len(kernel.arguments)}", None, written)
         kernel.arguments.append(buffer)
         return buffer
 
     def scratch(self, type: str, size: int) -> Buffer:
-        buffer = Buffer(held(type), f"row{len(self.kernel.scratch)}", size, True)
+        buffer = Buffer(storage_type(type), f"scratch{len(self.kernel.scratch)}", size, True)
         self.kernel.scratch.append(buffer)
         return buffer
 
@@ -211,7 +211,7 @@ class Builder:
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
         """One scalar operation; an equal one made before in an enclosing block is used again."""
-        type = held(type) if op == "select" else type
+        type = storage_type(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
         key = (op, type, tuple(_identity(x) for x in operands), sorted_attributes)
         found = self._shared(key)
@@ -266,7 +266,7 @@ class Builder:
                 return right
         if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
             rows = a[0] // right
-            return rows if op == "divide" else self.minus(left, rows * right)
+            return rows if op == "divide" else self.sub(left, rows * right)
         kind = "wide"
         if a is not None and b is not None and min(a[0], b[0]) >= 0:
             if op in _DIVISIONS and max(a[1], b[1]) < 1 << 31:
@@ -278,48 +278,48 @@ class Builder:
             self._bounds[found.name] = _INTERVALS[op](a, b)
         return found
 
-    def sum(self, *terms: Index) -> Index:
+    def add(self, *terms: Index) -> Index:
         return functools.reduce(lambda x, y: self._index("add", x, y), terms)
 
-    def times(self, *factors: Index) -> Index:
+    def mul(self, *factors: Index) -> Index:
         return functools.reduce(lambda x, y: self._index("multiply", x, y), factors)
 
-    def minus(self, x: Index, y: Index) -> Index:
+    def sub(self, x: Index, y: Index) -> Index:
         return self._index("subtract", x, y)
 
-    def quotient(self, x: Index, y: Index) -> Index:
+    def floordiv(self, x: Index, y: Index) -> Index:
         """Of numbers >= 0, rounded down."""
         return self._index("divide", x, y)
 
     def remainder(self, x: Index, y: Index) -> Index:
         return self._index("remainder", x, y)
 
-    def least(self, x: Index, y: Index) -> Index:
+    def min(self, x: Index, y: Index) -> Index:
         return self._index("minimum", x, y)
 
-    def most(self, x: Index, y: Index) -> Index:
+    def max(self, x: Index, y: Index) -> Index:
         return self._index("maximum", x, y)
 
-    def up(self, size: Index, length: Index) -> Index:
+    def ceil_div(self, size: Index, length: Index) -> Index:
         """How many pieces of some length there are."""
-        return self.quotient(self.sum(size, self.minus(length, 1)), length)
+        return self.floordiv(self.add(size, self.sub(length, 1)), length)
 
-    def piece(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
+    def tile_range(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
         """From where to where a piece of some length is in the whole."""
-        start = self.times(piece, length)
-        return start, self.least(self.sum(start, length), whole)
+        start = self.mul(piece, length)
+        return start, self.min(self.add(start, length), whole)
 
-    def block(self, block: Index, length: Index, whole: Index) -> tuple[Index, Index]:
+    def tile_start_and_size(self, block: Index, length: Index, whole: Index) -> tuple[Index, Index]:
         """From where on a block of some length is in the whole, and how much of it."""
-        start = self.times(block, length)
-        return start, self.least(self.minus(whole, start), length)
+        start = self.mul(block, length)
+        return start, self.min(self.sub(whole, start), length)
 
-    def split(self, index: Index, *sizes: Index) -> list[Index]:
+    def delinearize(self, index: Index, *sizes: Index) -> list[Index]:
         """The coordinates of an index in a space whose inner sizes are these."""
         found: list[Index] = []
         for size in reversed(sizes):
             found.append(self.remainder(index, size))
-            index = self.quotient(index, size)
+            index = self.floordiv(index, size)
         return [index, *reversed(found)]
 
     def compare(self, direction: str, x: Index | Operand, y: Index | Operand) -> Value:
@@ -328,7 +328,7 @@ class Builder:
         kind = _COMPARISONS[x.type[0]]
         return self.compute("compare", "pred", x, y, direction=direction, compare_type=kind)
 
-    def choose(self, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
+    def select(self, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
         """One of two values of a type, such as indices: as many iterations if the condition holds, say, else none."""
         yes, no = operand_of(yes), operand_of(no)
         return self.compute("select", yes.type, condition, yes, no)
@@ -336,11 +336,11 @@ class Builder:
     def convert(self, type: str, x: Index | Operand) -> Value:
         return self.compute("convert", type, operand_of(x))
 
-    def both(self, x: Operand, y: int | Operand) -> Value:
+    def and_(self, x: Operand, y: int | Operand) -> Value:
         """Whether two conditions hold, or the bits that two numbers have in common."""
         return self._of_bits("and", x, y)
 
-    def either(self, x: Operand, y: int | Operand) -> Value:
+    def or_(self, x: Operand, y: int | Operand) -> Value:
         """Whether one of two conditions holds, or the bits that one of two numbers has."""
         return self._of_bits("or", x, y)
 
@@ -359,7 +359,7 @@ class Builder:
         """The least and the greatest that an index can be, as far as is known."""
         return (index, index) if isinstance(index, int) else self._bounds.get(index.name)
 
-    def bound(self, index: Index, least: int, greatest: int) -> None:
+    def assume_range(self, index: Index, least: int, greatest: int) -> None:
         """Let it be known what an index can be."""
         if isinstance(index, Value):
             known = self._bounds.get(index.name, (least, greatest))
@@ -373,8 +373,8 @@ class Builder:
         read `loop.carried[k].result`."""
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
         if isinstance(start, int) and isinstance(stop, int):
-            self.bound(loop.index, start, stop - 1)
-        loop.carried = [Carried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
+            self.assume_range(loop.index, start, stop - 1)
+        loop.carried = [LoopCarried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
         self._blocks[-1].append(loop)
         self._blocks.append(loop.body)
         self._known.append({})

@@ -47,4 +47,4 @@ def has_slow_path(x: Compute) -> bool:
 def widest_of(loop: Loop) -> int:
     """Bytes of the widest element that a loop loads, stores or carries, from which LLVM derives its vector width."""
     moved = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
-    return max((BYTES[MEMORY[x]] for x in (*moved, *(c.inside.type for c in loop.carried))), default=4)
+    return max((BYTES[MEMORY[x]] for x in (*moved, *(c.arg.type for c in loop.carried))), default=4)

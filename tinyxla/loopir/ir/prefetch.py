@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tinyxla.loopir.ir.affine import Indices, follows
+from tinyxla.loopir.ir.affine import IndexRewriter, is_unit_stride
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Call, Compute, Index, Load, Loop, Statement, Value
 from tinyxla.loopir.ir.operations import is_function
 from tinyxla.loopir.ir.routines import declare_llvm
@@ -21,21 +21,21 @@ PARTS = 8  # of a piece
 _SHORT = ("convert", "bitcast-convert")  # functions that take little time
 _LONG = ("divide", "sqrt")  # instructions that take much
 
-Lines = tuple[tuple[Buffer, Index], ...]  # those from one element to another
+PrefetchStream = tuple[tuple[Buffer, Index], ...]  # those from one element to another
 
 
-def asking_for_parts(name: str, lines: Callable[[Indices, Value, Value], Iterable[Lines]]) -> Loop:
+def prefetch_loop(name: str, lines: Callable[[IndexRewriter, Value, Value], Iterable[PrefetchStream]]) -> Loop:
     """A loop that asks for parts of the pieces that follow. `lines` gives what to ask for of the piece that is so many
     ahead, of whose parts that of a number is meant."""
-    part, inside = Value(INDEX, f"{name}_part"), Indices()
+    part, inside = Value(INDEX, f"{name}_part"), IndexRewriter()
     ahead = inside.compute(f"{name}_ahead", "subtract", PARTS, part)
-    calls = [Call(provide_request(), ends) for ends in lines(inside, ahead, part)]
+    calls = [Call(declare_prefetch_read(), ends) for ends in lines(inside, ahead, part)]
     return Loop(part, 0, PARTS, [*inside.statements, *calls], [])
 
 
-def lines_of(
-    load: Load, inside: Indices, body: Sequence[Statement], ends: Sequence[Mapping[Value, Index]], name: str
-) -> Lines:
+def prefetch_stream_of(
+    load: Load, inside: IndexRewriter, body: Sequence[Statement], ends: Sequence[Mapping[Value, Index]], name: str
+) -> PrefetchStream:
     """What a load in the body of a loop reads, from where some indices have their first values to the last ones."""
     return tuple((load.buffer, inside.at(load.index, body, at, f"{name}{k}")) for k, at in enumerate(ends))
 
@@ -43,7 +43,7 @@ def lines_of(
 def loads_of_arguments(loop: Loop) -> Iterator[Load]:
     """Those that go along what nothing changes, element by element."""
     for x in loop.body:
-        if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and follows(x.index, loop):
+        if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and is_unit_stride(x.index, loop):
             yield x
 
 
@@ -52,12 +52,12 @@ def computes_long(loop: Loop) -> bool:
     return any(x.op in _LONG or (is_function(x) and x.op not in _SHORT) for x in loop.body if isinstance(x, Compute))
 
 
-def provide_request() -> str:
+def declare_prefetch_read() -> str:
     """Let kernels call the routine that asks for what will be read soon, up to an address; its name."""
     return _provide(REQUEST, "i32 0, i32 2")
 
 
-def provide_claim() -> str:
+def declare_prefetch_write() -> str:
     """The same of what will be written soon: else the first store to a line waits for it, and for the right to it."""
     return _provide(CLAIM, "i32 1, i32 3")
 

@@ -256,7 +256,7 @@ class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
-        self.given = [kernel.first, kernel.last, *kernel.numbers]
+        self.given = [kernel.first, kernel.last, *kernel.parameters]
         self.indices = {value.name for value in self.given if value.type == INDEX}
 
     def source(self, name: str) -> str:
@@ -300,25 +300,25 @@ class _Printer:
     def _loop(self, loop: Loop, indent: str) -> None:
         self.indices.add(loop.index.name)
         for carried in loop.carried:
-            self.lines.append(f"{indent}{carried.inside.name} = {self._operand(carried.initial)}")
+            self.lines.append(f"{indent}{carried.arg.name} = {self._operand(carried.init)}")
         start, stop = self._index(loop.start), self._index(loop.stop)
         bounds = stop if loop.start == 0 else f"{start}, {stop}"
         self.lines.append(f"{indent}for {loop.index.name} in range({bounds}):")
         body = len(self.lines)
         self._block(loop.body, indent + "    ")
-        if loop.again is not None:
-            self.lines.append(f"{indent}    more = {self._operand(loop.again)}")
+        if loop.continue_while is not None:
+            self.lines.append(f"{indent}    more = {self._operand(loop.continue_while)}")
         if loop.carried:
-            names = ", ".join(carried.inside.name for carried in loop.carried)
-            updates = ", ".join(self._operand(carried.updated or carried.inside) for carried in loop.carried)
+            names = ", ".join(carried.arg.name for carried in loop.carried)
+            updates = ", ".join(self._operand(carried.next or carried.arg) for carried in loop.carried)
             self.lines.append(f"{indent}    {names} = {updates}")
-        if loop.again is not None:
+        if loop.continue_while is not None:
             self.lines.append(f"{indent}    if not more:")
             self.lines.append(f"{indent}        break")
         if len(self.lines) == body:
             self.lines.append(f"{indent}    pass")
         for carried in loop.carried:
-            self.lines.append(f"{indent}{carried.result.name} = {carried.inside.name}")
+            self.lines.append(f"{indent}{carried.result.name} = {carried.arg.name}")
 
     def _index(self, index: Index | Operand) -> str:
         if isinstance(index, Value):

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Fusion, Plan
 from tinyxla.compiler.passes.canonicalize.convolution import (
     FEW,
@@ -48,10 +48,10 @@ from tinyxla.loopir.kernels.gemm.amx import MOST_TERMS
 from tinyxla.loopir.kernels.gemm.microkernel import LISTED, NUMBERS, provide_list, provide_product
 from tinyxla.loopir.kernels.gemm.packing import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.loopir.lower import pointwise
-from tinyxla.loopir.lower.axes import CHUNK, finished
-from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, Storage, Users, zero
-from tinyxla.loopir.lower.reductions import sum_of_pieces
-from tinyxla.loopir.lower.routine_calls import Numbers, give
+from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
+from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
+from tinyxla.loopir.lower.reductions import combine_partials
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.ops.convolution import Convolution
 from tinyxla.shapes import Shape, element_type
 
@@ -140,7 +140,7 @@ def _count(axes: Sequence[_Axis]) -> int:
 
 def supports(x: Instruction) -> bool:
     """Whether the pass has made it simple, and kernels have its type."""
-    return is_simple(x) and supported(x.array_shape)
+    return is_simple(x) and is_native_type(x.array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -163,7 +163,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         for axes in parts
         if ((is_product(x) and axes.has_features_last) or axes.each) and _count(axes.terms)
     ]
-    after = plan.after.get(x)
+    after = plan.epilogues.get(x)
     together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
     for product in products:
         kernels += product.lower(after if together else None)
@@ -181,16 +181,16 @@ class _Array(NamedTuple):
 @functools.cache
 def _copy(kind: Arithmetic) -> Kernel:
     """Rows of bf16 as what is multiplied: pairs from each two of them, or wider elements."""
-    b = Numbers("pairs", "lines columns pitch length")
-    n, sizes = b.number, b.scratch(INDEX, len(COPY))
+    b = ParametricBuilder("pairs", "lines columns pitch length")
+    n, sizes = b.parameter, b.scratch(INDEX, len(COPY))
     source, to = b.argument("bf16"), b.argument(kind.held, True)
     routine = lines("bf16", kind, kind.step > 1)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
-        start, stop = b.piece(piece, n["length"], n["lines"])
-        rows = b.minus(stop, start)
-        terms = b.times(rows, kind.step)
-        give(b, sizes, COPY, steps=n["columns"], row=n["columns"], rows=rows, pitch=n["pitch"], terms=terms)
-        into, place = b.times(start, n["pitch"], kind.step), b.times(start, n["columns"], kind.step)
+        start, stop = b.tile_range(piece, n["length"], n["lines"])
+        rows = b.sub(stop, start)
+        terms = b.mul(rows, kind.step)
+        store_arguments(b, sizes, COPY, steps=n["columns"], row=n["columns"], rows=rows, pitch=n["pitch"], terms=terms)
+        into, place = b.mul(start, n["pitch"], kind.step), b.mul(start, n["columns"], kind.step)
         b.call(routine, (to, into), (source, place), (sizes, 0))
     return b.kernel
 
@@ -200,8 +200,8 @@ def _copied(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, Lo
     *outer, columns = array.sizes
     outer[-1] //= kind.step
     count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
-    found = Partial(Shape(element_type(kind.held), ((count * pitch + kind.lanes) * kind.step,)))
-    length = _evenly(count, max(1, CHUNK // pitch))
+    found = Temporary(Shape(element_type(kind.held), ((count * pitch + kind.lanes) * kind.step,)))
+    length = _evenly(count, max(1, PARALLEL_CHUNK_ELEMENTS // pitch))
     numbers = (count, columns, pitch, length)
     kernel = LoweredKernel(_copy(kind), [array.storage, found], -(-count // length), 1, [x], numbers)
     return _Array(found, (*outer, pitch)), kernel
@@ -214,7 +214,7 @@ def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], arra
     for axis, index in zip(axes, indices, strict=True):
         step = getattr(axis, array)
         if step:
-            place = b.sum(place, b.times(index, step))
+            place = b.add(place, b.mul(index, step))
     return place
 
 
@@ -233,7 +233,7 @@ class _Products:
         groups, places, terms = axes.group.size, _count(axes.places), _count(axes.terms)
         parts = max(1, _UNITS // groups)
         self.blocks = -(-axes.feature.size // _LEAST_FEATURES)
-        if x not in plan.after:  # with which a tile should stay in the cache
+        if x not in plan.epilogues:  # with which a tile should stay in the cache
             self.blocks = min(self.blocks, -(-parts // -(-places // _MOST_PLACES)))
         self.width = -(-axes.feature.size // (_LEAST_FEATURES * self.blocks)) * _LEAST_FEATURES
         self.blocks = -(-axes.feature.size // self.width)
@@ -262,8 +262,8 @@ class _Products:
         """A number that is no part of the code."""
         kernel = self.low.builder.kernel
         self.words.append(value)
-        kernel.numbers.append(Value(INDEX, f"n{len(self.words)}"))
-        return kernel.numbers[-1]
+        kernel.parameters.append(Value(INDEX, f"n{len(self.words)}"))
+        return kernel.parameters[-1]
 
     def lower(self, after: Fusion | None) -> list[LoweredKernel]:
         """With a nest that is computed for each tile after it, or none."""
@@ -272,7 +272,7 @@ class _Products:
         self.low = low = Lowering("convolution", self.plan, [x, *roots])
         b = low.builder
         lhs, rhs = map(low.buffer, self.operands)
-        partial = Partial(Shape(self.kind, (self.pieces, x.array_shape.size)))
+        partial = Temporary(Shape(self.kind, (self.pieces, x.array_shape.size)))
         if after is not None:
             out = b.scratch(self.kind.name, self.height * self.width)
         else:
@@ -286,45 +286,45 @@ class _Products:
         )
         groups, width, features = map(self.number, (axes.group.size, self.width, axes.feature.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            block, tile, group, piece = b.split(index, tiles, groups, pieces)
-            feature, columns = b.block(block, width, features)
+            block, tile, group, piece = b.delinearize(index, tiles, groups, pieces)
+            feature, columns = b.tile_start_and_size(block, width, features)
 
             def begin_in(array: str) -> Index:
-                start = b.times(group, self.number(getattr(axes.group, array)))
+                start = b.mul(group, self.number(getattr(axes.group, array)))
                 if array != "lhs":
-                    start = b.sum(start, b.times(feature, getattr(axes.feature, array)))
+                    start = b.add(start, b.mul(feature, getattr(axes.feature, array)))
                 elif axes.each:
-                    start = b.sum(start, b.quotient(feature, axes.each))
-                return b.sum(start, self.number(axes.start[array]))
+                    start = b.add(start, b.floordiv(feature, axes.each))
+                return b.add(start, self.number(axes.start[array]))
 
             begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
-            whole = b.times(piece, self.number(x.array_shape.size))
-            begins["out"] = b.sum(begins["out"], whole)
-            first, rows = b.block(tile, height, places)
+            whole = b.mul(piece, self.number(x.array_shape.size))
+            begins["out"] = b.add(begins["out"], whole)
+            first, rows = b.tile_start_and_size(tile, height, places)
             sources, results = (
                 self._places(axes.places, array, begins[array], first, rows, _MOST_PLACES) for array in ("lhs", "out")
             )
             targets = results
             if after is not None:
                 targets = self._places([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, _MOST_PLACES)
-            begin, end = b.piece(piece, length, terms)
-            with low.loop(0, b.up(b.minus(end, begin), depth), sequential=True) as (step, _):
-                term = b.sum(begin, b.times(step, depth))
-                count = b.least(b.minus(end, term), depth)
+            begin, end = b.tile_range(piece, length, terms)
+            with low.loop(0, b.ceil_div(b.sub(end, begin), depth), sequential=True) as (step, _):
+                term = b.add(begin, b.mul(step, depth))
+                count = b.min(b.sub(end, term), depth)
                 inner = [
                     self._places(self.terms, array, start, term, count, _MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
-                _put(low, numbers, (rows, columns, count, b.least(step, 1), between, beside))
+                _put(low, numbers, (rows, columns, count, b.min(step, 1), between, beside))
                 b.call(
                     routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
                 )
             if after is not None:
                 self._finish(after, out, results, rows, columns)
         work = self.height * self.length * self.multiply.taps * (1 + self.width // 16) * (1 + bool(axes.each))
-        found = finished(low, self.units * self.pieces, work, [x, *roots])
-        found.numbers = tuple(self.words)
-        return [found] if self.pieces == 1 else [found, sum_of_pieces(partial, x, self.plan)]
+        found = make_kernel(low, self.units * self.pieces, work, [x, *roots])
+        found.parameters = tuple(self.words)
+        return [found] if self.pieces == 1 else [found, combine_partials(partial, x, self.plan)]
 
     def _finish(self, after: Fusion, tile: Buffer, places: Buffer, rows: Index, columns: Index) -> None:
         """Compute what is made of the elements of a tile, whose rows begin at these places in the result."""
@@ -332,12 +332,12 @@ class _Products:
         with low.loop(0, rows) as (i, _):
             place = low.split_index(b.load(places, i), sizes)
             outer = tuple(0 if size == 1 else c for c, size in zip(place[:-1], sizes, strict=False))
-            row = b.times(i, self.width)
+            row = b.mul(i, self.width)
             with low.loop(0, columns) as (j, _):
-                coordinates = (*outer, b.sum(place[-1], j))
-                low.know(self.x, coordinates, b.load(tile, b.sum(row, j)))
+                coordinates = (*outer, b.add(place[-1], j))
+                low.bind_value(self.x, coordinates, b.load(tile, b.add(row, j)))
                 for root in after.roots:
-                    low.define(root, coordinates)
+                    low.emit_root(root, coordinates)
 
     def _places(self, axes: list[_Axis], array: str, start: Index, first: Index, count: Index, most: int) -> Buffer:
         """Memory with the places in an array of so many elements along the axes."""
@@ -388,12 +388,12 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
         """The sum with the product of one term for the k-th element."""
         elements: list[Operand] = []
         for buffer, name in ((lhs, "lhs"), (rhs, "rhs")):
-            place = b.sum(at[name], b.times(k, getattr(inner, name)))
-            elements.append(b.load(buffer, b.sum(place, _offset(low, terms, more, name))))
+            place = b.add(at[name], b.mul(k, getattr(inner, name)))
+            elements.append(b.load(buffer, b.add(place, _offset(low, terms, more, name))))
         return b.compute("add", kind.name, total, b.compute("multiply", kind.name, *elements), **how)
 
     def deliver(k: Index, total: Operand) -> None:
-        b.store(out, b.sum(at["out"], b.times(k, inner.out)), total)
+        b.store(out, b.add(at["out"], b.mul(k, inner.out)), total)
 
     def by_terms(k: Index) -> None:
         bounds: list[tuple[Index, Index]] = [(0, t.size) for t in terms]
@@ -408,11 +408,11 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         *indices, piece = low.split_index(index, [*(a.size for a in outer), pieces])
-        begin = b.times(piece, width)
-        count = b.least(b.minus(inner.size, begin), width)
+        begin = b.mul(piece, width)
+        count = b.min(b.sub(inner.size, begin), width)
         start = [*indices, begin]
         at = {
-            name: b.sum(_offset(low, whole or [axes.feature], start, name), axes.start[name])
+            name: b.add(_offset(low, whole or [axes.feature], start, name), axes.start[name])
             for name in ("lhs", "rhs", "out")
         }
         last = terms[-1]
@@ -432,4 +432,4 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
             low.nest([(0, t.size) for t in terms], (), add, sequential=True)
             with low.loop(0, count) as (k, _):
                 deliver(k, b.load(row, k))
-    return finished(low, _count(outer) * pieces, width * _count(terms), [x])
+    return make_kernel(low, _count(outer) * pieces, width * _count(terms), [x])

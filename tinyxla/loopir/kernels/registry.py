@@ -31,49 +31,51 @@ def _nothing(x: Instruction) -> dict[int, int]:
     return {}
 
 
-class OwnNest(NamedTuple):
+class OpLowering(NamedTuple):
     """How an op is lowered; `otherwise` is how what this does not support is."""
 
     supports: Callable[[Instruction], bool]
     lower: Callable[[Instruction, Plan, Users], list[LoweredKernel]]
     updates: Callable[[Instruction], dict[int, int]] = _nothing
-    otherwise: OwnNest | None = None
+    otherwise: OpLowering | None = None
 
 
-_OF_SMALL_ARRAYS = OwnNest(scalarized.supports, scalarized.lower, scalarized.updates)
-_OF_ELEMENTS = OwnNest(
+_OF_SMALL_ARRAYS = OpLowering(scalarized.supports, scalarized.lower, scalarized.updates)
+_OF_ELEMENTS = OpLowering(
     pointwise_while.supports, pointwise_while.lower, pointwise_while.updates, otherwise=_OF_SMALL_ARRAYS
 )
 
-OWN_NESTS: dict[str, OwnNest] = {
-    "cholesky": OwnNest(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
-    "Eig": OwnNest(lapack.supports, lapack.eig),
-    "Eigh": OwnNest(lapack.supports, lapack.eigh),
-    "LuDecomposition": OwnNest(lapack.supports, lapack.lu),
-    "LuPivotsToPermutation": OwnNest(lapack.supports_permutation, lapack.permutation),
-    "Qr": OwnNest(lapack.supports, lapack.qr),
-    "Svd": OwnNest(lapack.supports, lapack.svd),
-    "triangular-solve": OwnNest(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
+OP_LOWERINGS: dict[str, OpLowering] = {
+    "cholesky": OpLowering(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
+    "Eig": OpLowering(lapack.supports, lapack.eig),
+    "Eigh": OpLowering(lapack.supports, lapack.eigh),
+    "LuDecomposition": OpLowering(lapack.supports, lapack.lu),
+    "LuPivotsToPermutation": OpLowering(lapack.supports_permutation, lapack.permutation),
+    "Qr": OpLowering(lapack.supports, lapack.qr),
+    "Svd": OpLowering(lapack.supports, lapack.svd),
+    "triangular-solve": OpLowering(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
     "conditional": _OF_SMALL_ARRAYS,
-    "convolution": OwnNest(convolution.supports, convolution.lower),
-    "dot": OwnNest(dot_product.supports, dot_product.lower, otherwise=OwnNest(packed.supports, packed.lower)),
-    "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
-    "lanes": OwnNest(scalarized.supports, batched_while.lower, scalarized.updates),
-    "opt-barrier": OwnNest(lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}),
-    "fft": OwnNest(plan.supports, plan.lower),
-    "ragged-dot": OwnNest(grouped.supports, grouped.lower),
-    "reduce-window": OwnNest(reduce_window.supports_reduce, reduce_window.lower_reduce),
-    "select-and-scatter": OwnNest(reduce_window.supports_select, reduce_window.lower_select),
-    "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
-    "sort": OwnNest(merge_sort.supports, merge_sort.lower),
-    "topk": OwnNest(top_k.supports, top_k.lower),
+    "convolution": OpLowering(convolution.supports, convolution.lower),
+    "dot": OpLowering(dot_product.supports, dot_product.lower, otherwise=OpLowering(packed.supports, packed.lower)),
+    "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
+    "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.updates),
+    "opt-barrier": OpLowering(
+        lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}
+    ),
+    "fft": OpLowering(plan.supports, plan.lower),
+    "ragged-dot": OpLowering(grouped.supports, grouped.lower),
+    "reduce-window": OpLowering(reduce_window.supports_reduce, reduce_window.lower_reduce),
+    "select-and-scatter": OpLowering(reduce_window.supports_select, reduce_window.lower_select),
+    "scatter": OpLowering(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
+    "sort": OpLowering(merge_sort.supports, merge_sort.lower),
+    "topk": OpLowering(top_k.supports, top_k.lower),
     "while": _OF_ELEMENTS,  # as vectors, which are compiled sooner than as many scalars
 }
 
 
-def own_nest(x: Instruction) -> OwnNest | None:
+def op_lowering(x: Instruction) -> OpLowering | None:
     """How an instruction is lowered by itself, or None if it is no nest."""
-    nest = OWN_NESTS.get(x.op.name)
+    nest = OP_LOWERINGS.get(x.op.name)
     while nest is not None and not nest.supports(x):
         nest = nest.otherwise
     return nest

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import is_of_scalars, supported
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
-from tinyxla.loopir.lower.axes import CHUNK, finished, piece_of
+from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel, tile_of
 from tinyxla.loopir.lower.emit import (
     Coordinates,
     LoweredKernel,
     Lowering,
-    Partial,
     Storage,
+    Temporary,
     Users,
     start_index,
 )
@@ -61,18 +61,18 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         together = last
     outer, row = parts[: max(together, 0)], math.prod(parts[max(together, 0) :])
     rows = math.prod(outer)
-    pieces = max(1, -(-row // CHUNK)) if rows < FEW_PIECES else 1
+    pieces = max(1, -(-row // PARALLEL_CHUNK_ELEMENTS)) if rows < FEW_PIECES else 1
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        number, begin, end = piece_of(low, index, pieces, row)
+        number, begin, end = tile_of(low, index, pieces, row)
         limits = [n - part for n, part in zip(whole, parts, strict=True)]
         first = [start_index(low, start, (), limit) for start, limit in zip(starts, limits, strict=True)]
         indices = low.split_index(number, outer)
         with low.loop(begin, end) as (j, _):
             inner: Coordinates = tuple(j if d == last else 0 for d in range(len(outer), len(parts)))
             place: Coordinates = (*indices, *inner)
-            to = [b.sum(f, c) for f, c in zip(first, place, strict=True)]
+            to = [b.add(f, c) for f, c in zip(first, place, strict=True)]
             low.store(x, to, low.value(update, place))
-    return [finished(low, rows * pieces if row else 0, -(-row // pieces), [x])]
+    return [make_kernel(low, rows * pieces if row else 0, -(-row // pieces), [x])]
 
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 
 def supports_scatter(x: Instruction) -> bool:
     count = len(x.operands) // 2
-    return is_of_scalars(x.attributes.to_apply) and supported(x.operands[count].array_shape)
+    return is_of_scalars(x.attributes.to_apply) and is_native_type(x.operands[count].array_shape)
 
 
 def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -116,7 +116,7 @@ class _Scatter:
         self.targets = self.results
         if self.sums > 1:
             apart = x.operands[0].array_shape.with_dimensions((self.sums, _apart(math.prod(self.sizes))))
-            self.targets = [Partial(apart)]
+            self.targets = [Temporary(apart)]
 
     def lowered(self) -> list[LoweredKernel]:
         low, batch = self.low, self.batch
@@ -131,12 +131,12 @@ class _Scatter:
             if self.sums > 1:
                 base = self._cleared(index)
                 longest = max(range(len(extents)), key=lambda k: batch[self.in_order[k]])
-                index, start, stop = piece_of(low, index, self.sums, batch[self.in_order[longest]])
+                index, start, stop = tile_of(low, index, self.sums, batch[self.in_order[longest]])
                 extents[longest] = start, stop
             if self.ranges > 1:
-                index, *own = piece_of(low, index, self.ranges, self.sizes[self.a.start_index_map[0]])
+                index, *own = tile_of(low, index, self.ranges, self.sizes[self.a.start_index_map[0]])
             if self.pieces > 1:
-                index, start, stop = piece_of(low, index, self.pieces, self.parts[self.cut])
+                index, start, stop = tile_of(low, index, self.pieces, self.parts[self.cut])
                 bounds[self.cut] = start, stop
             fixed = dict(zip(self.apart, low.split_index(index, [batch[c] for c in self.apart]), strict=True))
 
@@ -148,7 +148,7 @@ class _Scatter:
             low.nest(extents, [], each, sequential=True)
         pieces = self.independent * self.pieces * self.ranges * self.sums
         elements = math.prod(self.parts) * math.prod(batch) // pieces
-        found = [*self.copies, finished(low, pieces, 4 * elements, [self.x])]
+        found = [*self.copies, make_kernel(low, pieces, 4 * elements, [self.x])]
         if self.sums > 1:
             found.append(_added_up(self.x, self.plan, self.targets[0], self.results[0], self.sums))
         return found
@@ -156,9 +156,9 @@ class _Scatter:
     def _cleared(self, index: Index) -> Index:
         """Where the sums of a piece begin, which are without updates yet."""
         low, whole = self.low, math.prod(self.sizes)
-        base = low.builder.times(index, _apart(whole))
+        base = low.builder.mul(index, _apart(whole))
         with low.loop(0, whole) as (i, _):
-            place = low.builder.sum(base, i)
+            place = low.builder.add(base, i)
             low.builder.store(low.buffer(self.targets[0], True), place, _neutral(self.x))
         return base
 
@@ -176,25 +176,25 @@ class _Scatter:
             place[d], fits = place_inside(low, low.value(self.indices, vector), sizes[d] - extent)
             if not k:
                 for direction, end in zip(("GE", "LT"), own, strict=False):
-                    fits = b.both(fits, b.compare(direction, place[d], end))
-            inside = fits if inside is None else b.both(inside, fits)
+                    fits = b.and_(fits, b.compare(direction, place[d], end))
+            inside = fits if inside is None else b.and_(inside, fits)
         for d, c in self.a.pairs():
             place[d] = coordinates[c]
 
         def update(inner: Coordinates, values: list[Operand]) -> list[Operand]:
             at = list(place)
             for d, c in zip(self.window, inner, strict=True):
-                at[d] = b.sum(at[d], c)
+                at[d] = b.add(at[d], c)
             others, along = iter(coordinates), dict(zip(self.a.offset_dims, inner, strict=True))
             source = tuple(along[d] if d in along else next(others) for d in range(len(coordinates) + len(inner)))
-            where = b.sum(low.linear(sizes, at), base)
+            where = b.add(low.linearize(sizes, at), base)
             old = [b.load(low.buffer(target, True), where) for target in self.targets]
             new = low.apply(self.x.attributes.to_apply, [*old, *(low.value(u, source) for u in self.updates)])
             for target, value in zip(self.targets, new, strict=True):
                 b.store(low.buffer(target, True), where, value)
             return []
 
-        with low.loop(0, 1 if inside is None else b.choose(inside, 1), sequential=True):
+        with low.loop(0, 1 if inside is None else b.select(inside, 1), sequential=True):
             low.nest(bounds, [], update, in_vectors=tuple(self.parts[-1:]) > (SHORT_WINDOW,))
 
 
@@ -203,7 +203,14 @@ def _sums(x: Instruction, elements: int) -> int:
     kind, a = x.operands[0].array_shape.element_type, x.attributes
     if len(x.operands) != 3 or reduction.monoid(a.to_apply) is None or kind.bits < 32 or kind.kind == "complex":
         return 1
-    return min(MOST_SUMS, elements // CHUNK, elements // (WORTH_A_SUM * max(1, x.operands[0].array_shape.size))) or 1
+    return (
+        min(
+            MOST_SUMS,
+            elements // PARALLEL_CHUNK_ELEMENTS,
+            elements // (WORTH_A_SUM * max(1, x.operands[0].array_shape.size)),
+        )
+        or 1
+    )
 
 
 def _apart(size: int) -> int:
@@ -226,10 +233,10 @@ def _added_up(x: Instruction, plan: Plan, apart: Storage, result: Storage, sums:
     with low.loop(b.kernel.first, b.kernel.last) as (i, _):
         value: Operand = b.load(to, i)
         for k in range(sums):
-            other = b.load(source, b.sum(i, k * _apart(size)))
+            other = b.load(source, b.add(i, k * _apart(size)))
             (value,) = low.apply(x.attributes.to_apply, [value, other])
         b.store(to, i, value)
-    return finished(low, size, sums, [x])
+    return make_kernel(low, size, sums, [x])
 
 
 def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[int, int]:
@@ -238,7 +245,7 @@ def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[i
         return 0, 1
     cut = max(still, key=lambda k: parts[k])
     elements = math.prod(parts)
-    wanted = min(FEW_PIECES, parts[cut], elements // LEAST_WINDOW, elements * updates // CHUNK)
+    wanted = min(FEW_PIECES, parts[cut], elements // LEAST_WINDOW, elements * updates // PARALLEL_CHUNK_ELEMENTS)
     return cut, max(1, wanted)
 
 
@@ -248,7 +255,7 @@ def _ranges(a: indexing.Gather, sizes: Sequence[int], window: Sequence[int], ele
     first = a.start_index_map[:1]
     if not first or first[0] in window or not a.indices_are_sorted:
         return 1
-    return max(1, min(FEW_RANGES, sizes[first[0]], elements // CHUNK))
+    return max(1, min(FEW_RANGES, sizes[first[0]], elements // PARALLEL_CHUNK_ELEMENTS))
 
 
 def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
@@ -270,7 +277,7 @@ def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], l
         if k in taken:
             targets.append(taken[k])
         else:
-            targets.append(Partial(x.operands[k].array_shape))
+            targets.append(Temporary(x.operands[k].array_shape))
             copies.append(copied(x.operands[k], targets[-1], plan))
     return targets, copies
 
@@ -280,4 +287,4 @@ def copied(source: Instruction, target: Storage, plan: Plan) -> LoweredKernel:
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(low.buffer(target, True), index, b.load(low.buffer(source), index))
-    return finished(low, source.array_shape.size, 1, [])
+    return make_kernel(low, source.array_shape.size, 1, [])

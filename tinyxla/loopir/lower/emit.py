@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.analysis.access_maps import matching, of_one_array
+from tinyxla.compiler.analysis.access_maps import slices_of_one_array, split_dimensions
 from tinyxla.compiler.fusion.plan import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import (
@@ -29,8 +29,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Loop,
     Operand,
     Value,
-    held,
     operand_of,
+    storage_type,
 )
 from tinyxla.loopir.lower import storage_types
 from tinyxla.ops import calls, elementwise, indexing, reduction
@@ -45,13 +45,13 @@ _DEEP = 50  # elements that are computed for each other, from which on what they
 
 
 @dataclass(eq=False)
-class Partial:
+class Temporary:
     """Memory for the results of the pieces of a reduction."""
 
     shape: Shape
 
 
-Storage = Instruction | Partial
+Storage = Instruction | Temporary
 
 
 @dataclass
@@ -65,14 +65,14 @@ class LoweredKernel:
     extent: int
     grain: int
     roots: list[Instruction]
-    numbers: tuple[int, ...] = ()
-    lasts: bool = False
-    in_order: bool = False
+    parameters: tuple[int, ...] = ()
+    is_builtin: bool = False
+    starts_in_order: bool = False
     work: int = 0
 
 
 Coordinates = tuple[Index, ...]
-Kept = Callable[[Coordinates], tuple[Buffer, Index] | None]
+MemoryLookup = Callable[[Coordinates], tuple[Buffer, Index] | None]
 Users = dict[Instruction, list[Instruction]]
 
 
@@ -81,11 +81,11 @@ class Lowering:
 
     def __init__(self, name: str, plan: Plan, own: Iterable[Instruction] = ()) -> None:
         self.builder = Builder(name)
-        self.stored = plan.stored
-        self.escaping = plan.escaping
+        self.materialized = plan.materialized
+        self.live_out = plan.live_out
         self.arguments: list[Storage] = []
         self._buffers: dict[Storage, Buffer] = {}
-        self._kept: dict[Instruction, Kept] = {}
+        self._kept: dict[Instruction, MemoryLookup] = {}
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
         self._own = set(own)  # what this kernel makes, as long as it is not in memory
         self.sums: dict[str, tuple[Index, Index]] = {}  # where an index of lanes begins, and the lane
@@ -100,12 +100,12 @@ class Lowering:
         """Where an array is, whose elements a kernel may take for those of another type of as many bits."""
         found = self._buffers.get(x)
         if found is None:
-            shape = x.shape if isinstance(x, Partial) else x.array_shape
+            shape = x.shape if isinstance(x, Temporary) else x.array_shape
             found = self._buffers[x] = self.builder.argument(type or shape.element_type.name, written)
             self.arguments.append(x)
         return found
 
-    def linear(self, sizes: Sequence[int], coordinates: Sequence[Index]) -> Index:
+    def linearize(self, sizes: Sequence[int], coordinates: Sequence[Index]) -> Index:
         """The place of an element in row-major memory."""
         b = self.builder
         place: Index = 0
@@ -118,20 +118,20 @@ class Lowering:
                 break
         for size, c in zip(reversed(sizes), reversed(coordinates), strict=True):
             if size != 1:
-                place = b.sum(b.times(c, stride), place)
+                place = b.add(b.mul(c, stride), place)
             stride *= size
         return place
 
     def load(self, x: Storage, coordinates: Sequence[Index]) -> Operand:
-        shape = x.shape if isinstance(x, Partial) else x.array_shape
-        return self.builder.load(self.buffer(x), self.linear(shape.dimensions, coordinates))
+        shape = x.shape if isinstance(x, Temporary) else x.array_shape
+        return self.builder.load(self.buffer(x), self.linearize(shape.dimensions, coordinates))
 
     def store(self, x: Storage, coordinates: Sequence[Index], value: Operand) -> None:
         """Put an element where it is read later, if it is."""
-        if isinstance(x, Instruction) and x not in self.escaping:
+        if isinstance(x, Instruction) and x not in self.live_out:
             return
-        shape = x.shape if isinstance(x, Partial) else x.array_shape
-        self.builder.store(self.buffer(x, True), self.linear(shape.dimensions, coordinates), value)
+        shape = x.shape if isinstance(x, Temporary) else x.array_shape
+        self.builder.store(self.buffer(x, True), self.linearize(shape.dimensions, coordinates), value)
 
     # --- loops
 
@@ -164,14 +164,14 @@ class Lowering:
             return list(body((), list(carried)))
         (start, stop), *rest = bounds
         with self.loop(start, stop, carried, sequential) as (index, loop):
-            loop.in_vectors = in_vectors
-            inside: list[Operand] = [c.inside for c in loop.carried]
+            loop.force_vectorize = in_vectors
+            inside: list[Operand] = [c.arg for c in loop.carried]
             updated = self.nest(rest, inside, lambda more, values: body((index, *more), values), sequential, in_vectors)
             for slot, value in zip(loop.carried, updated, strict=True):
-                slot.updated = value
+                slot.next = value
         return [c.result for c in loop.carried]
 
-    def nest_by_several(
+    def nest_unrolled(
         self,
         bounds: Sequence[tuple[Index, Index]],
         counts: Sequence[int],
@@ -183,17 +183,17 @@ class Lowering:
             return body([()])
         b = self.builder
         *outer, (start, stop) = bounds
-        size = b.minus(stop, start)
+        size = b.sub(stop, start)
         count = next((k for k in counts if isinstance(size, int) and size % k == 0), counts[-1])
 
         def inner(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             rest = start
             if count > 1:
-                whole = b.quotient(size, count)
+                whole = b.floordiv(size, count)
                 with self.loop(0, whole, sequential=True) as (k, _):
-                    first = b.sum(start, b.times(k, count))
-                    body([(*indices, b.sum(first, more)) for more in range(count)])
-                rest = b.sum(start, b.times(whole, count))
+                    first = b.add(start, b.mul(k, count))
+                    body([(*indices, b.add(first, more)) for more in range(count)])
+                rest = b.add(start, b.mul(whole, count))
             if rest != stop:
                 with self.loop(rest, stop, sequential=True) as (k, _):
                     body([(*indices, k)])
@@ -201,7 +201,7 @@ class Lowering:
 
         self.nest(outer, (), inner, sequential=True)
 
-    def nest_in_lanes(
+    def nest_with_accumulators(
         self,
         bounds: Sequence[tuple[Index, Index]],
         initial: Sequence[Operand],
@@ -223,8 +223,8 @@ class Lowering:
 
         def lanes(places: Sequence[Coordinates], first: Index, count: Index) -> None:
             with self.loop(0, count) as (lane, loop):
-                loop.in_vectors = True
-                index = b.sum(first, lane)
+                loop.force_vectorize = True
+                index = b.add(first, lane)
                 if isinstance(index, Value):
                     self.sums[index.name] = (first, lane)
 
@@ -236,24 +236,24 @@ class Lowering:
                 update(lane, joined)
 
         def blocks(places: Sequence[Coordinates]) -> None:
-            count = b.minus(stop, start)
-            whole = b.quotient(count, width)
+            count = b.sub(stop, start)
+            whole = b.floordiv(count, width)
             with self.loop(0, whole) as (block, _):
-                lanes(places, b.sum(start, b.times(block, width)), width)
+                lanes(places, b.add(start, b.mul(block, width)), width)
             rest = b.remainder(count, width)
             if rest != 0:
-                lanes(places, b.sum(start, b.times(whole, width)), rest)
+                lanes(places, b.add(start, b.mul(whole, width)), rest)
 
         with self.loop(0, width) as (lane, _):
             update(lane, lambda _: neutral)
         # A short row does not fill vectors, and what is masked is not read back as quickly as it was written.
-        self.nest_by_several(outer, [1] if width == LANES else ROWS, blocks)
+        self.nest_unrolled(outer, [1] if width == LANES else ROWS, blocks)
         halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
         with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
-            half = b.quotient(halves.carried[0].inside, 2)
-            halves.carried[0].updated = operand_of(half)
+            half = b.floordiv(halves.carried[0].arg, 2)
+            halves.carried[0].next = operand_of(half)
             with self.loop(0, half) as (lane, _):
-                other = b.sum(lane, half)
+                other = b.add(lane, half)
                 update(lane, lambda values: combine(values, [b.load(row, other) for row in rows]))
         return self.nest(
             [(0, FEW_LANES if halvings else width)],
@@ -265,8 +265,8 @@ class Lowering:
     def split_index(self, index: Index, sizes: Sequence[int]) -> Coordinates:
         """The coordinates of the index-th element of a space."""
         if math.prod(sizes):
-            self.builder.bound(index, 0, math.prod(sizes) - 1)
-        coordinates = tuple(self.builder.split(index, *sizes[1:])) if sizes else ()
+            self.builder.assume_range(index, 0, math.prod(sizes) - 1)
+        coordinates = tuple(self.builder.delinearize(index, *sizes[1:])) if sizes else ()
         steps = _steps(sizes, coordinates)
         if len(steps) > 1:
             self._split[steps] = index
@@ -275,31 +275,31 @@ class Lowering:
     # --- values
 
     def in_memory(self, x: Instruction) -> bool:
-        return (x in self.stored and x not in self._own) or is_leaf(x)
+        return (x in self.materialized and x not in self._own) or is_leaf(x)
 
-    def complete(self, roots: Iterable[Instruction]) -> None:
+    def mark_materialized(self, roots: Iterable[Instruction]) -> None:
         """These are in memory now, for the row at hand."""
         self._own.difference_update(roots)
 
-    def keep(self, x: Instruction, where: Kept) -> None:
+    def bind_memory(self, x: Instruction, where: MemoryLookup) -> None:
         """Elements of x are in a buffer of this kernel: at which place, if that one is."""
         self._kept[x] = where
 
-    def is_kept(self, x: Instruction) -> bool:
+    def has_memory(self, x: Instruction) -> bool:
         return x in self._kept
 
-    def finish(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
+    def bind_reduction(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
         """The element of a reduction's result is known: in what follows, and in memory."""
         self._finished[x] = value
         self.store(x, coordinates, value)
 
-    def define(self, x: Instruction, coordinates: Coordinates) -> None:
+    def emit_root(self, x: Instruction, coordinates: Coordinates) -> None:
         """Compute the element of a root, for what follows and in memory."""
         value = self.compute(x, coordinates)
-        self.know(x, coordinates, value)
+        self.bind_value(x, coordinates, value)
         self.store(x, coordinates, value)
 
-    def know(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
+    def bind_value(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
         """The element of x is this value, in the innermost loop."""
         self._known[-1][x, *map(_name, coordinates)] = value
 
@@ -313,7 +313,7 @@ class Lowering:
                     self.value(y, coordinates)
             found = self._value(x, coordinates)
             self._depth -= 1
-            self.know(x, coordinates, found)
+            self.bind_value(x, coordinates, found)
         return found
 
     def _found(self, x: Instruction, coordinates: Coordinates) -> Operand | None:
@@ -391,7 +391,7 @@ class Lowering:
             return [self.scalar(first, operands, reassociate=True)]
         with self.scope():
             for parameter, operand in zip(computation.parameters, operands, strict=True):
-                self.know(parameter, (), operand)
+                self.bind_value(parameter, (), operand)
             for x in computation.instructions:  # scalars once, before loops inside that read them
                 if isinstance(x.shape, Shape) and not x.shape.rank:
                     self.value(x, ())
@@ -410,7 +410,7 @@ class Lowering:
         count = len(x.operands) // 2
         return [self.value(o, ()) for o in x.operands[count:]]
 
-    def neutral(self, x: Instruction) -> list[Operand]:
+    def identity(self, x: Instruction) -> list[Operand]:
         """Where one of several pieces of a reduction starts: the initial value counts once, where they are joined."""
         op = reduction.monoid(x.attributes.to_apply)
         if op is None:
@@ -427,7 +427,7 @@ class Lowering:
 
 def zero(shape: Shape) -> Literal:
     """The scalar 0 of a shape's type."""
-    kind = element_type(held(shape.element_type.name))
+    kind = element_type(storage_type(shape.element_type.name))
     return Literal(kind.name, np.zeros((), kind.dtype).item())
 
 
@@ -480,14 +480,14 @@ def _transpose(low: Lowering, x: Instruction, coordinates: Coordinates) -> Opera
 def _reverse(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     place = list(coordinates)
     for d in x.attributes.dimensions:
-        place[d] = low.builder.minus(x.array_shape.dimensions[d] - 1, place[d])
+        place[d] = low.builder.sub(x.array_shape.dimensions[d] - 1, place[d])
     return low.value(x.operands[0], tuple(place))
 
 
 def _slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     b = low.builder
     starts, _, strides = x.attributes
-    place = [b.sum(b.times(c, stride), start) for c, start, stride in zip(coordinates, starts, strides, strict=True)]
+    place = [b.add(b.mul(c, stride), start) for c, start, stride in zip(coordinates, starts, strides, strict=True)]
     return low.value(x.operands[0], tuple(place))
 
 
@@ -495,11 +495,11 @@ def _reshape(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand
     (operand,) = x.operands
     result, source = x.array_shape.dimensions, operand.array_shape.dimensions
     place: list[Index] = [0] * len(source)
-    for into, out in matching(source, result):
+    for into, out in split_dimensions(source, result):
         if len(into) == 1 and len(out) == 1:
             place[into[0]] = coordinates[out[0]]
             continue
-        together = low.linear([result[d] for d in out], [coordinates[d] for d in out])
+        together = low.linearize([result[d] for d in out], [coordinates[d] for d in out])
         if low.in_memory(operand):
             place[into[-1]] = together  # in memory the last dimension may run on into those before it
             continue
@@ -517,12 +517,12 @@ def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     for is_certain, limit, direction in ((least >= 0, 0, "GE"), (greatest < size, size, "LT")):
         if not is_certain:
             inside = low.builder.compare(direction, index, limit)
-            found = inside if found is None else low.builder.both(found, inside)
+            found = inside if found is None else low.builder.and_(found, inside)
     return found
 
 
 def clamped(low: Lowering, index: Index, size: int) -> Index:
-    return low.builder.least(low.builder.most(index, 0), size - 1)
+    return low.builder.min(low.builder.max(index, 0), size - 1)
 
 
 def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -538,14 +538,14 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
         if (low_edge, high_edge, interior) == (0, 0, 0):
             place.append(c)
             continue
-        index = b.minus(c, low_edge)
+        index = b.sub(c, low_edge)
         if interior:
             # made positive first, since the remainder of what is negative has its sign
             step = interior + 1
-            shifted = b.sum(index, step * (-(-max(low_edge, 0) // step)))
+            shifted = b.add(index, step * (-(-max(low_edge, 0) // step)))
             rest = b.remainder(shifted, step)
             inside.append(low.builder.compare("EQ", rest, 0))
-            index = b.minus(b.quotient(shifted, step), -(-max(low_edge, 0) // step))
+            index = b.sub(b.floordiv(shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
         within = None if certain else _within(low, index, size)
         if within == Literal("pred", False):
@@ -557,7 +557,7 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     found = low.value(operand, tuple(place))
     if not inside:
         return found
-    return b.choose(functools.reduce(b.both, inside), found, outside)
+    return b.select(functools.reduce(b.and_, inside), found, outside)
 
 
 def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -570,18 +570,18 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
         starts.append(starts[-1] + o.array_shape.dimensions[d])
     least, greatest = b.bounds(index) or (0, starts[-1])
     pieces = range(bisect_right(starts[:-1], max(least, 0)) - 1, bisect_right(starts[:-1], greatest))
-    locals_ = {k: b.minus(index, starts[k]) for k in pieces}
-    chosen = of_one_array([operands[k] for k in pieces], d)
+    locals_ = {k: b.sub(index, starts[k]) for k in pieces}
+    chosen = slices_of_one_array([operands[k] for k in pieces], d)
     if chosen is not None and not any(
         low.in_memory(operands[k]) for k in pieces
     ):  # such as a roll: another index rather than another element
         source, firsts, others = chosen
-        places = [b.sum(locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
+        places = [b.add(locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
         place = _choose(low, index, [starts[k + 1] for k in pieces], [operand_of(p) for p in places])
         assert not isinstance(place, Literal) or isinstance(place.value, int)
         along = place.value if isinstance(place, Literal) else place
-        b.bound(along, 0, source.array_shape.dimensions[d] - 1)
-        rest = [b.sum(c, start) for c, start in zip(coordinates, others, strict=True)]
+        b.assume_range(along, 0, source.array_shape.dimensions[d] - 1)
+        rest = [b.add(c, start) for c, start in zip(coordinates, others, strict=True)]
         return low.value(source, (*rest[:d], along, *rest[d + 1 :]))
     elements: list[Operand] = []
     for k in pieces:
@@ -594,7 +594,7 @@ def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[O
     """The first of the values before whose end the index is."""
     found = values[-1]
     for end, value in zip(reversed(ends[:-1]), reversed(values[:-1]), strict=True):
-        found = low.builder.choose(low.builder.compare("LT", index, end), value, found)
+        found = low.builder.select(low.builder.compare("LT", index, end), value, found)
     return found
 
 
@@ -614,7 +614,7 @@ def start_index(low: Lowering, indices: Instruction, place: Coordinates, last: i
         value = low.builder.compute("maximum", "s32", value, Literal("s32", 0))
         value = low.builder.compute("minimum", "s32", value, Literal("s32", last))
         inside = low.builder.convert(INDEX, value)
-        low.builder.bound(inside, 0, last)
+        low.builder.assume_range(inside, 0, last)
         return inside
     return clamped(low, low.builder.convert(INDEX, value), last + 1)
 
@@ -623,7 +623,7 @@ def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> O
     operand, *starts = x.operands
     sizes = zip(operand.array_shape.dimensions, x.attributes.dynamic_slice_sizes, strict=True)
     first = [start_index(low, start, (), size - part) for start, (size, part) in zip(starts, sizes, strict=True)]
-    return low.value(operand, tuple(low.builder.sum(f, c) for f, c in zip(first, coordinates, strict=True)))
+    return low.value(operand, tuple(low.builder.add(f, c) for f, c in zip(first, coordinates, strict=True)))
 
 
 def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -640,7 +640,7 @@ def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     for d, c in a.pairs():
         place[d] = batch[c]
     for d, c in zip(a.window(len(sizes)), inner, strict=True):
-        place[d] = low.builder.sum(place[d], c)
+        place[d] = low.builder.add(place[d], c)
     return low.value(operand, tuple(place))
 
 
@@ -679,11 +679,11 @@ def _while(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Oper
     initial = [low.value(o, ()) for o in x.operands]
     condition, body = x.attributes.condition, x.attributes.body
     (first,) = low.apply(condition, initial)
-    with low.loop(0, low.builder.choose(first, UNBOUNDED), initial, sequential=True) as (_, loop):
-        updated = low.apply(body, [c.inside for c in loop.carried])
+    with low.loop(0, low.builder.select(first, UNBOUNDED), initial, sequential=True) as (_, loop):
+        updated = low.apply(body, [c.arg for c in loop.carried])
         for slot, value in zip(loop.carried, updated, strict=True):
-            slot.updated = value
-        (loop.again,) = low.apply(condition, updated)
+            slot.next = value
+        (loop.continue_while,) = low.apply(condition, updated)
     return [c.result for c in loop.carried]
 
 
@@ -692,10 +692,10 @@ def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> lis
     branches = x.attributes.branch_computations
     found: list[Operand] = [zero(o.array_shape) for o in branches[0].outputs]
     for number, branch in enumerate(branches):
-        count = low.builder.choose(is_chosen(low, index, number, len(branches)), 1)
+        count = low.builder.select(is_chosen(low, index, number, len(branches)), 1)
         with low.loop(0, count, found, sequential=True) as (_, loop):
             for slot, value in zip(loop.carried, low.apply(branch, operands), strict=True):
-                slot.updated = value
+                slot.next = value
         found = [c.result for c in loop.carried]
     return found
 
@@ -708,7 +708,7 @@ def is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand
     if number < count - 1:
         return b.compare("EQ", index, Literal(index.type, number))
     below = b.compare("LT", index, Literal(index.type, 0))
-    return b.either(below, b.compare("GE", index, Literal(index.type, number)))
+    return b.or_(below, b.compare("GE", index, Literal(index.type, number)))
 
 
 _STRUCTURED: dict[str, Callable[[Lowering, Instruction, Coordinates], list[Operand]]] = {

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.compiler.fusion.plan import Fusion, Plan, base, is_in_memory, results_of
+from tinyxla.compiler.fusion.plan import Fusion, Plan, is_in_memory, producer_of, results_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.pointwise import lower
 from tinyxla.ops import movement
 
@@ -33,14 +33,14 @@ class Lowerings:
             return _with_arguments(found[1], dict(zip(found[0], nodes, strict=True)))
         kernels = lower(fusion, self._plan, self._users)
         known = set(nodes)
-        if all(isinstance(x, Partial) or x in known for k in kernels for x in (*k.arguments, *k.roots)):
+        if all(isinstance(x, Temporary) or x in known for k in kernels for x in (*k.arguments, *k.roots)):
             self._found[key] = nodes, kernels
         return kernels
 
 
 def _with_arguments(kernels: Sequence[LoweredKernel], new: dict[Instruction, Instruction]) -> list[LoweredKernel]:
     """The same kernels for other instructions; what no instruction stands for has memory of its own in each nest."""
-    own: dict[Storage, Partial] = {}
+    own: dict[Storage, Temporary] = {}
 
     def renamed(x: Storage) -> Storage:
         return new[x] if isinstance(x, Instruction) else own.setdefault(x, replace(x))
@@ -57,7 +57,7 @@ def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruct
     def enter(x: Instruction, operands: Sequence[Instruction]) -> None:
         number[x] = len(number)
         attributes = None if x.op is movement.parameter else x.attributes
-        flags = x in plan.stored, x in plan.escaping
+        flags = x in plan.materialized, x in plan.live_out
         rows.append((x.op.name, attributes, x.shape, tuple(number[o] for o in operands), flags))
 
     def visit(roots: Iterable[Instruction]) -> None:
@@ -68,15 +68,15 @@ def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruct
                 continue
             if is_ready:
                 enter(x, x.operands)
-            elif is_in_memory(x, plan.stored) and x not in own:
+            elif is_in_memory(x, plan.materialized) and x not in own:
                 enter(x, ())
             else:
                 waiting.append((x, True))
                 waiting += [(o, False) for o in reversed(x.operands)]
 
-    own = set(map(base, fusion.roots))
-    visit(map(base, fusion.roots))
-    for root in map(base, fusion.roots):
+    own = set(map(producer_of, fusion.roots))
+    visit(map(producer_of, fusion.roots))
+    for root in map(producer_of, fusion.roots):
         for result in results_of(root, users):
             if result not in number:
                 enter(result, [root])
@@ -85,6 +85,6 @@ def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruct
 
 
 def _of_nest(fusion: Fusion, number: dict[Instruction, int]) -> Any:
-    across = None if fusion.across is None else _of_nest(fusion.across, number)
+    across = None if fusion.cross_row is None else _of_nest(fusion.cross_row, number)
     roots, reads = ([number.get(x, -1) for x in xs] for xs in (fusion.roots, fusion.reads))
     return fusion.kind, fusion.outer, tuple(roots), tuple(reads), across

@@ -14,13 +14,20 @@ import math
 from collections.abc import Sequence, Set
 from itertools import pairwise
 
-from tinyxla.compiler.analysis.access_maps import Place, compared, dims_of
-from tinyxla.compiler.fusion.plan import Fusion, Plan, base, walk
+from tinyxla.compiler.analysis.access_maps import AccessMap, dims_of, guarded_dims
+from tinyxla.compiler.fusion.plan import Fusion, Plan, producer_of, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Operand
-from tinyxla.loopir.lower.axes import CHUNK, COSTLY_WORK, Axis, finished, piece_of, read_at
+from tinyxla.loopir.lower.axes import (
+    COSTLY_WORK,
+    PARALLEL_CHUNK_ELEMENTS,
+    Axis,
+    evaluate_access_map,
+    make_kernel,
+    tile_of,
+)
 from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.reductions import Reductions, combine, combined
+from tinyxla.loopir.lower.reductions import Reductions, combine, combine_accumulators
 from tinyxla.ops import elementwise, movement
 
 COLUMNS = 1 << 12  # accumulators
@@ -70,18 +77,18 @@ class _Columns:
         long = self.over[0].size if self.over else 1
         each = math.prod(a.size for a in self.over[1:]) * self.width * space.work
         if independent < FEW_BLOCKS and space.divisible:
-            self.pieces = max(1, min(PIECES, long * each // (CHUNK * COSTLY_WORK)))
+            self.pieces = max(1, min(PIECES, long * each // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            row, self.piece = b.split(index, self.pieces)
-            self.begin = b.times(b.remainder(row, blocks), self.width)
-            self.outer = self.low.split_index(b.quotient(row, blocks), [a.size for a in self.kept])
-            left = self.size if blocks == 1 else b.minus(self.size, self.begin)
-            here = b.least(left, self.width)
+            row, self.piece = b.delinearize(index, self.pieces)
+            self.begin = b.mul(b.remainder(row, blocks), self.width)
+            self.outer = self.low.split_index(b.floordiv(row, blocks), [a.size for a in self.kept])
+            left = self.size if blocks == 1 else b.sub(self.size, self.begin)
+            here = b.min(left, self.width)
             self.lanes = here if self.joined == 1 else self.joined * self.width
             self._start()
             self._reduce()
             self._deliver(here)
-        first = finished(self.low, independent * self.pieces, each * max(1, long // self.pieces), space.roots)
+        first = make_kernel(self.low, independent * self.pieces, each * max(1, long // self.pieces), space.roots)
         return [first] if self.pieces == 1 else [first, combine(space, self.plan, self.users, self.pieces)]
 
     def _start(self) -> None:
@@ -92,9 +99,9 @@ class _Columns:
             for row, value in zip(self.rows, initial, strict=True):
                 b.store(row, j, value)
             for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                column = b.remainder(j, self.width) if self.joined > 1 else b.sum(self.begin, j)
+                column = b.remainder(j, self.width) if self.joined > 1 else b.add(self.begin, j)
                 place = space.place([*self.kept, *self.across], [*self.outer, *self._across(column)])
-                b.store(copy, j, low.value(x, read_at(at, place)))
+                b.store(copy, j, low.value(x, evaluate_access_map(at, place)))
 
     def _reduce(self) -> None:
         """Groups of rows, those that are left, and the columns of what is less than a joined row."""
@@ -108,12 +115,12 @@ class _Columns:
         together = AT_ONCE if is_short and is_near and count >= AT_ONCE else 1
         bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
         if self.pieces > 1:
-            bounds[0] = piece_of(self.low, self.piece, self.pieces, count // together if not outer else outer[0])[1:]
+            bounds[0] = tile_of(self.low, self.piece, self.pieces, count // together if not outer else outer[0])[1:]
 
         def group(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             *first, k = indices
-            row = b.times(k, together)
-            self._accumulate([(*first, b.sum(row, more)) for more in range(together)], self.lanes)
+            row = b.mul(k, together)
+            self._accumulate([(*first, b.add(row, more)) for more in range(together)], self.lanes)
             return carried
 
         self.low.nest(bounds, (), group, sequential=True)
@@ -127,8 +134,8 @@ class _Columns:
     def _left_over(self, outer: Sequence[tuple[Index, Index]], first: int, stop: int, lanes: Index) -> None:
         end: Index = stop
         if not outer:  # of the last piece
-            is_last = self.b.quotient(self.b.sum(self.piece, 1), self.pieces)
-            end = self.b.sum(first, self.b.times(is_last, stop - first))
+            is_last = self.b.floordiv(self.b.add(self.piece, 1), self.pieces)
+            end = self.b.add(first, self.b.mul(is_last, stop - first))
 
         def visit(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             self._accumulate([indices], lanes)
@@ -144,16 +151,16 @@ class _Columns:
             for indices in places:
                 place = self._place(indices, j)
                 for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                    low.know(x, read_at(at, place), b.load(copy, j))
+                    low.bind_value(x, evaluate_access_map(at, place), b.load(copy, j))
                 values = self.space.accumulate(low, values, place)
             for row, value in zip(self.rows, values, strict=True):
                 b.store(row, j, value)
 
     def _place(self, indices: Coordinates, j: Index) -> Coordinates:
-        b, across = self.b, self._across(self.b.sum(self.begin, j))
+        b, across = self.b, self._across(self.b.add(self.begin, j))
         if self.joined > 1:
             *first, row = indices
-            flat = b.sum(b.times(row, self.joined * self.width), j)
+            flat = b.add(b.mul(row, self.joined * self.width), j)
             row, *across = self.low.split_index(flat, [a.size for a in (self.over[-1], *self.across)])
             indices = (*first, row)
         return self.space.place([*self.kept, *self.over, *self.across], [*self.outer, *indices, *across])
@@ -164,17 +171,17 @@ class _Columns:
 
     def _deliver(self, here: Index) -> None:
         low, b, space = self.low, self.b, self.space
-        initial, reduced = space.start(low, self.pieces), [base(root) for root in space.roots]
-        with low.loop(0, b.quotient(here, self.run)) as (j, _):
-            column = b.sum(b.quotient(self.begin, self.run), j)
+        initial, reduced = space.start(low, self.pieces), [producer_of(root) for root in space.roots]
+        with low.loop(0, b.floordiv(here, self.run)) as (j, _):
+            column = b.add(b.floordiv(self.begin, self.run), j)
             place = space.place([*self.kept, self.columns], [*self.outer, column])
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
             values: list[Operand] = [b.load(row, j) for row in self.rows]
             if self.joined * self.run > 1:
                 values = initial
                 for k in range(self.joined * self.run):
-                    lane = b.sum(b.times(j, self.run), k // self.run * self.width + k % self.run)
-                    values = combined(low, reduced, values, [b.load(x, lane) for x in self.rows])
+                    lane = b.add(b.mul(j, self.run), k // self.run * self.width + k % self.run)
+                    values = combine_accumulators(low, reduced, values, [b.load(x, lane) for x in self.rows])
             space.deliver(low, values, result, self.piece, self.pieces, self.users)
 
     def _joined_rows(self) -> int:
@@ -188,10 +195,10 @@ class _Columns:
         if not over or over[-1] is not space.axes[-len(self.across) - 1] or over[-1].size < 4 * joined:
             return 1
         along_rows, along_columns = _dimensions(over[-1:]), _dimensions(self.across)
-        for x, place, from_memory in walk([*space.roots, *space.along], self.plan.stored, views=True):
+        for x, place, from_memory in walk_producers([*space.roots, *space.along], self.plan.materialized, views=True):
             wide = [c for c in place if c != -1]
             counts = x.op is movement.iota and not space.is_plain  # as what finds the place of the largest must
-            if any(isinstance(c, frozenset) for c in wide) or (dims_of(compared(x, place)) and not counts):
+            if any(isinstance(c, frozenset) for c in wide) or (dims_of(guarded_dims(x, place)) and not counts):
                 return 1
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
@@ -205,10 +212,12 @@ class _Columns:
                 return 1
         return joined
 
-    def _repeated(self) -> list[tuple[Instruction, Place]]:
+    def _repeated(self) -> list[tuple[Instruction, AccessMap]]:
         """What is read for columns, and is the same in all rows."""
-        found: dict[tuple[Instruction, Place], None] = {}
-        for x, place, from_memory in walk([*self.space.roots, *self.space.along], self.plan.stored, views=True):
+        found: dict[tuple[Instruction, AccessMap], None] = {}
+        for x, place, from_memory in walk_producers(
+            [*self.space.roots, *self.space.along], self.plan.materialized, views=True
+        ):
             read, is_whole = dims_of(place), not any(isinstance(c, frozenset) for c in place)
             if from_memory and is_whole and read & _dimensions(self.across) and not self._is_of_rows(read):
                 found[x, place] = None

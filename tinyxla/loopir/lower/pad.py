@@ -17,9 +17,9 @@ from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
-from tinyxla.loopir.lower.axes import CHUNK
+from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.lower.routine_calls import Numbers, give, numbers_of, provided
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
 from tinyxla.ops import movement
 
 _LEAST = 512  # bytes of a row: shorter ones are copied sooner by a loop
@@ -32,7 +32,7 @@ _NAMES = ("row", *_SIZES)
 def lower(x: Instruction, plan: Plan) -> LoweredKernel | None:
     """The kernel that pads what is in memory, if rows are long."""
     source = buffer_of(x.operands[0]) if x.op is movement.pad else None
-    if source is None or not is_in_memory(source, plan.stored) or not _is_zero(x.operands[1]):
+    if source is None or not is_in_memory(source, plan.materialized) or not _is_zero(x.operands[1]):
         return None
     sizes, config = x.operands[0].array_shape.dimensions, x.attributes.padding_config
     padded = [d for d, c in enumerate(config) if any(c)]
@@ -56,7 +56,9 @@ def lower(x: Instruction, plan: Plan) -> LoweredKernel | None:
         return None
     rows = math.prod(axis[0] for axis in axes)
     numbers = [before, copied, after, whole, *(n for axis in axes for n in axis), *[1, 0, 1, 0] * (_AXES - len(axes))]
-    return LoweredKernel(_kernel(), [source, x], rows, max(1, 4 * CHUNK // whole), [x], tuple(numbers), lasts=True)
+    return LoweredKernel(
+        _kernel(), [source, x], rows, max(1, 4 * PARALLEL_CHUNK_ELEMENTS // whole), [x], tuple(numbers), is_builtin=True
+    )
 
 
 def _is_zero(x: Instruction) -> bool:
@@ -66,12 +68,12 @@ def _is_zero(x: Instruction) -> bool:
 
 @functools.cache
 def _kernel() -> Kernel:
-    b = Numbers("pad", " ".join(_SIZES))
+    b = ParametricBuilder("pad", " ".join(_SIZES))
     source, to = b.argument("u8"), b.argument("u8", True)
     numbers = b.scratch(INDEX, len(_NAMES))
-    give(b, numbers, _NAMES, **b.number)
+    store_arguments(b, numbers, _NAMES, **b.parameter)
     with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (row, _):
-        give(b, numbers, _NAMES, row=row)
+        store_arguments(b, numbers, _NAMES, row=row)
         b.call(_provide(), (to, 0), (source, 0), (numbers, 0))
     return b.kernel
 
@@ -79,7 +81,9 @@ def _kernel() -> Kernel:
 @functools.cache
 def _provide() -> str:
     axes = "".join(_AXIS.substitute(k=k, outer=k + 1) for k in range(_AXES))
-    return provided("pad", _TEXT.substitute(numbers=numbers_of(_NAMES), axes=axes, axis=_AXES), is_seldom=True)
+    return declare_routine(
+        "pad", _TEXT.substitute(numbers=load_arguments(_NAMES), axes=axes, axis=_AXES), is_seldom=True
+    )
 
 
 _AXIS = Template("""

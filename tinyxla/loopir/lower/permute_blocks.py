@@ -16,10 +16,10 @@ from itertools import product
 from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT
-from tinyxla.compiler.fusion.plan import Plan, buffer_of, walk
+from tinyxla.compiler.fusion.plan import Plan, buffer_of, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.routines import declare_llvm
-from tinyxla.loopir.lower.axes import Axis, cost, finished
+from tinyxla.loopir.lower.axes import Axis, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import movement
@@ -59,16 +59,16 @@ def lower(roots: Sequence[Instruction], plan: Plan, axes: Sequence[Axis]) -> Low
     b, routine = low.builder, _provide(found.order, found.before, word, together, vector_bytes())
     each = max(1, _PIECE // (size * itemsize * together)) * together
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin, length = b.block(index, each, count)
+        begin, length = b.tile_start_and_size(index, each, count)
         old, new = low.buffer(buffer_of(found.array)), low.buffer(root, True)
-        start, end = (b.times(at, size) for at in (begin, b.sum(begin, length)))
-        b.call(routine, (old, b.times(begin, before)), (new, start), (new, end))
-    return finished(low, -(-count // each), cost(roots, plan.stored) * each * size, roots)
+        start, end = (b.mul(at, size) for at in (begin, b.add(begin, length)))
+        b.call(routine, (old, b.mul(begin, before)), (new, start), (new, end))
+    return make_kernel(low, -(-count // each), ops_per_element(roots, plan.materialized) * each * size, roots)
 
 
 def _picked(root: Instruction, plan: Plan) -> Shuffle | None:
     """What consists of some elements of a last dimension, or all of them backwards."""
-    found = list(walk([root], plan.stored, views=True))
+    found = list(walk_producers([root], plan.materialized, views=True))
     moved = [root, *(x for x, _, from_memory in found if not from_memory)]
     read = [x for x, _, from_memory in found if from_memory]
     if len(read) != 1 or root.array_shape.rank < 2:
@@ -108,7 +108,7 @@ def _turned(root: Instruction, plan: Plan, axes: Sequence[Axis]) -> Shuffle | No
 
 def _source(root: Instruction, plan: Plan) -> tuple[Instruction, tuple[int, ...]] | None:
     """The array of which the root is another order, and where each of its dimensions is in the root."""
-    found = list(walk([root], plan.stored, views=True))
+    found = list(walk_producers([root], plan.materialized, views=True))
     moved = [root, *(x for x, _, from_memory in found if not from_memory)]
     read = [(x, place) for x, place, from_memory in found if from_memory]
     if len(read) != 1 or any(x.op not in (movement.transpose, movement.reshape) for x in moved):

@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.analysis.access_maps import renumbered
-from tinyxla.compiler.fusion.plan import Fusion, Plan, base, domain, results_of, walk
+from tinyxla.compiler.analysis.access_maps import renumber_dims
+from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of, walk_producers
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
-from tinyxla.loopir.lower.axes import CHUNK, Axis, cost, finished, merged, piece_of, spread
+from tinyxla.loopir.lower.axes import (
+    PARALLEL_CHUNK_ELEMENTS,
+    Axis,
+    collapse_axes,
+    expand_indices,
+    make_kernel,
+    ops_per_element,
+    tile_of,
+)
 from tinyxla.loopir.lower.emit import (
     FEW_LANES,
     LANES,
@@ -22,7 +30,7 @@ from tinyxla.loopir.lower.emit import (
     Coordinates,
     LoweredKernel,
     Lowering,
-    Partial,
+    Temporary,
     Users,
     clamped,
 )
@@ -43,25 +51,27 @@ class Reductions:
 
     def __init__(self, fusion: Fusion, plan: Plan) -> None:
         self.roots = fusion.reductions
-        self.along = fusion.along()
+        self.along = fusion.full_space_roots()
         self.after = [root for root in fusion.roots if root not in [*self.roots, *self.along]]
-        self.sizes = domain(self.roots[0])
-        self.reduced: tuple[int, ...] = base(self.roots[0]).attributes.dimensions
+        self.sizes = iteration_space(self.roots[0])
+        self.reduced: tuple[int, ...] = producer_of(self.roots[0]).attributes.dimensions
         self.results = fusion.outer
-        self.arrays = [x for root in self.roots for x in base(root).operands[: len(base(root).operands) // 2]]
-        self.partials: list[Partial] = []
+        self.arrays = [
+            x for root in self.roots for x in producer_of(root).operands[: len(producer_of(root).operands) // 2]
+        ]
+        self.partials: list[Temporary] = []
         breaks = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
         kept = [d for d in range(len(self.sizes)) if d not in self.reduced]
         after = [
             *((x, tuple(range(len(kept)))) for x in self.after),
-            *((x, p) for x, p, _ in walk(self.after, plan.stored)),
+            *((x, p) for x, p, _ in walk_producers(self.after, plan.materialized)),
         ]
-        also = [(x, renumbered(place, kept)) for x, place in after]
-        self.axes = merged([*self.roots, *self.along], plan.stored, self.sizes, apart=breaks, also=also)
-        self.work = cost([*self.roots, *self.along], plan.stored)
-        self.is_plain = all(reduction.monoid(base(root).attributes.to_apply) for root in self.roots)
-        self.divisible = all(_is_divisible(base(root)) for root in self.roots)
-        self.is_interchangeable = self.is_plain or all(_is_interchangeable(base(root)) for root in self.roots)
+        also = [(x, renumber_dims(place, kept)) for x, place in after]
+        self.axes = collapse_axes([*self.roots, *self.along], plan.materialized, self.sizes, apart=breaks, also=also)
+        self.work = ops_per_element([*self.roots, *self.along], plan.materialized)
+        self.is_plain = all(reduction.monoid(producer_of(root).attributes.to_apply) for root in self.roots)
+        self.divisible = all(_is_divisible(producer_of(root)) for root in self.roots)
+        self.is_interchangeable = self.is_plain or all(_is_interchangeable(producer_of(root)) for root in self.roots)
 
     def own(self, users: Users) -> list[Instruction]:
         return [*self.along, *self.after, *(part for root in self.roots for part in results_of(root, users))]
@@ -69,17 +79,17 @@ class Reductions:
     def place(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
         by_axis = dict(zip(axes, indices, strict=True))
         given = [a for a in self.axes if a in by_axis]
-        return spread(given, [by_axis[a] for a in given], len(self.sizes))
+        return expand_indices(given, [by_axis[a] for a in given], len(self.sizes))
 
     def start(self, low: Lowering, pieces: int) -> list[Operand]:
         """What the accumulators of one of so many pieces hold at first."""
-        values = low.initial if pieces == 1 else low.neutral
-        return [value for root in self.roots for value in values(base(root))]
+        values = low.initial if pieces == 1 else low.identity
+        return [value for root in self.roots for value in values(producer_of(root))]
 
     def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
         for root in self.along:
-            low.define(root, place)
-        return each(low.accumulate, [base(root) for root in self.roots], values, place)
+            low.emit_root(root, place)
+        return update_each(low.accumulate, [producer_of(root) for root in self.roots], values, place)
 
     def deliver(
         self,
@@ -94,22 +104,22 @@ class Reductions:
         if pieces > 1:
             if not self.partials:
                 self.partials = [
-                    Partial(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays
+                    Temporary(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays
                 ]
             for partial, value in zip(self.partials, values, strict=True):
                 low.store(partial, (piece, *result), value)
             return
         rest = list(values)
         for root in self.roots:
-            count = len(base(root).operands) // 2
+            count = len(producer_of(root).operands) // 2
             mine, rest = rest[:count], rest[count:]
             for part in results_of(root, users):
-                low.finish(part, result, mine[part.attributes.index if part is not base(root) else 0])
+                low.bind_reduction(part, result, mine[part.attributes.index if part is not producer_of(root) else 0])
         for root in self.after:
-            low.define(root, result)
+            low.emit_root(root, result)
 
 
-def each(
+def update_each(
     accumulate: Callable[[Instruction, Sequence[Operand], Any], list[Operand]],
     reduced: Sequence[Instruction],
     values: Sequence[Operand],
@@ -122,7 +132,7 @@ def each(
     return updated
 
 
-def combined(
+def combine_accumulators(
     low: Lowering, reduced: Sequence[Instruction], values: Sequence[Operand], others: Sequence[Operand]
 ) -> list[Operand]:
     """What several reductions carry, and what they carry elsewhere, together."""
@@ -132,7 +142,7 @@ def combined(
         theirs = [rest.pop(0) for _ in mine]
         return low.apply(x.attributes.to_apply, [*mine, *theirs])
 
-    return each(accumulate, reduced, values, None)
+    return update_each(accumulate, reduced, values, None)
 
 
 def run(
@@ -156,13 +166,13 @@ def run(
     in_lanes = many_rows or not (short or is_vector)
     if not in_lanes or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
         return low.nest(bounds, initial, body)
-    neutral = [value for x in reduced for value in low.neutral(x)]
-    return low.nest_in_lanes(
-        bounds, initial, neutral, body, lambda values, others: combined(low, reduced, values, others)
+    neutral = [value for x in reduced for value in low.identity(x)]
+    return low.nest_with_accumulators(
+        bounds, initial, neutral, body, lambda values, others: combine_accumulators(low, reduced, values, others)
     )
 
 
-def argument(
+def lower_argminmax(
     low: Lowering,
     x: Instruction,
     bounds: Sequence[tuple[Index, Index]],
@@ -186,31 +196,31 @@ def argument(
         compare_type = "FLOAT" if kind.is_inexact else "UNSIGNED" if kind.name[0] in "up" else "SIGNED"
         return b.compute("compare", "pred", one, other, direction=direction, compare_type=compare_type)
 
-    with low.loop(0, b.up(b.minus(stop, start), BLOCK), initial, sequential=True) as (number, loop):
-        first = b.sum(start, b.times(number, BLOCK))
-        block = [(first, b.least(b.sum(first, BLOCK), stop))]
-        known: list[Operand] = [c.inside for c in loop.carried]
+    with low.loop(0, b.ceil_div(b.sub(stop, start), BLOCK), initial, sequential=True) as (number, loop):
+        first = b.add(start, b.mul(number, BLOCK))
+        block = [(first, b.min(b.add(first, BLOCK), stop))]
+        known: list[Operand] = [c.arg for c in loop.carried]
 
         def extreme(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             return [b.compute(op, kind.name, carried[0], low.value(values, place(indices)))]
 
         def first_place(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             element = low.value(values, place(indices))
-            here = b.either(compared(element, found, "EQ"), compared(element, element, "NE"))
-            chosen = b.choose(here, low.value(places, place(indices)), none)
+            here = b.or_(compared(element, found, "EQ"), compared(element, element, "NE"))
+            chosen = b.select(here, low.value(places, place(indices)), none)
             return [b.compute("minimum", none.type, carried[0], chosen)]
 
         (found,) = low.nest(block, [neutral], extreme)
-        worse = b.either(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
-        with low.loop(0, b.choose(b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
+        worse = b.or_(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
+        with low.loop(0, b.select(b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
             (at,) = low.nest(block, [none], first_place)
             index = clamped(low, b.convert(INDEX, at), values.array_shape.dimensions[_axis(x)])
             better = [low.value(values, place((index,))), at]
-            updated = low.apply(x.attributes.to_apply, [*(c.inside for c in again.carried), *better])
+            updated = low.apply(x.attributes.to_apply, [*(c.arg for c in again.carried), *better])
             for slot, value in zip(again.carried, updated, strict=True):
-                slot.updated = value
+                slot.next = value
         for slot, result in zip(loop.carried, again.carried, strict=True):
-            slot.updated = result.result
+            slot.next = result.result
     return [c.result for c in loop.carried]
 
 
@@ -220,7 +230,7 @@ def _axis(x: Instruction) -> int:
     return max(x.attributes.dimensions, key=lambda d: sizes[d])
 
 
-def finds_place(x: Instruction) -> bool:
+def is_argminmax(x: Instruction) -> bool:
     """Whether this is a reduction that finds where the largest or the least element is."""
     return x.op is reduction.reduce and _direction_of(x) is not None
 
@@ -301,10 +311,12 @@ def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> Lowered
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         result = low.split_index(index, space.results)
         found = space.start(low, 1)
-        reduced = [base(root) for root in space.roots]
+        reduced = [producer_of(root) for root in space.roots]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            return combined(low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials])
+            return combine_accumulators(
+                low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials]
+            )
 
         if space.is_plain and pieces <= MOST_PIECES:  # so that vectors go along memory
             for piece in range(pieces):
@@ -312,10 +324,10 @@ def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> Lowered
         else:
             found = low.nest([(0, pieces)], found, body)
         space.deliver(low, found, result, 0, 1, users)
-    return finished(low, math.prod(space.results), pieces, space.roots)
+    return make_kernel(low, math.prod(space.results), pieces, space.roots)
 
 
-def sum_of_pieces(pieces: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
+def combine_partials(pieces: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:
     """An array, of which each of the rows of `pieces` is a part of the sum."""
     low = Lowering("pieces", plan)
     b = low.builder
@@ -325,43 +337,43 @@ def sum_of_pieces(pieces: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
         for piece in range(1, count):
             total = b.compute("add", x.array_shape.element_type.name, total, low.load(pieces, (piece, k)))
         b.store(low.buffer(x, True), k, total)
-    return finished(low, size, count, [x])
+    return make_kernel(low, size, count, [x])
 
 
-def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
     space = Reductions(fusion, plan)
     over = [a for a in space.axes if a.first in space.reduced]
     kept = [a for a in space.axes if a.first not in space.reduced]
     inner = math.prod(a.size for a in over[1:])
-    pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK)) if space.divisible else 1
+    pieces = max(1, min(over[0].size, over[0].size * inner // PARALLEL_CHUNK_ELEMENTS)) if space.divisible else 1
     is_row = len(over) == 1 and over[0].size % pieces == 0  # pieces of one length, whose memory is asked for early
     low = Lowering("split", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        row, piece = b.split(index, pieces)
+        row, piece = b.delinearize(index, pieces)
         outer = low.split_index(row, [a.size for a in kept])
         initial = space.start(low, pieces)
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         start: Index = 0
         if pieces > 1:
-            bounds[0] = piece_of(low, piece, pieces, over[0].size)[1:]
+            bounds[0] = tile_of(low, piece, pieces, over[0].size)[1:]
             start = bounds[0][0] if is_row else 0
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             first, *others = indices
-            return space.accumulate(low, values, space.place([*kept, *over], [*outer, b.sum(start, first), *others]))
+            return space.accumulate(low, values, space.place([*kept, *over], [*outer, b.add(start, first), *others]))
 
         found = None
         if len(space.roots) == 1 and not space.along:
-            found = argument(
-                low, base(space.roots[0]), bounds, initial, lambda i: space.place([*kept, *over], [*outer, *i])
+            found = lower_argminmax(
+                low, producer_of(space.roots[0]), bounds, initial, lambda i: space.place([*kept, *over], [*outer, *i])
             )
         bounds = [(0, over[0].size // pieces)] if is_row else bounds
-        found = found or run(low, [base(root) for root in space.roots], bounds, initial, body)
+        found = found or run(low, [producer_of(root) for root in space.roots], bounds, initial, body)
         whole = space.place(kept, outer)
         result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
         space.deliver(low, found, result, piece, pieces, users)
     rows = math.prod(a.size for a in kept)
-    first = finished(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
+    first = make_kernel(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
     return [first] if pieces == 1 else [first, combine(space, plan, users, pieces)]

@@ -41,11 +41,11 @@ def turn(
         with low.loop(0, length) as (j, _), low.loop(first, height) as (i, _):
             b.store(*target(i, j), b.load(*source(i, j)))
         return
-    across, along = (b.up(size, n) for size in (length, height))
-    with low.loop(0, across) as (q, _), low.loop(b.quotient(first, n), along) as (p, _):
-        i = b.least(b.times(p, n), b.minus(height, n))
-        j = b.least(b.times(q, n), b.minus(length, n))
-        lines = source(i, j), source(i, b.sum(j, 1)), target(i, j), target(b.sum(i, 1), j)
+    across, along = (b.ceil_div(size, n) for size in (length, height))
+    with low.loop(0, across) as (q, _), low.loop(b.floordiv(first, n), along) as (p, _):
+        i = b.min(b.mul(p, n), b.sub(height, n))
+        j = b.min(b.mul(q, n), b.sub(length, n))
+        lines = source(i, j), source(i, b.add(j, 1)), target(i, j), target(b.add(i, 1), j)
         b.call(_provide(n, bytes_each), *lines, ahead(i, j))
 
 

@@ -9,32 +9,32 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value, oper
 from tinyxla.loopir.ir.routines import declare_llvm
 
 
-class Numbers(Builder):
+class ParametricBuilder(Builder):
     """A builder of a kernel that takes sizes and strides from its table, so that one serves all shapes."""
 
     def __init__(self, name: str, names: str) -> None:
         super().__init__(name)
-        self.kernel.numbers = [Value(INDEX, number) for number in names.split()]
-        self.number = dict(zip(names.split(), self.kernel.numbers, strict=True))
+        self.kernel.parameters = [Value(INDEX, number) for number in names.split()]
+        self.parameter = dict(zip(names.split(), self.kernel.parameters, strict=True))
 
     def list(self, into: Buffer, count: Index, apart: Index) -> None:
         """Places that lie equally far apart."""
         with self.loop(0, count, sequential=True) as (k, _):
-            self.store(into, k, operand_of(self.times(k, apart)))
+            self.store(into, k, operand_of(self.mul(k, apart)))
 
 
-def give(b: Builder, sizes: Buffer, names: Sequence[str], **values: Index) -> None:
+def store_arguments(b: Builder, sizes: Buffer, names: Sequence[str], **values: Index) -> None:
     """Put numbers where a routine reads them."""
     for name, value in values.items():
         b.store(sizes, names.index(name), operand_of(value))
 
 
-def provided(name: str, text: str, is_seldom: bool = False) -> str:
+def declare_routine(name: str, text: str, is_seldom: bool = False) -> str:
     """The name, by which kernels of the loop IR can call the routine that a text defines as `routine`."""
     declare_llvm(name, text, "routine", final=True, seldom=is_seldom)
     return name
 
 
-def numbers_of(names: tuple[str, ...]) -> str:
+def load_arguments(names: tuple[str, ...]) -> str:
     """Instructions that read a routine's numbers."""
     return loaded_words("numbers", names)

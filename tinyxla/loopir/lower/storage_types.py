@@ -15,7 +15,7 @@ import numpy as np
 
 import tinyxla.hlo as hlo
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import INDEX, Literal, Operand, held
+from tinyxla.loopir.ir.loop_ir import INDEX, Literal, Operand, storage_type
 from tinyxla.ops import movement
 from tinyxla.shapes import ElementType, Shape, element_type
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_narrow(kind: ElementType) -> bool:
-    return held(kind.name) != kind.name
+    return storage_type(kind.name) != kind.name
 
 
 def convert(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
@@ -39,8 +39,8 @@ def convert(low: Lowering, value: Operand, source: ElementType, target: ElementT
     if target.is_integer:
         return _to_integer(low, value, source, target)
     bits = b.compute("bitcast-convert", "u32", b.convert("f32", value))
-    upper, rest = b.shift_right(bits, 16), b.both(bits, 0xFFFF)
-    place = b.either(upper, b.convert("u32", b.compare("NE", rest, Literal("u32", 0))))
+    upper, rest = b.shift_right(bits, 16), b.and_(bits, 0xFFFF)
+    place = b.or_(upper, b.convert("u32", b.compare("NE", rest, Literal("u32", 0))))
     return low.load(_bytes(target), (b.convert(INDEX, place),))
 
 
@@ -52,7 +52,7 @@ def _to_integer(low: Lowering, value: Operand, source: ElementType, target: Elem
         low_end = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
         ends = Literal(wide, low_end), Literal(wide, low_end + (1 << target.bits) - 1)
         value = b.compute("clamp", wide, ends[0], b.convert(wide, value), ends[1])
-    return b.both(b.convert("u8", value), (1 << target.bits) - 1)
+    return b.and_(b.convert("u8", value), (1 << target.bits) - 1)
 
 
 @cache

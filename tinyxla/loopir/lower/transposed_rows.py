@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from tinyxla.compiler.analysis.access_maps import CONSTANT, normal
-from tinyxla.compiler.fusion.plan import Fusion, base, domain, results_of, walk
+from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
+from tinyxla.compiler.fusion.plan import Fusion, iteration_space, producer_of, results_of, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.ir.operations import widest_of
 from tinyxla.loopir.lower import reductions, register_transpose
-from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, cost, finished, spread
+from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.ops import elementwise, reduction
 
@@ -30,16 +30,18 @@ SQUARE = 4  # elements of a row that squares can turn
 
 def computed_in(x: Instruction, phase: Phase, stored: set[Instruction]) -> bool:
     """Whether a phase computes each element of x just once."""
-    if x.array_shape.dimensions != domain(phase[0]):
+    if x.array_shape.dimensions != iteration_space(phase[0]):
         return False
-    return any(y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk(phase, stored))
+    return any(
+        y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk_producers(phase, stored)
+    )
 
 
 def suits(fusion: Fusion, axes: Sequence[Axis], stored: set[Instruction]) -> bool:
     """Whether what rows read are rows, or lies along the last axis."""
     lanes = range(axes[-1].first, axes[-1].last + 1)
-    sizes = {domain(root) for root in fusion.roots if len(domain(root)) > len(fusion.outer)}
-    for x, place, from_memory in walk(fusion.roots, stored):
+    sizes = {iteration_space(root) for root in fusion.roots if len(iteration_space(root)) > len(fusion.outer)}
+    for x, place, from_memory in walk_producers(fusion.roots, stored):
         wide = [c for c in place if c not in (CONSTANT, frozenset())]
         across = any(not isinstance(c, int) or c in lanes for c in wide) and wide[-1] != axes[-1].last
         if from_memory and across and x.array_shape.dimensions not in sizes:
@@ -67,25 +69,27 @@ class Strips:
         roots = [root for phase in phases for root in phase]
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             *self.others, strip = low.split_index(index, counts)
-            self.begin = b.times(strip, LANES)
-            is_last = b.quotient(strip, self.count - 1) if self.count > 1 else 1
-            self.rows = b.sum(LANES, b.times(is_last, self.rest))
+            self.begin = b.mul(strip, LANES)
+            is_last = b.floordiv(strip, self.count - 1) if self.count > 1 else 1
+            self.rows = b.add(LANES, b.mul(is_last, self.rest))
             done: list[tuple[Instruction, Buffer]] = []
             for phase in phases:
                 done = self._phase(phase, done)
             self._between(done)
-        return finished(low, math.prod(counts), cost(roots, low.stored) * longest * LANES, roots)
+        return make_kernel(low, math.prod(counts), ops_per_element(roots, low.materialized) * longest * LANES, roots)
 
     def _phase(self, phase: Phase, done: Sequence[tuple[Instruction, Buffer]]) -> list[tuple[Instruction, Buffer]]:
         """One loop over all rows of a strip, after one with reductions; gives its own."""
-        low, b, sizes = self.low, self.b, domain(phase[0])
-        reduced = [base(root) for root in phase if base(root).op is reduction.reduce]
-        plain = [root for root in phase if base(root).op is not reduction.reduce]
-        whole = normal(range(len(sizes)), sizes)
-        for x, place, _ in walk(phase, low.stored):
-            if low.in_memory(x) and place == whole and self._is_turned(x, sizes) and not low.is_kept(x):
+        low, b, sizes = self.low, self.b, iteration_space(phase[0])
+        reduced = [producer_of(root) for root in phase if producer_of(root).op is reduction.reduce]
+        plain = [root for root in phase if producer_of(root).op is not reduction.reduce]
+        whole = normalize(range(len(sizes)), sizes)
+        for x, place, _ in walk_producers(phase, low.materialized):
+            if low.in_memory(x) and place == whole and self._is_turned(x, sizes) and not low.has_memory(x):
                 self._turn(x, self._new_tile(x), back=False)
-        made = {x: self._new_tile(x) for x in self.kept if not low.is_kept(x) and computed_in(x, phase, low.stored)}
+        made = {
+            x: self._new_tile(x) for x in self.kept if not low.has_memory(x) and computed_in(x, phase, low.materialized)
+        }
         tiles = {x: self._new_tile(x) for x in plain if self._is_turned(x, sizes)}
         initial = [value for x in reduced for value in low.initial(x)]
         sums = [b.scratch(value.type, self.most) for value in initial]
@@ -99,26 +103,26 @@ class Strips:
                     place = (*row, *indices)
                     for x, tile in made.items():
                         b.store(*self._in_tile(tile, x, place), low.value(x, place))
-                    values = reductions.each(low.accumulate, reduced, values, place)
+                    values = reductions.update_each(low.accumulate, reduced, values, place)
                     for x in plain:
                         if x in tiles:
                             value = low.compute(x, place)
-                            low.know(x, place, value)
+                            low.bind_value(x, place, value)
                             b.store(*self._in_tile(tiles[x], x, place), value)
                         else:
-                            low.define(x, place)
+                            low.emit_root(x, place)
                 for row, value in zip(sums, values, strict=True):
                     b.store(row, self.lane, value)
-                loop.has_rest = widest_of(loop) < NARROW
+                loop.has_remainder = widest_of(loop) < NARROW
 
-        together = AT_ONCE if reduced and cost(phase, low.stored) <= COSTLY_WORK else [1]
-        low.nest_by_several([(0, size) for size in sizes[len(self.outer) :]], together, body)
+        together = AT_ONCE if reduced and ops_per_element(phase, low.materialized) <= COSTLY_WORK else [1]
+        low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], together, body)
         for x, tile in (made | tiles).items():
             self._keep(x, tile)
         for x, tile in tiles.items():
-            if x in low.escaping:
+            if x in low.live_out:
                 self._turn(x, tile, back=True)
-        low.complete(plain)
+        low.mark_materialized(plain)
         found: list[tuple[Instruction, Buffer]] = []
         for x in reduced:
             mine, sums = sums[: len(x.operands) // 2], sums[len(x.operands) // 2 :]
@@ -129,11 +133,15 @@ class Strips:
 
     def _once(self, phase: Phase) -> list[Instruction]:
         """What is computed for a row, and read for each of its elements."""
-        rows, computed, spread_out = normal(range(len(self.outer)), self.outer), list[Instruction](), set[Instruction]()
-        for x, place, from_memory in walk(phase, self.low.stored):
+        rows, computed, spread_out = (
+            normalize(range(len(self.outer)), self.outer),
+            list[Instruction](),
+            set[Instruction](),
+        )
+        for x, place, from_memory in walk_producers(phase, self.low.materialized):
             if x.op.name not in elementwise.NAMES:
                 spread_out.update(x.operands)
-            elif place == rows and not from_memory and not self.low.is_kept(x):
+            elif place == rows and not from_memory and not self.low.has_memory(x):
                 computed.append(x)
         return [x for x in computed if x in spread_out]
 
@@ -149,7 +157,7 @@ class Strips:
         for x, row in done:
             self._keep_once(x, row)
         stores = [*initial]
-        if not (stores or once or any(x in low.escaping for x, _ in done)):
+        if not (stores or once or any(x in low.live_out for x, _ in done)):
             return
         with low.loop(0, self.rows) as (self.lane, _):
             place = self._row(self.lane)
@@ -163,10 +171,10 @@ class Strips:
             self._keep_once(x, row)
 
     def _keep_once(self, x: Instruction, row: Buffer) -> None:
-        self.low.keep(x, lambda _: (row, self.lane))
+        self.low.bind_memory(x, lambda _: (row, self.lane))
 
     def _row(self, lane: Index) -> Coordinates:
-        return spread(self.axes, [*self.others, self.b.sum(self.begin, lane)], len(self.outer))
+        return expand_indices(self.axes, [*self.others, self.b.add(self.begin, lane)], len(self.outer))
 
     # --- what has an element for each of a row's
 
@@ -181,20 +189,22 @@ class Strips:
     def _keep(self, x: Instruction, tile: Buffer) -> None:
         """Elements of the rows of this strip are in a tile."""
         rank = len(self.outer)
-        self.low.keep(x, lambda place: self._in_tile(tile, x, place) if place[:rank] == self._row(self.lane) else None)
+        self.low.bind_memory(
+            x, lambda place: self._in_tile(tile, x, place) if place[:rank] == self._row(self.lane) else None
+        )
 
     def _in_tile(self, tile: Buffer, x: Instruction, place: Coordinates) -> tuple[Buffer, Index]:
         rank = len(self.outer)
-        return self._turned(tile, self.low.linear(x.array_shape.dimensions[rank:], place[rank:]), self.lane)
+        return self._turned(tile, self.low.linearize(x.array_shape.dimensions[rank:], place[rank:]), self.lane)
 
     def _turned(self, tile: Buffer, k: Index, lane: Index) -> tuple[Buffer, Index]:
-        return tile, self.b.sum(self.b.times(k, self.most), lane)
+        return tile, self.b.add(self.b.mul(k, self.most), lane)
 
     def _turn(self, x: Instruction, tile: Buffer, back: bool) -> None:
         low, zeros = self.low, [0] * (x.array_shape.rank - len(self.outer) - 1)
 
         def memory(k: Index, lane: Index) -> tuple[Buffer, Index]:
-            return low.buffer(x, back), low.linear(x.array_shape.dimensions, (*self._row(lane), *zeros, k))
+            return low.buffer(x, back), low.linearize(x.array_shape.dimensions, (*self._row(lane), *zeros, k))
 
         size, turned = math.prod(x.array_shape.dimensions[len(self.outer) :]), partial(self._turned, tile)
         if back:

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tinyxla.compiler.analysis.access_maps import Place
-from tinyxla.compiler.fusion.plan import buffer_of, domain, walk
+from tinyxla.compiler.analysis.access_maps import AccessMap
+from tinyxla.compiler.fusion.plan import buffer_of, iteration_space, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index
-from tinyxla.loopir.ir.prefetch import provide_claim, provide_request
+from tinyxla.loopir.ir.prefetch import declare_prefetch_read, declare_prefetch_write
 from tinyxla.loopir.lower import register_transpose
-from tinyxla.loopir.lower.axes import Axis, finished, read_at, spread
+from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import last_cache
 
@@ -38,7 +38,7 @@ _STRIPS = 1 << 16  # bytes of all that is turned for a piece
 _SQUARE = 1 << 18  # bytes, of which the second cache holds two and more
 _MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
 
-Reads = Sequence[tuple[Instruction, Place]]
+Reads = Sequence[tuple[Instruction, AccessMap]]
 
 
 def crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
@@ -51,8 +51,8 @@ def crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Seque
 
 def _read_along(axis: Axis, inner: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> Reads:
     """What is read from memory such that this loop runs through it without gaps, and the inner one with them."""
-    found: list[tuple[Instruction, Place]] = []
-    for x, place, from_memory in walk(roots, stored, views=True):
+    found: list[tuple[Instruction, AccessMap]] = []
+    for x, place, from_memory in walk_producers(roots, stored, views=True):
         wide = [c for c in place if c != -1]
         plain = not any(isinstance(c, frozenset) for c in wide)
         along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
@@ -64,8 +64,8 @@ def _read_along(axis: Axis, inner: Axis, roots: Sequence[Instruction], stored: s
 def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """A kernel of strips; memory of something goes on along the outer axis."""
     b, inner = low.builder, axes[-1]
-    across = _read_along(outer, inner, roots, low.stored)
-    straight = [item for item in _read_along(inner, outer, roots, low.stored) if buffer_of(item[0]) not in roots]
+    across = _read_along(outer, inner, roots, low.materialized)
+    straight = [item for item in _read_along(inner, outer, roots, low.materialized) if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in across]
     moved = _bytes(across, straight, roots)
     is_far = moved >= _FAR
@@ -76,41 +76,41 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     columns, strips = -(-inner.size // width), -(-outer.size // lines)
     pairs = _pairs(across, straight, inner.size, outer.size, width, lines)
     counts = [*(a.size for a in others), *(pairs.counts if pairs else (strips, columns))]
-    rank, extent = len(domain(roots[0])), math.prod(counts)
+    rank, extent = len(iteration_space(roots[0])), math.prod(counts)
     has_gaps = columns > 1  # else whole lines of the result follow each other
-    claimed = [root for root in roots if is_far and has_gaps and root in low.escaping]
+    claimed = [root for root in roots if is_far and has_gaps and root in low.live_out]
     copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
 
     def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
-        return copy, b.sum(b.times(i, pitch), _MORE, j)
+        return copy, b.add(b.mul(i, pitch), _MORE, j)
 
     def corner(number: Index) -> tuple[list[Index], Index]:
         """Where a strip begins, and how many of its lines another one has, too."""
         coordinates = low.split_index(number, counts)
         indices, place = coordinates[: len(others)], coordinates[len(others) :]
         strip, column = pairs.place(b, place, strips) if pairs else place
-        begin = b.times(strip, lines)
-        top = b.least(begin, outer.size - lines)
-        return [*indices, top, b.times(column, width)], b.minus(begin, top)
+        begin = b.mul(strip, lines)
+        top = b.min(begin, outer.size - lines)
+        return [*indices, top, b.mul(column, width)], b.sub(begin, top)
 
     def coordinates_at(start: Sequence[Index], i: Index, j: Index) -> Coordinates:
-        here = (*start[:-2], b.sum(start[-2], i), b.sum(start[-1], j))
+        here = (*start[:-2], b.add(start[-2], i), b.add(start[-1], j))
         by_axis = dict(zip([*others, outer, inner], here, strict=True))
-        return spread(axes, [by_axis[a] for a in axes], rank)
+        return expand_indices(axes, [by_axis[a] for a in axes], rank)
 
-    def address(x: Instruction, place: Place, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
-        return low.buffer(buffer_of(x)), low.linear(
-            x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j))
+    def address(x: Instruction, place: AccessMap, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
+        return low.buffer(buffer_of(x)), low.linearize(
+            x.array_shape.dimensions, evaluate_access_map(place, coordinates_at(start, i, j))
         )
 
     def result(root: Instruction, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
-        return low.buffer(root, True), low.linear(root.array_shape.dimensions, coordinates_at(start, i, j))
+        return low.buffer(root, True), low.linearize(root.array_shape.dimensions, coordinates_at(start, i, j))
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        b.bound(index, 0, extent - 1)
+        b.assume_range(index, 0, extent - 1)
         here, first = corner(index)
-        ahead, _ = corner(b.least(b.sum(index, 1), extent - 1))
-        length = b.most(b.least(b.minus(inner.size, here[-1]), width), 0)
+        ahead, _ = corner(b.min(b.add(index, 1), extent - 1))
+        length = b.max(b.min(b.sub(inner.size, here[-1]), width), 0)
         for (x, place), copy in zip(across, copies, strict=True):
             at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
             register_transpose.turn(
@@ -118,16 +118,16 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
             )
         with low.loop(first, lines) as (i, _):
             for x, place in straight:
-                b.call(provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
+                b.call(declare_prefetch_read(), *(address(x, place, ahead, i, j) for j in (0, length)))
             for root in claimed:
-                b.call(provide_claim(), *(result(root, ahead, i, j) for j in (0, length)))
+                b.call(declare_prefetch_write(), *(result(root, ahead, i, j) for j in (0, length)))
             with low.loop(0, length) as (j, _):
                 coordinates = coordinates_at(here, i, j)
                 for (x, place), copy in zip(across, copies, strict=True):
-                    low.know(x, read_at(place, coordinates), b.load(*copied(copy, i, j)))
+                    low.bind_value(x, evaluate_access_map(place, coordinates), b.load(*copied(copy, i, j)))
                 for root in roots:
-                    low.define(root, coordinates)
-    return finished(low, extent, work * lines * width, roots)
+                    low.emit_root(root, coordinates)
+    return make_kernel(low, extent, work * lines * width, roots)
 
 
 def _lines(sizes: Sequence[int], length: int, moved: int) -> int:
@@ -172,14 +172,14 @@ class _Pairs:
         """Number and column of a strip; the number is at the end where the second of a pair is the first again."""
         row, column, second, *inside = at
         shift = 1 - self.squares % 2
-        is_first = b.compare("GE", column, b.sum(row, shift))
-        i = b.choose(is_first, row, b.minus(self.squares - shift, row))
-        j = b.choose(is_first, b.minus(column, shift), b.minus(self.squares - 1, column))
+        is_first = b.compare("GE", column, b.add(row, shift))
+        i = b.select(is_first, row, b.sub(self.squares - shift, row))
+        j = b.select(is_first, b.sub(column, shift), b.sub(self.squares - 1, column))
         is_mirror = b.compare("EQ", second, 1)
-        down, along = b.choose(is_mirror, j, i), b.choose(is_mirror, i, j)
-        strip = b.sum(b.times(down, self.strips), inside[0])
-        is_again = b.compare("GT", b.sum(i, second), j)
-        return b.choose(is_again, end, strip), b.sum(b.times(along, self.columns), inside[1])
+        down, along = b.select(is_mirror, j, i), b.select(is_mirror, i, j)
+        strip = b.add(b.mul(down, self.strips), inside[0])
+        is_again = b.compare("GT", b.add(i, second), j)
+        return b.select(is_again, end, strip), b.add(b.mul(along, self.columns), inside[1])
 
 
 def _pairs(across: Reads, straight: Reads, size: int, other: int, width: int, lines: int) -> _Pairs | None:

@@ -83,7 +83,7 @@ class Dependences:
         elif isinstance(x, Loop):
             self._made[x.index] = x
             for carried in x.carried:
-                self._made[carried.inside] = self._made[carried.result] = x
+                self._made[carried.arg] = self._made[carried.result] = x
         else:
             self._made[x.result] = x
             if isinstance(x, Load):

@@ -33,7 +33,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Value,
 )
 from tinyxla.loopir.ir.prefetch import CLAIM, REQUEST
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.loopir.passes.nontemporal_stores import ROUTINE
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
@@ -85,11 +85,11 @@ def kernel_cost(lowered: LoweredKernel) -> Cost:
 
 
 def _elements(x: Storage) -> int:
-    return (x.shape if isinstance(x, Partial) else x.array_shape).size
+    return (x.shape if isinstance(x, Temporary) else x.array_shape).size
 
 
 def _bytes(x: Storage) -> int:
-    shape = x.shape if isinstance(x, Partial) else x.array_shape
+    shape = x.shape if isinstance(x, Temporary) else x.array_shape
     return shape.size * shape.dtype.itemsize
 
 
@@ -120,7 +120,7 @@ class _Counting:
             kernel.first.name: _Known(frozenset(), self._number(("literal", 0)), 0),
             kernel.last.name: _Known(frozenset(), self._number(("literal", extent)), extent),
         }
-        for value, word in zip(kernel.numbers, lowered.numbers, strict=True):
+        for value, word in zip(kernel.parameters, lowered.parameters, strict=True):
             self._values[value.name] = _Known(frozenset(), self._number(("literal", repr(word))), word)
         self._name = kernel.name
         self._roots = list(lowered.roots)
@@ -202,7 +202,7 @@ class _Counting:
         key = self._number(("index", len(around), start.key, stop.key))
         self._values[x.index.name] = _Known(start.loops | {number}, key, index)
         for c in x.carried:
-            self._values[c.inside.name] = _Known(frozenset(inside), self._number(("carried", c.inside.name)))
+            self._values[c.arg.name] = _Known(frozenset(inside), self._number(("carried", c.arg.name)))
         self.block(x.body, inside)
         for c in x.carried:
             self._values[c.result.name] = _Known(frozenset(around), self._number(("result", c.result.name)))

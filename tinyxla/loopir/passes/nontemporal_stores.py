@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tinyxla.loopir.ir.affine import WIDE, Indices, follows, step_along
+from tinyxla.loopir.ir.affine import WIDE, IndexRewriter, is_unit_stride, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer,
@@ -31,11 +31,11 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.prefetch import (
     CLAIM,
     PARTS,
-    Lines,
-    asking_for_parts,
+    PrefetchStream,
     computes_long,
-    lines_of,
     loads_of_arguments,
+    prefetch_loop,
+    prefetch_stream_of,
 )
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import LoweredKernel
@@ -49,7 +49,7 @@ _FENCE = "fence"
 _KINDS = ("loop", "part", "row", "scan")  # of nests
 
 
-def streamed(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
+def use_nontemporal_stores(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
     """The kernel, whose arguments have so many bytes, with such stores where they gain something.
 
     What it writes first must have left the caches anyway before it ends; rows of squares are so far apart that it is
@@ -137,18 +137,20 @@ class _Streaming:
 
     def _cut(self, loop: Loop, outer: Loop | None) -> list[Statement]:
         """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
-        stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and follows(x.index, loop)]
+        stores = [
+            x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and is_unit_stride(x.index, loop)
+        ]
         short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._shortest
         if not stores or short or loop.sequential or loop.carried:
             return [loop]
-        name, around, body = loop.index.name, Indices(), Indices()
+        name, around, body = loop.index.name, IndexRewriter(), IndexRewriter()
         loads = {x.result: x for x in loop.body if isinstance(x, Load)}
         made = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
         if (
             len(stores) == len(made) == 1
             and made[0] is not None
             and made[0].buffer.size
-            and follows(made[0].index, loop)
+            and is_unit_stride(made[0].index, loop)
         ):
             source, target = made[0], stores[0]
             ends = [
@@ -197,20 +199,20 @@ def _asking(loop: Loop, around: Loop | None, first: Index) -> list[Statement]:
     name = loop.index.name
     loads = [x for x in loads_of_arguments(loop) if around is None or _goes_on(x, loop, around)]
 
-    def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
+    def lines(inside: IndexRewriter, ahead: Value, part: Value) -> Iterator[PrefetchStream]:
         then = inside.compute(f"{name}_then", "add", first, inside.compute(f"{name}_before", "multiply", ahead, BLOCK))
         begin = inside.compute(f"{name}_from", "add", then, inside.compute(f"{name}_in", "multiply", part, _PART))
         end = inside.compute(f"{name}_to", "add", begin, _PART)
         for k, load in enumerate(loads):
-            yield lines_of(load, inside, loop.body, [{loop.index: at} for at in (begin, end)], f"{name}_{k}")
+            yield prefetch_stream_of(load, inside, loop.body, [{loop.index: at} for at in (begin, end)], f"{name}_{k}")
 
-    return [asking_for_parts(name, lines)] if loads else []
+    return [prefetch_loop(name, lines)] if loads else []
 
 
 def _goes_on(load: Load, loop: Loop, around: Loop) -> bool:
     if not (isinstance(load.index, Value) and isinstance(loop.start, int) and isinstance(loop.stop, int)):
         return False
-    return step_along(around.index, load.index, [*around.body, *loop.body]) == loop.stop - loop.start
+    return stride_of(around.index, load.index, [*around.body, *loop.body]) == loop.stop - loop.start
 
 
 def _turns(statements: Sequence[Statement]) -> bool:

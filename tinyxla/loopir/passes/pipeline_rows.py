@@ -21,17 +21,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from tinyxla.loopir.ir.affine import WIDE, Indices, step_along
+from tinyxla.loopir.ir.affine import WIDE, IndexRewriter, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer,
     Call,
-    Carried,
     Compute,
     Index,
     Literal,
     Load,
     Loop,
+    LoopCarried,
     Multiply,
     Operand,
     Statement,
@@ -39,7 +39,14 @@ from tinyxla.loopir.ir.loop_ir import (
     Value,
     operand_of,
 )
-from tinyxla.loopir.ir.prefetch import PARTS, Lines, asking_for_parts, computes_long, lines_of, loads_of_arguments
+from tinyxla.loopir.ir.prefetch import (
+    PARTS,
+    PrefetchStream,
+    computes_long,
+    loads_of_arguments,
+    prefetch_loop,
+    prefetch_stream_of,
+)
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import last_cache
 from tinyxla.shapes import element_type
@@ -54,7 +61,7 @@ _EXTREMA = ("maximum", "minimum", "and", "or")  # which are the same in whatever
 _Read = tuple[Loop, Load]
 
 
-def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
+def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
     """The kernel, whose arguments have so many bytes, with what reads rows early where it gains something."""
     kernel = lowered.kernel
     read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
@@ -93,7 +100,7 @@ def _in_groups(around: Loop) -> list[Statement]:
     if over is None or isinstance(over.start, int) or any(isinstance(x, Loop) for x in over.body):
         return [around]
     (groups,) = loops
-    size = step_along(groups.index, over.start, groups.body)
+    size = stride_of(groups.index, over.start, groups.body)
     read = [(over, load) for load in loads_of_arguments(over) if _moves(load.index, around, over)]
     if len(read) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not size >= PARTS:
         return [around]
@@ -110,7 +117,7 @@ def _is_plain(x: Statement) -> TypeGuard[Loop]:
         isinstance(x, Loop)
         and x.start == 0
         and isinstance(x.stop, int)
-        and not (x.sequential or x.again)
+        and not (x.sequential or x.continue_while)
         and not any(isinstance(y, (Loop, Call, Multiply)) for y in x.body)
     )
 
@@ -145,10 +152,10 @@ def _finds_extrema(loop: Loop, around: Loop) -> bool:
     if any(isinstance(x, Store) or (isinstance(x, Load) and x.buffer.written) for x in loop.body):
         return False
     for c in loop.carried:
-        x = made.get(c.updated) if isinstance(c.updated, Value) else None
-        if not isinstance(x, Compute) or x.op not in _EXTREMA or c.inside not in x.operands:
+        x = made.get(c.next) if isinstance(c.next, Value) else None
+        if not isinstance(x, Compute) or x.op not in _EXTREMA or c.arg not in x.operands:
             return False
-    known = {loop.index, around.index, *made, *(c.inside for c in loop.carried)}
+    known = {loop.index, around.index, *made, *(c.arg for c in loop.carried)}
     return all(isinstance(o, Literal | int) or o in known for x in loop.body for o in _operands(x))
 
 
@@ -159,7 +166,7 @@ def _operands(x: Statement) -> Sequence[Operand | Index]:
 def _found_early(find: Loop, work: Loop, around: Loop) -> tuple[Loop, Loop, Loop]:
     """The loop that finds something in the first row; that which works on a row and finds it in the next one; and the
     loop over rows, of which the last one is its own next."""
-    inside, name = Indices(), f"{find.index.name}_next"
+    inside, name = IndexRewriter(), f"{find.index.name}_next"
     last = inside.compute(f"{name}_last", "subtract", around.stop, 1)
     following = inside.compute(f"{name}_following", "add", around.index, 1)
     following = inside.compute(f"{name}_row", "minimum", following, last)
@@ -167,7 +174,7 @@ def _found_early(find: Loop, work: Loop, around: Loop) -> tuple[Loop, Loop, Loop
     next_one = _copied(find, "next", work.index, {around.index: following})
     both = replace(work, body=[*work.body, *next_one.body], carried=[*work.carried, *next_one.carried])
     carried = [
-        Carried(x.result, first.result, Value(x.result.type, f"{x.result.name}_last"), following.result)
+        LoopCarried(x.result, first.result, Value(x.result.type, f"{x.result.name}_last"), following.result)
         for x, first, following in zip(find.carried, before.carried, next_one.carried, strict=True)
     ]
     body = [both if x is work else x for x in around.body if x is not find]
@@ -182,7 +189,7 @@ def _copied(loop: Loop, suffix: str, index: Value, known: dict[Value, Operand]) 
         names[x] = found = Value(x.type, f"{x.name}_{suffix}")
         return found
 
-    carried = [replace(c, inside=renamed(c.inside), result=renamed(c.result)) for c in loop.carried]
+    carried = [replace(c, arg=renamed(c.arg), result=renamed(c.result)) for c in loop.carried]
     body: list[Statement] = []
     for x in loop.body:
         if isinstance(x, Compute):
@@ -190,7 +197,7 @@ def _copied(loop: Loop, suffix: str, index: Value, known: dict[Value, Operand]) 
             body.append(replace(x, operands=operands, result=renamed(x.result)))
         elif isinstance(x, Load):
             body.append(replace(x, index=names.get(x.index, x.index), result=renamed(x.result)))
-    carried = [replace(c, updated=names[c.updated]) for c in carried]
+    carried = [replace(c, next=names[c.next]) for c in carried]
     return replace(loop, index=names[loop.index], body=body, carried=carried)
 
 
@@ -207,7 +214,7 @@ def _asking_with(block: Value, blocks: int, size: int, around: Loop, read: Seque
     """What each of so many blocks of a row asks for: so many elements of each of the rows that follow."""
     name = f"{block.name}_ask"
 
-    def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
+    def lines(inside: IndexRewriter, ahead: Value, part: Value) -> Iterator[PrefetchStream]:
         row = inside.compute(f"{name}_before", "add", around.index, ahead)
         row = inside.compute(f"{name}_row", "add", row, first - 1)
         begin = inside.compute(f"{name}_begin", "multiply", part, blocks)
@@ -216,27 +223,27 @@ def _asking_with(block: Value, blocks: int, size: int, around: Loop, read: Seque
         end = inside.compute(f"{name}_to", "add", begin, size)
         for k, (over, load) in enumerate(read):
             ends = [{over.index: at, around.index: row} for at in (begin, end)]
-            yield lines_of(load, inside, [*around.body, *over.body], ends, f"{name}_{k}")
+            yield prefetch_stream_of(load, inside, [*around.body, *over.body], ends, f"{name}_{k}")
 
-    return asking_for_parts(name, lines)
+    return prefetch_loop(name, lines)
 
 
 def _in_blocks(loop: Loop, block: Value, before: Sequence[Statement]) -> Loop:
     """The loop in blocks of iterations, each after some statements."""
     length, name = loop.stop, block.name
     assert isinstance(length, int)
-    inside = Indices()
+    inside = IndexRewriter()
     first = inside.compute(f"{name}_first", "multiply", block, _BLOCK)
     count: Index = _BLOCK  # known to LLVM where it can be
     if length % _BLOCK:
         left = inside.compute(f"{name}_left", "subtract", length, first)
         count = inside.compute(f"{name}_count", "minimum", left, _BLOCK)
-    carried: list[Carried] = []
-    passed: list[Carried] = []
+    carried: list[LoopCarried] = []
+    passed: list[LoopCarried] = []
     for x in loop.carried:
-        start, end = (Value(x.inside.type, f"{x.inside.name}_{which}") for which in ("before", "after"))
-        carried.append(Carried(start, x.initial, x.result, end))
-        passed.append(Carried(x.inside, start, end, x.updated))
+        start, end = (Value(x.arg.type, f"{x.arg.name}_{which}") for which in ("before", "after"))
+        carried.append(LoopCarried(start, x.init, x.result, end))
+        passed.append(LoopCarried(x.arg, start, end, x.next))
     here = Value(INDEX, f"{name}_here")
     index = Compute(loop.index, "add", (first, here), WIDE)
     part = replace(loop, index=here, stop=count, body=[index, *loop.body], carried=passed)

@@ -29,8 +29,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Operand,
     Statement,
     Value,
-    leaves_rest,
-    may_leave_rest,
+    leaves_remainder,
+    may_leave_remainder,
 )
 from tinyxla.loopir.ir.operations import widest_of
 from tinyxla.loopir.lower.emit import UNBOUNDED
@@ -46,7 +46,7 @@ _DIVISIONS = ("divide", "remainder")
 _Choice = Callable[[str, Any, bool], Operand | None]
 
 
-class Family:
+class SpecializationCache:
     """Kernels that are equal up to numbers: the values that each had, and which of them the code is to know."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Family:
         return [use and len(seen) < _VALUES for use, seen in zip(useful, self._seen, strict=True)]
 
 
-_families: dict[str, Family] = {}
+_families: dict[str, SpecializationCache] = {}
 _lock = threading.RLock()  # a signal's handler may come back in
 
 
@@ -81,7 +81,7 @@ def forget() -> None:
     _families.clear()
 
 
-def general(kernel: Kernel, once: bool = False) -> tuple[Kernel, list[int]]:
+def generalize(kernel: Kernel, once: bool = False) -> tuple[Kernel, list[int]]:
     """The kernel that is compiled in place of another, and the words that follow the addresses in its table. What a
     call of the program does `once` need not be as fast as can be, if it is little."""
     once = once and _iterations(kernel.body) < FEW
@@ -98,7 +98,7 @@ def general(kernel: Kernel, once: bool = False) -> tuple[Kernel, list[int]]:
         return kernel, []
     text = canonical(widest)
     with _lock:
-        known = iter(_families.setdefault(text, Family()).known(values, useful))
+        known = iter(_families.setdefault(text, SpecializationCache()).known(values, useful))
     words: list[int] = []
 
     def choose(type: str, value: Any, use: bool) -> Operand | None:
@@ -120,7 +120,7 @@ class _Numbers:
 
     def kernel(self, kernel: Kernel) -> Kernel:
         body = self._block(kernel.body)
-        return replace(kernel, body=body, numbers=self._numbers)
+        return replace(kernel, body=body, parameters=self._numbers)
 
     def _block(self, statements: Sequence[Statement]) -> list[Statement]:
         return [self._statement(x) for x in statements]
@@ -133,13 +133,13 @@ class _Numbers:
         around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
         short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
         stop: Index = x.stop
-        has_rest = x.has_rest or leaves_rest(x, LONG)
+        has_rest = x.has_remainder or leaves_remainder(x, LONG)
         if isinstance(x.stop, int) and x.stop >= LEAST:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)
             if found is not None:
-                stop, has_rest = found, has_rest or (x.stop < LONG and may_leave_rest(x, LEAST))
-        made = replace(x, stop=stop, body=self._block(x.body), has_rest=has_rest)
+                stop, has_rest = found, has_rest or (x.stop < LONG and may_leave_remainder(x, LEAST))
+        made = replace(x, stop=stop, body=self._block(x.body), has_remainder=has_rest)
         self._innermost = around
         return made
 

@@ -18,43 +18,43 @@ from collections import Counter
 from dataclasses import replace
 
 from tinyxla.loopir.ir.affine import WIDE
-from tinyxla.loopir.ir.loop_ir import INDEX, Carried, Compute, Literal, Load, Loop, Operand, Statement, Store, Value
+from tinyxla.loopir.ir.loop_ir import INDEX, Compute, Literal, Load, Loop, LoopCarried, Operand, Statement, Store, Value
 
 _OF_NUMBERS = {"maximum": "maximum-of-numbers", "minimum": "minimum-of-numbers"}
 _INFINITIES = {"f16": ("u16", 0x7C00), "bf16": ("u16", 0x7F80), "f32": ("u32", 0x7F800000), "f64": ("u64", 0x7FF << 52)}
 
 
-def with_nan_apart(loop: Loop, natural: Value) -> tuple[list[Statement], Loop, list[Statement]]:
+def split_nan_check(loop: Loop, natural: Value) -> tuple[list[Statement], Loop, list[Statement]]:
     """What comes before an innermost loop, the loop, and what comes after it. `natural` is some number that is not
     negative, which LLVM does not know."""
     computed = [x for x in loop.body if isinstance(x, Compute)]
     stored = [x.value for x in loop.body if isinstance(x, Store)]
     if loop.sequential or any(not isinstance(x, (Compute, Load, Store)) for x in loop.body):
         return [], loop, []
-    uses = Counter([*(o for x in computed for o in x.operands), *stored, *(c.updated for c in loop.carried)])
+    uses = Counter([*(o for x in computed for o in x.operands), *stored, *(c.next for c in loop.carried)])
     made = {x.result: x for x in computed}
     extrema: dict[Value, Compute] = {}
     carried, more, after = list(loop.carried), list[Statement](), list[Statement]()
     found: dict[Operand, Value] = {}  # by what is looked at: whether it was NaN
     for k, c in enumerate(loop.carried):
-        x = made.get(c.updated) if isinstance(c.updated, Value) else None
-        if x is None or x.op not in _OF_NUMBERS or x.result.type not in _INFINITIES or c.inside not in x.operands:
+        x = made.get(c.next) if isinstance(c.next, Value) else None
+        if x is None or x.op not in _OF_NUMBERS or x.result.type not in _INFINITIES or c.arg not in x.operands:
             continue
-        if uses[c.inside] > 1 or uses[x.result] > 1:
+        if uses[c.arg] > 1 or uses[x.result] > 1:
             continue
         extrema[x.result] = replace(x, op=_OF_NUMBERS[x.op], attributes=())
         name, number = c.result.name, Value(c.result.type, f"{c.result.name}.number")
         carried[k] = replace(c, result=number)
-        (other,) = (o for o in x.operands if o is not c.inside)
+        (other,) = (o for o in x.operands if o is not c.arg)
         if other not in found:
             now, inside, so_far, ever = (Value("pred", f"{name}.{w}") for w in ("now", "inside", "so_far", "ever"))
             more += [_is_nan(now, other), Compute(so_far, "or", (inside, now))]
-            carried.append(Carried(inside, Literal("pred", False), ever, so_far))
+            carried.append(LoopCarried(inside, Literal("pred", False), ever, so_far))
             found[other] = ever
         of_elements = Value(c.result.type, f"{name}.of_elements")
         after += [
             Compute(of_elements, "select", (found[other], Literal(c.result.type, math.nan), number)),
-            Compute(c.result, x.op, (c.initial, of_elements), x.attributes),
+            Compute(c.result, x.op, (c.init, of_elements), x.attributes),
         ]
     before: list[Statement] = []
     body = [_hidden(x, natural, before) if extrema and isinstance(x, Compute) else x for x in loop.body]

@@ -38,31 +38,31 @@ from tinyxla.backends.numba.emit.operations import (
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, Rarely
 from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
-from tinyxla.loopir.ir.affine import step_along
+from tinyxla.loopir.ir.affine import stride_of
 from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
 from tinyxla.loopir.ir.loop_ir import (
     LONG,
     TOGETHER,
     Buffer,
     Call,
-    Carried,
     Compute,
     Index,
     Kernel,
     Literal,
     Load,
     Loop,
+    LoopCarried,
     Matrix,
     Multiply,
     Operand,
     Statement,
     Store,
     Value,
-    leaves_rest,
+    leaves_remainder,
 )
 from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, widest_of
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
-from tinyxla.loopir.passes.split_nan_check import with_nan_apart
+from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla_kernels.integers import is_integer, width_of
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
@@ -182,7 +182,7 @@ class _Printer:
 
     def module(self, name: str, is_routine: bool) -> str:
         kernel, emitter = self.kernel, self.emitter
-        given = [kernel.first, kernel.last, *kernel.numbers]
+        given = [kernel.first, kernel.last, *kernel.parameters]
         for value in given:
             self.values[value.name] = named(emitter, value.type, value.name)
         self._scratch(kernel.scratch)
@@ -275,7 +275,7 @@ class _Printer:
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
                 self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
             else:
-                before, loop, after = with_nan_apart(statement, self.kernel.first)
+                before, loop, after = split_nan_check(statement, self.kernel.first)
                 self._block(before)
                 (self._usual_loop if self._leaves_out(loop) else self._loop)(loop)
                 self._block(after)
@@ -416,7 +416,9 @@ class _Printer:
         needed = [Value("pred", f"{name}.{which}") for which in ("before", "needed", "so_far")]
         before, any_needed, so_far = needed
         self.left_out = []
-        self._loop(replace(loop, carried=[*loop.carried, Carried(before, Literal("pred", False), any_needed, so_far)]))
+        self._loop(
+            replace(loop, carried=[*loop.carried, LoopCarried(before, Literal("pred", False), any_needed, so_far)])
+        )
         self.left_out = None
         usual, found = emitter.block, [self.values[carried.result.name] for carried in loop.carried]
         emitter.line(f"br i1 {self._index(any_needed)}, label %{name}.repeat, label %{name}.done")
@@ -438,7 +440,7 @@ class _Printer:
         kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None
         if kinds and self.vector_bytes:
             return self._vector_loop(loop, kinds, self.vector_bytes)
-        has_rest = (loop.has_rest or leaves_rest(loop)) and not _has_pairs(loop)
+        has_rest = (loop.has_remainder or leaves_remainder(loop)) and not _has_pairs(loop)
         if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
         middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
@@ -450,7 +452,7 @@ class _Printer:
         self._one_loop(replace(loop, stop=middle), "")
         self.in_rest = True
         self._one_loop(
-            replace(loop, start=middle, carried=[replace(c, initial=c.result) for c in loop.carried]), ".rest"
+            replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".rest"
         )
         self.in_rest = False
 
@@ -469,21 +471,21 @@ class _Printer:
             emitter.line(f"%{middle.name} = add nsw i64 {first}, {whole}")
             self.values[middle.name] = named(emitter, middle.type, middle.name)
         printed.print(first, self._index(middle))
-        rest = [replace(carried, initial=carried.result) for carried in loop.carried]
+        rest = [replace(carried, init=carried.result) for carried in loop.carried]
         self._one_loop(replace(loop, start=middle, carried=rest), ".rest")
 
     def _one_loop(self, loop: Loop, suffix: str) -> None:
         start, stop = loop.start, loop.stop
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
             for carried in loop.carried:
-                self.values[carried.result.name] = self._operand(carried.initial)
+                self.values[carried.result.name] = self._operand(carried.init)
             return
         guarded = not (isinstance(start, int) and isinstance(stop, int))
         emitter, name = self.emitter, loop.index.name + suffix
         entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
         is_short = isinstance(start, int) and isinstance(stop, int) and stop - start <= _BETWEEN_POLLS
-        due = self._next_poll(first, limit) if loop.again is not None and not is_short else ""
+        due = self._next_poll(first, limit) if loop.continue_while is not None and not is_short else ""
         if guarded:
             some = emitter.value(f"icmp slt i64 {first}, {limit}")
             emitter.line(f"br i1 {some}, label %{body}, label %{end}")
@@ -492,10 +494,10 @@ class _Printer:
         emitter.start_block(body)
         phis = len(emitter.lines)
         self.values[loop.index.name] = named(emitter, loop.index.type, name)
-        initials = [self._operand(carried.initial) for carried in loop.carried]
+        initials = [self._operand(carried.init) for carried in loop.carried]
         for carried in loop.carried:
-            self.values[carried.inside.name] = named(emitter, carried.inside.type, carried.inside.name + suffix)
-            self.widest = max(self.widest, BYTES[memory_type(carried.inside.type)])
+            self.values[carried.arg.name] = named(emitter, carried.arg.type, carried.arg.name + suffix)
+            self.widest = max(self.widest, BYTES[memory_type(carried.arg.type)])
         annotation = self._annotate(loop)
         around, self.iterations = self.iterations, 1 if self.repeats else _iterations(loop)
         self._block(loop.body)
@@ -507,7 +509,7 @@ class _Printer:
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
         latch = emitter.block
-        again = "" if loop.again is None else self._operand(loop.again).text
+        again = "" if loop.continue_while is None else self._operand(loop.continue_while).text
         if due:
             merged, latches, exits = self._polled(name, (due, entry), limit, again, annotation)
         else:
@@ -520,7 +522,7 @@ class _Printer:
         merged.append(f"  %{name} = phi i64 [ {first}, %{entry} ]{nexts}")
         for carried, initial, updated in zip(loop.carried, initials, updates, strict=True):
             following = [(updated, block) for block in latches]
-            merged += _phis(self.values[carried.inside.name], (initial, entry), *following)
+            merged += _phis(self.values[carried.arg.name], (initial, entry), *following)
             if guarded:
                 result = named(emitter, carried.result.type, carried.result.name + suffix)
                 emitter.lines += _phis(result, (initial, entry), *((updated, block) for block in exits))
@@ -578,7 +580,7 @@ class _Printer:
         elif loop.sequential or not innermost:
             rolled = count is None or count >= _VECTOR or any(isinstance(x, Call) for x in loop.body)
         else:  # it is written out before vectors are made
-            few = 0 if loop.in_vectors else _PAIRS if _has_pairs(loop) else _UNROLLED
+            few = 0 if loop.force_vectorize else _PAIRS if _has_pairs(loop) else _UNROLLED
             rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
@@ -604,7 +606,7 @@ class _Printer:
             return [*spared, 'interleave.count", i32 2']
         widest = widest_of(loop)
         if count is None:  # LLVM takes four vectors together, in which there are more than `TOGETHER` narrow elements
-            return [f'interleave.count", i32 {widest}'] if loop.has_rest and widest < _AT_ONCE else []
+            return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
         if masks and count % _VECTOR and count < LONG:
@@ -635,7 +637,7 @@ def _skips_bytes(loop: Loop) -> bool:
     """Whether a loop moves every so many of narrow elements: under masks, these would not become vectors."""
     narrow = [x for x in loop.body if isinstance(x, (Load, Store)) and BYTES[memory_type(x.buffer.type)] < BYTES["i32"]]
     indices = (x.index for x in narrow if isinstance(x.index, Value))
-    return any(abs(step_along(loop.index, index, loop.body)) > 1 for index in indices)
+    return any(abs(stride_of(loop.index, index, loop.body)) > 1 for index in indices)
 
 
 def _has_pairs(loop: Loop) -> bool:
@@ -664,8 +666,8 @@ def _iterations(loop: Loop) -> float:
     return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
 
 
-def _updated(carried: Carried) -> Operand:
-    return carried.inside if carried.updated is None else carried.updated
+def _updated(carried: LoopCarried) -> Operand:
+    return carried.arg if carried.next is None else carried.next
 
 
 def _phis(result: Number, *incoming: tuple[Number, str]) -> list[str]:
@@ -684,7 +686,7 @@ def _parameter(buffer: Buffer) -> str:
 def _entry(name: str, kernel: Kernel, is_routine: bool) -> list[str]:
     """The public function: it reads the table, of which a routine gets the addresses one by one, and calls the body."""
     words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
-    numbers = [(REGISTERS[value.type], f"number{k}") for k, value in enumerate(kernel.numbers)]
+    numbers = [(REGISTERS[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
     pointers = [f"ptr %{word}" for _, word in words]
     parameters = [*pointers, "ptr %table"] if is_routine else ["ptr %table", "i64 %first", "i64 %last"]
     lines = [f"define void @{name}({', '.join(parameters)}) nounwind {{"]

@@ -16,12 +16,12 @@ from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     LONG,
     Buffer,
-    Carried,
     Compute,
     Index,
     Literal,
     Load,
     Loop,
+    LoopCarried,
     Operand,
     Statement,
     Store,
@@ -42,9 +42,9 @@ Kind = Choice["same", "place", "each"]
 
 def kinds_of(loop: Loop) -> dict[str, Kind] | None:
     """What the values are that a loop computes, if vectors can compute them."""
-    if loop.sequential or loop.again is not None or not all(_is_fold(x, loop.body) for x in loop.carried):
+    if loop.sequential or loop.continue_while is not None or not all(_is_fold(x, loop.body) for x in loop.carried):
         return None
-    kinds: dict[str, Kind] = {loop.index.name: "place", **{x.inside.name: "each" for x in loop.carried}}
+    kinds: dict[str, Kind] = {loop.index.name: "place", **{x.arg.name: "each" for x in loop.carried}}
 
     def of(x: Operand | Index) -> Kind:
         return kinds.get(x.name, "same") if isinstance(x, Value) else "same"
@@ -78,12 +78,12 @@ def _computed(x: Compute, kinds: Sequence[Kind]) -> Kind | None:
     return "each" if x.op in _OPERATIONS and all(_is_integer(t) or t == "pred" for t in types) else None
 
 
-def _is_fold(carried: Carried, body: Sequence[Statement]) -> bool:
+def _is_fold(carried: LoopCarried, body: Sequence[Statement]) -> bool:
     """Whether what a loop carries is what it was combined with something, and nothing else depends on it."""
-    uses = [x for x in body if isinstance(x, Compute) and carried.inside in x.operands]
-    stored = any(isinstance(x, Store) and carried.inside is x.value for x in body)
-    is_only = len(uses) == 1 and not stored and uses[0].result is carried.updated
-    return is_only and uses[0].op in _FOLDS and _is_integer(carried.inside.type)
+    uses = [x for x in body if isinstance(x, Compute) and carried.arg in x.operands]
+    stored = any(isinstance(x, Store) and carried.arg is x.value for x in body)
+    is_only = len(uses) == 1 and not stored and uses[0].result is carried.next
+    return is_only and uses[0].op in _FOLDS and _is_integer(carried.arg.type)
 
 
 class _Vector(LlvmScalar):
@@ -126,7 +126,7 @@ class VectorLoop:
         known = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
         count = LONG if known is None else max(1, known)
         self.lanes = min(vector_bytes // widest_of(loop), 1 << count.bit_length() - 1)
-        waits = loop.carried and not loop.in_vectors
+        waits = loop.carried and not loop.force_vectorize
         self.many = max(1, min(_AT_ONCE, count // self.lanes)) if known is not None or waits else 1
         self.known: dict[str, _Vector] = {}  # numbers of each iteration, and what is the same in all
         self.name = f"{loop.index.name}.vectors"
@@ -141,7 +141,7 @@ class VectorLoop:
         results of what the loop carries."""
         emitter, name, carried = self.emitter, self.name, self.loop.carried
         self._spread()
-        initials = [self._vector(x.initial).text for x in carried]
+        initials = [self._vector(x.init).text for x in carried]
         if first.isdecimal() and stop.isdecimal() and int(stop) - int(first) == self.step:
             self._fold(self._step(first, [initials] * self.many))
             return
@@ -151,7 +151,7 @@ class VectorLoop:
         emitter.start_block(body)
         emitter.line(f"%{name} = phi i64 [ {first}, %{entry} ], [ %{name}.next, %{body} ]")
         place = len(emitter.lines)
-        insides = [[f"%{x.inside.name}.{k}" for x in carried] for k in range(self.many)]
+        insides = [[f"%{x.arg.name}.{k}" for x in carried] for k in range(self.many)]
         updates = self._step(f"%{name}", insides)
         emitter.line(f"%{name}.next = add nsw i64 %{name}, {self.step}")
         more = emitter.value(f"icmp slt i64 %{name}.next, {stop}")
@@ -160,7 +160,7 @@ class VectorLoop:
         merged: list[str] = []
         for inside, updated in zip(insides, updates, strict=True):
             for x, initial, text, after in zip(carried, initials, inside, updated, strict=True):
-                phi = f"phi {self._type(x.inside.type)} [ {initial}, %{entry} ], [ {after}, %{body} ]"
+                phi = f"phi {self._type(x.arg.type)} [ {initial}, %{entry} ], [ {after}, %{body} ]"
                 merged.append(f"  {text} = {phi}")
                 emitter.line(f"{text}.end = {phi}")
         emitter.lines[place:place] = merged
@@ -171,12 +171,12 @@ class VectorLoop:
         emitter, carried, updates = self.emitter, self.loop.carried, list[list[str]]()
         for k, texts in enumerate(insides):
             for x, text in zip(carried, texts, strict=True):
-                self.known[x.inside.name] = _Vector(emitter, x.inside.type, text, self.lanes)
+                self.known[x.arg.name] = _Vector(emitter, x.arg.type, text, self.lanes)
             place = emitter.value(f"add nsw i64 {index}, {k * self.lanes}")
             self.values[self.loop.index.name] = LlvmScalar(emitter, INDEX, place)
             for statement in self.loop.body:
                 self._statement(statement)
-            updates.append([self._vector(x.updated or x.inside).text for x in carried])
+            updates.append([self._vector(x.next or x.arg).text for x in carried])
         return updates
 
     def _type(self, type: str) -> str:
@@ -238,8 +238,8 @@ class VectorLoop:
         emitter = self.emitter
         ops = {x.result.name: x.op for x in self.loop.body if isinstance(x, Compute)}
         for carried, texts in zip(self.loop.carried, zip(*vectors, strict=True), strict=True):
-            assert isinstance(carried.updated, Value), "it is what was combined"
-            type, op = carried.inside.type, ops[carried.updated.name]
+            assert isinstance(carried.next, Value), "it is what was combined"
+            type, op = carried.arg.type, ops[carried.next.name]
             found, *others = (_Vector(emitter, type, text, self.lanes) for text in texts)
             for other in others:
                 found = self._computed(op, [found, other], (type, type), type, {})

@@ -26,13 +26,13 @@ from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Builder
 from tinyxla.loopir.kernels.gemm.problem import operand_order
-from tinyxla.loopir.kernels.registry import own_nest
-from tinyxla.loopir.lower.axes import COSTLY_WORK, grain
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.kernels.registry import op_lowering
+from tinyxla.loopir.lower.axes import COSTLY_WORK, parallel_grain
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import Lowerings
 from tinyxla.loopir.passes.alias_in_place import InPlace
-from tinyxla.loopir.passes.nontemporal_stores import streamed
-from tinyxla.loopir.passes.pipeline_rows import asking
+from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
+from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
 from tinyxla.ops import contraction, dynamic_slices, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
@@ -41,20 +41,20 @@ MOST_PASSED = 1024  # steps behind which an update may move
 
 
 @dataclass(eq=False)
-class Pointer(Partial):
+class Pointer(Temporary):
     """Memory chosen while the program runs, among these storages."""
 
     among: list[Storage] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class Turn:
+class RotatingBuffers:
     """What a loop makes anew in every iteration, in buffers that take turns. `currents` are read, and are the results
     in the end: what was made in the iteration before, and, where the loop hands that on as something else, what was
     made two iterations before, and so on; they begin as `initials`. The first of `ring` is written."""
 
     initials: list[Storage]
-    buffers: list[Partial]
+    buffers: list[Temporary]
     currents: list[Pointer]
     ring: list[Pointer]
 
@@ -62,7 +62,7 @@ class Turn:
     def pointers(self) -> list[Pointer]:
         return [*self.currents, *self.ring]
 
-    def ends(self, count: int | None) -> dict[Pointer, Partial]:
+    def ends(self, count: int | None) -> dict[Pointer, Temporary]:
         """Where the currents are after so many iterations, if that is known."""
         if count is None or count < len(self.currents):
             return {}
@@ -70,7 +70,7 @@ class Turn:
 
 
 @dataclass(eq=False)
-class Row:
+class RowPointer:
     """The row of an array that an iteration makes there: `pointer` begins `start` bytes into the array, and moves on by
     `step` bytes after each iteration."""
 
@@ -88,14 +88,14 @@ class Loop:
     root: Instruction
     condition: Block
     body: Block
-    turns: list[Turn]
-    rows: list[Row]
+    turns: list[RotatingBuffers]
+    rows: list[RowPointer]
     count: int | None
     left: Pointer
 
 
 @dataclass(eq=False)
-class Branches:
+class Switch:
     """A conditional: the block that `index` chooses runs; then `results` point to its results."""
 
     root: Instruction
@@ -104,7 +104,7 @@ class Branches:
     results: list[Pointer]
 
 
-Work = LoweredKernel | Product | HostCall | Loop | Branches
+Work = LoweredKernel | Product | HostCall | Loop | Switch
 _MOST_SOURCES = 48  # operands over which a result may be written that are tried: as many as a fused nest has at most
 
 
@@ -128,7 +128,7 @@ class Block:
     results: list[Storage] = field(default_factory=list)
 
 
-class Homes:
+class AliasMap:
     """Which storages stand for the memory of others, in one program."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class Homes:
 
 
 def shape_of(x: Storage) -> Shape:
-    return x.shape if isinstance(x, Partial) else x.array_shape
+    return x.shape if isinstance(x, Temporary) else x.array_shape
 
 
 def all_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[tuple[Step, Block, int, int | None]]:
@@ -193,12 +193,12 @@ def all_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[t
 def inner_blocks(step: Step) -> list[Block]:
     """Those of a loop or of branches."""
     work = step.work
-    return [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Branches) else []
+    return [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Switch) else []
 
 
-def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, Homes]:
+def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, AliasMap]:
     """The steps of a whole program, which may overwrite the parameters of the numbers `donated`."""
-    homes = Homes()
+    homes = AliasMap()
     block = _build(optimize(computation), homes)
     homes.donated.update(block.computation.parameters[k] for k in donated)
     _share_updates(block, homes, ())
@@ -214,11 +214,11 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
     for step, *_ in all_steps(block):
         if isinstance(step.work, LoweredKernel):
             sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
-            step.work = streamed(asking(step.work, sizes), sizes)
+            step.work = use_nontemporal_stores(prefetch_next_rows(step.work, sizes), sizes)
     return block, homes
 
 
-def _build(computation: Computation, homes: Homes) -> Block:
+def _build(computation: Computation, homes: AliasMap) -> Block:
     computation = homes.own(copy_operands(computation))
     block = Block(computation, with_epilogues(plan(computation)))
     users = computation.users()
@@ -260,9 +260,9 @@ def copy_operands(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def _steps(step: Product | HostCall, plan: Plan, users: Users, homes: Homes) -> Iterator[Step]:
+def _steps(step: Product | HostCall, plan: Plan, users: Users, homes: AliasMap) -> Iterator[Step]:
     x = step.root
-    nest = own_nest(x)
+    nest = op_lowering(x)
     if nest is not None:
         begins = nest.updates(x)
         for result in results_of(x, users):
@@ -292,12 +292,12 @@ def copy_step(source: Storage, target: Storage) -> Step:
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(copies, index, b.load(elements, index))
     work = size * COSTLY_WORK
-    kernel = LoweredKernel(b.kernel, [source, target], size, grain(size, COSTLY_WORK), [], work=work)
+    kernel = LoweredKernel(b.kernel, [source, target], size, parallel_grain(size, COSTLY_WORK), [], work=work)
     return Step(kernel, [source], [target], is_copy=True)
 
 
 def _copy_result(block: Block, k: int) -> None:
-    copy = Partial(shape_of(block.results[k]))
+    copy = Temporary(shape_of(block.results[k]))
     block.steps.append(copy_step(block.results[k], copy))
     block.results[k] = copy
 
@@ -305,7 +305,7 @@ def _copy_result(block: Block, k: int) -> None:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def _free_early(block: Block, homes: Homes) -> None:
+def _free_early(block: Block, homes: AliasMap) -> None:
     """Let kernels that are the last to read more than they make run as soon as they can: updates of parameters, say,
     which programs often do after they have computed all gradients.
 
@@ -347,7 +347,7 @@ class _Order:
     """The steps of a block while copies are taken out and updates move; `touching` has those that read or write a
     memory, in order."""
 
-    def __init__(self, block: Block, homes: Homes) -> None:
+    def __init__(self, block: Block, homes: AliasMap) -> None:
         self.homes = homes
         self.steps: list[Step | None] = [*block.steps]
         self.number = {step: k for k, step in enumerate(block.steps)}
@@ -394,7 +394,7 @@ class _Order:
         self.homes[copy.writes[0]] = copy.reads[0]
 
 
-def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]) -> set[int]:
+def _share_updates(block: Block, homes: AliasMap, parameters: Sequence[Instruction]) -> set[int]:
     """Let updates work on their operand's own memory where nothing reads that later, instead of on a copy.
 
     A loop's parameter may be overwritten if what becomes of it is the loop's result of the same number; gives the
@@ -431,7 +431,7 @@ def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]
     return shared
 
 
-def _is_own(home: Storage, homes: Homes) -> bool:
+def _is_own(home: Storage, homes: AliasMap) -> bool:
     """Whether memory is the block's to overwrite."""
     if isinstance(home, Pointer):
         return False
@@ -488,7 +488,7 @@ def _has_effect(step: Step) -> bool:
     return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
 
 
-def _write_in_place(block: Block, homes: Homes) -> None:
+def _write_in_place(block: Block, homes: AliasMap) -> None:
     """Let kernels write results over what they read for the last time, where that is of the same size."""
     kept = {*homes.pointed(), *(homes[x] for x in block.results)}
     last: dict[Storage, int] = {}
@@ -518,7 +518,7 @@ def _merged(
     step: Step,
     targets: Sequence[Storage],
     sources: Sequence[Storage],
-    homes: Homes,
+    homes: AliasMap,
     kept: set[Storage],
     in_place: InPlace,
 ) -> list[tuple[Storage, Storage]]:
@@ -556,7 +556,7 @@ def _elements(x: Storage) -> tuple[Any, int]:
 # --- loops and branches -----------------------------------------------------------------------------------------------
 
 
-def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
+def _while(x: Instruction, users: Users, homes: AliasMap) -> Iterator[Step]:
     count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
     step = x.attributes.body
     if count is None:
@@ -576,12 +576,12 @@ def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
             _copy_result(body, k)
         seen.add(homes[body.results[k]])
     rows = _rows(body, x.operands, count, shared, homes) if count else []
-    turns: list[Turn] = []
+    turns: list[RotatingBuffers] = []
     reads: list[Storage] = []
     current: dict[int, Storage] = {}
     for k, operand in enumerate(x.operands):
         if k in shared:
-            current[k] = Partial(operand.array_shape)
+            current[k] = Temporary(operand.array_shape)
             yield copy_step(operand, current[k])
             reads.append(current[k])
             continue
@@ -604,10 +604,12 @@ def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
     yield Step(Loop(x, condition, body, turns, rows, count, Pointer(Shape(element_type("s64")))), reads, [*results])
 
 
-def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[int], homes: Homes) -> list[Row]:
+def _rows(
+    body: Block, operands: Sequence[Instruction], count: int, shared: set[int], homes: AliasMap
+) -> list[RowPointer]:
     """Let what becomes a row of an array be made there, instead of being copied."""
     kinds = Kinds(body.computation, operands, count)
-    found: list[Row] = []
+    found: list[RowPointer] = []
     uses: dict[Storage, list[Step]] = {}
     for step in body.steps if shared else ():
         for home in {homes[x] for x in (*step.reads, *step.writes)}:
@@ -627,7 +629,7 @@ def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[
         if number is not None and kinds.first_row(whole.array_shape, part.array_shape, starts) is not None:
             size = part.array_shape.size * part.array_shape.dtype.itemsize
             homes[made] = pointer = homes.pointer(shape_of(made), [array])
-            found.append(Row(pointer, array, number.start * size, number.step * size))
+            found.append(RowPointer(pointer, array, number.start * size, number.step * size))
             body.steps.remove(touching[0])
     return found
 
@@ -638,7 +640,7 @@ def _updating(step: Step) -> Instruction | None:
     return roots[0] if len(roots) == 1 and roots[0].op is dynamic_slices.dynamic_update_slice else None
 
 
-def _handed_on(body: Block, homes: Homes, parameters: Sequence[Instruction]) -> dict[int, int]:
+def _handed_on(body: Block, homes: AliasMap, parameters: Sequence[Instruction]) -> dict[int, int]:
     """For values that a loop carries, which of the others are next what they are, as in x, y = f(x), x."""
     numbers: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
     homes_ = [homes[result] for result in body.results]
@@ -653,14 +655,14 @@ def _handed_on(body: Block, homes: Homes, parameters: Sequence[Instruction]) -> 
     return found
 
 
-def _turn(initials: list[Storage], homes: Homes) -> Turn:
+def _turn(initials: list[Storage], homes: AliasMap) -> RotatingBuffers:
     shape = shape_of(initials[0])
-    buffers = [Partial(shape) for _ in range(len(initials) + 1)]
+    buffers = [Temporary(shape) for _ in range(len(initials) + 1)]
     currents = [homes.pointer(shape, [x, *buffers]) for x in initials]
-    return Turn(initials, buffers, currents, [homes.pointer(shape, buffers) for _ in buffers])
+    return RotatingBuffers(initials, buffers, currents, [homes.pointer(shape, buffers) for _ in buffers])
 
 
-def _conditional(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
+def _conditional(x: Instruction, users: Users, homes: AliasMap) -> Iterator[Step]:
     index, *operands = x.operands
     results = results_of(x, users)
     blocks: list[Block] = []
@@ -676,7 +678,7 @@ def _conditional(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
         pointer = homes.pointer(result.array_shape, [block.results[k] for block in blocks])
         homes[result] = pointer
         pointers.append(pointer)
-    yield Step(Branches(x, index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results])
+    yield Step(Switch(x, index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results])
 
 
 _STRUCTURED = {"while": _while, "conditional": _conditional}

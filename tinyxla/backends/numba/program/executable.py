@@ -14,17 +14,17 @@ import numpy as np
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.program.blas_gemm import product_step
 from tinyxla.backends.numba.program.build import (
+    AliasMap,
     Block,
-    Branches,
-    Homes,
     Loop,
     Pointer,
     Step,
+    Switch,
     all_steps,
     build_program,
     shape_of,
 )
-from tinyxla.backends.numba.program.parallelism import settle_sharing
+from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
 from tinyxla.compiler import HostCall, Product
@@ -33,7 +33,7 @@ from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.loopir.passes.specialization import general
+from tinyxla.loopir.passes.specialization import generalize
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
@@ -83,7 +83,7 @@ class CompiledModule:
         self.name = module.name
         self._source = module
         self.block, self.homes = build_program(module.entry, donated)
-        settle_sharing(self.block, self.homes)
+        assign_parallelism(self.block, self.homes)
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.homes[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
@@ -161,19 +161,19 @@ class CompiledModule:
             product_step(work.root, repeats).append(schedule, a, b, c)
         elif isinstance(work, Loop):
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
-        elif isinstance(work, Branches):
+        elif isinstance(work, Switch):
             self._emit_branches(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
             once = work.extent == repeats == 1
-            key = id(work.kernel), work.numbers, work.lasts, once
+            key = id(work.kernel), work.parameters, work.is_builtin, once
             if key not in self._started:  # steps may have one kernel
-                kernel, words = work.kernel, list(work.numbers)
+                kernel, words = work.kernel, list(work.parameters)
                 if not words:
-                    kernel, words = general(kernel, once=once)
-                self._started[key] = start_kernel(kernel, work.lasts), words
+                    kernel, words = generalize(kernel, once=once)
+                self._started[key] = start_kernel(kernel, work.is_builtin), words
             address, words = self._started[key]
-            schedule.kernel(address, slots, work.extent, work.grain, words, work.in_order)
+            schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
@@ -207,7 +207,7 @@ class CompiledModule:
             schedule.count(left, again)
         schedule.place(done)
 
-    def _emit_branches(self, branches: Branches, schedule: Schedule, repeats: int) -> None:
+    def _emit_branches(self, branches: Switch, schedule: Schedule, repeats: int) -> None:
         labels = [schedule.label() for _ in branches.blocks]
         done = schedule.label()
         index = self._slot(branches.index)
@@ -269,7 +269,7 @@ class CompiledModule:
                 arguments = tuple(str(shape_of(x)) for x in work.arguments)
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
                 found.append(
-                    KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel, work.lasts)
+                    KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel, work.is_builtin)
                 )
         return found
 
@@ -278,9 +278,9 @@ class CompiledModule:
         """The memory for what is neither argument nor result."""
         return self._arena_bytes
 
-    def lives(self) -> Lives:
+    def lives(self) -> Liveness:
         """When each piece of memory is in use."""
-        lives = Lives(self.homes)
+        lives = Liveness(self.homes)
         lives.visit(self.block)
         return lives
 
@@ -313,11 +313,11 @@ class CompiledModule:
         return made
 
 
-class Lives:
+class Liveness:
     """Walks over a program in the order in which it runs: which constants and pointers there are, and for all other
     memory the first and the last step that touch it. `starts` has the time at which each step begins."""
 
-    def __init__(self, homes: Homes) -> None:
+    def __init__(self, homes: AliasMap) -> None:
         self.starts: list[int] = []
         self.spans: dict[Storage, tuple[int, int]] = {}
         self.constants: dict[Instruction, None] = {}
@@ -334,7 +334,7 @@ class Lives:
             self._touch([*step.reads, *step.writes])
             if isinstance(step.work, Loop):
                 self._visit_loop(step.work)
-            elif isinstance(step.work, Branches):
+            elif isinstance(step.work, Switch):
                 self._touch([step.work.index])
                 for inside in step.work.blocks:
                     self.visit(inside)

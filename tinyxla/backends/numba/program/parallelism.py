@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyxla.backends.numba.program.build import Block, Homes, Loop, Pointer, Step, all_steps, inner_blocks, shape_of
+from tinyxla.backends.numba.program.build import AliasMap, Block, Loop, Pointer, Step, all_steps, inner_blocks, shape_of
 from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 
@@ -24,7 +24,7 @@ _JOINING = 3 << 14  # bytes that need not come and go, for which it is worth it 
 _OPERATIONS = 4  # that take as long as such a byte
 
 
-def settle_sharing(block: Block, homes: Homes) -> None:
+def assign_parallelism(block: Block, homes: AliasMap) -> None:
     """In a program: for the steps of each loop, and of what is around them, by themselves."""
     whiles = [step.work for step, *_ in all_steps(block) if isinstance(step.work, Loop)]
     turns = {p: turn.ring[0] for loop in whiles for turn in loop.turns for p in turn.pointers}
@@ -33,7 +33,7 @@ def settle_sharing(block: Block, homes: Homes) -> None:
     _settle(block.steps, homes, turns, again=False)
 
 
-def _settle(steps: Sequence[Step], homes: Homes, turns: Mapping[Pointer, Pointer], again: bool) -> None:
+def _settle(steps: Sequence[Step], homes: AliasMap, turns: Mapping[Pointer, Pointer], again: bool) -> None:
     touched = [_touched(step, homes, turns) for step in steps]
     shared = [step for step in steps if _is_shared(step)]
     work, moved = [_work(step) for step in shared], _bytes_between(steps, touched)
@@ -59,7 +59,7 @@ def _cut(step: Step, pieces: int) -> None:
     step.work = replace(step.work, grain=-(-step.work.extent // pieces))
 
 
-def _touched(step: Step, homes: Homes, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
+def _touched(step: Step, homes: AliasMap, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
     """What a step goes over, and how many bytes of it."""
     found, work = dict[Storage, int](), _work(step)
     for x in [*step.reads, *step.writes]:
@@ -77,7 +77,7 @@ def _work(step: Step) -> int:
 
 def _searches(statements: Sequence[loop_ir.Statement]) -> bool:
     """Whether there is a loop that ends when its body says so."""
-    return any(isinstance(x, loop_ir.Loop) and (x.again is not None or _searches(x.body)) for x in statements)
+    return any(isinstance(x, loop_ir.Loop) and (x.continue_while is not None or _searches(x.body)) for x in statements)
 
 
 def _is_shared(step: Step) -> bool:
@@ -94,7 +94,13 @@ def _is_on_one_thread(step: Step) -> bool:
 def _may_be_shared(step: Step) -> bool:
     """Whether a kernel on one thread could as well be cut: not one that goes over all it knows at once."""
     work = step.work
-    if not isinstance(work, LoweredKernel) or _is_shared(step) or work.in_order or work.extent < 2 or not _work(step):
+    if (
+        not isinstance(work, LoweredKernel)
+        or _is_shared(step)
+        or work.starts_in_order
+        or work.extent < 2
+        or not _work(step)
+    ):
         return False
     return any(
         work.kernel.first in (x.operands if isinstance(x, loop_ir.Compute) else (x.start,))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tinyxla.backends.numba.program.build import Block, Loop, Pointer, Step, all_steps, shape_of
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.analysis.fusibility import is_reduction
-from tinyxla.compiler.fusion.plan import base, walk
+from tinyxla.compiler.fusion.plan import producer_of, walk_producers
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.hlo import Instruction, Module
-from tinyxla.loopir.kernels.registry import own_nest
+from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.cost_model import kernel_cost
@@ -112,7 +112,7 @@ def _step(
         number,
         kind,
         instructions=tuple(dict.fromkeys(naming[x] for x in inside)),
-        roots=tuple(base(x).op.name for x in roots),
+        roots=tuple(producer_of(x).op.name for x in roots),
         lines=tuple(weights),
         shares=tuple(weight / whole for weight in weights.values()),
         reads=buffers.names(step.reads),
@@ -126,7 +126,11 @@ def _step(
 
 def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
     """What a kernel computes, in the order of the program."""
-    found = {base(root) for root in roots}
-    nests = [x for x in roots if (isinstance(base(x).shape, Shape) or is_reduction(base(x))) and not own_nest(base(x))]
-    found |= {x for x, _, from_memory in walk(nests, block.plan.stored) if not from_memory}
+    found = {producer_of(root) for root in roots}
+    nests = [
+        x
+        for x in roots
+        if (isinstance(producer_of(x).shape, Shape) or is_reduction(producer_of(x))) and not op_lowering(producer_of(x))
+    ]
+    found |= {x for x, _, from_memory in walk_producers(nests, block.plan.materialized) if not from_memory}
     return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]

@@ -59,9 +59,9 @@ def _repeated(elements: int, repeats: int, update: Callable[[Builder, Operand, O
     b = Builder("repeated")
     x, y = b.argument("f32", True), b.argument("f32")
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
-        start = b.times(block, elements)
+        start = b.mul(block, elements)
         with b.loop(0, repeats, sequential=True), b.loop(0, elements) as (k, _):
-            place = b.sum(start, k)
+            place = b.add(start, k)
             b.store(x, place, update(b, b.load(x, place), b.load(y, place)))
     return compile_kernel(b.kernel)
 

@@ -58,7 +58,7 @@ def _references_when_free() -> int:
 _FREE = _references_when_free()
 
 
-class _Ring:
+class _SizeClass:
     """The owners of one size with their addresses; `last` is the position of the one given out last."""
 
     __slots__ = ("entries", "known", "last", "size", "unsearched")
@@ -76,7 +76,7 @@ class BufferPool:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._rings: dict[int, _Ring] = {}
+        self._rings: dict[int, _SizeClass] = {}
         self._bytes = 0  # of all owners in rings
         self._fresh_bytes = 0  # of owners made since the last sweep
         self._forget_lock()
@@ -100,7 +100,7 @@ class BufferPool:
                 return owner, address
             return self._search(ring)
 
-    def _search(self, ring: _Ring) -> tuple[Owner, int]:
+    def _search(self, ring: _SizeClass) -> tuple[Owner, int]:
         entries = ring.entries
         count = len(entries)
         looks = _QUICK_LOOKS
@@ -123,7 +123,7 @@ class BufferPool:
         self._fresh_bytes += size
         if self._bytes + size > self.limit or self._fresh_bytes > max(self._bytes // 2, _FREE_BYTES):
             self._sweep(size)
-        ring = self._rings.get(size) or _Ring(size)
+        ring = self._rings.get(size) or _SizeClass(size)
         if len(ring.entries) < _RING:
             ring.entries.append((owner, address))
             ring.last = len(ring.entries) - 1
@@ -169,7 +169,7 @@ class BufferPool:
                     kept.append((owner, address))
             self._keep(ring, kept)
 
-    def _keep(self, ring: _Ring, kept: list[tuple[Owner, int]]) -> None:
+    def _keep(self, ring: _SizeClass, kept: list[tuple[Owner, int]]) -> None:
         """Forget the other owners. In this order an exception from outside (Ctrl-C, say) finds no ring without owners,
         and `last` within what a ring has."""
         ring.last = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting
@@ -55,7 +55,7 @@ def are_side_by_side(keys: Shape, dimension: int, most_bits: int) -> bool:
     """Whether these keys are so small, and in so many and so short lines."""
     kind, length = keys.element_type, keys.dimensions[dimension]
     many = 2 <= length <= SHORT and keys.size // length >= MANY
-    return many and kind.kind != "complex" and kind.bits <= most_bits and supported(keys)
+    return many and kind.kind != "complex" and kind.bits <= most_bits and is_native_type(keys)
 
 
 def _sorted(arrays: tuple[Any, ...], axis: int, order: sorting.Order) -> tuple[Any, ...]:

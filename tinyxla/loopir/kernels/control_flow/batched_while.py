@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyxla.compiler.analysis.scalarization import Small, is_allocation
+from tinyxla.compiler.analysis.scalarization import ScalarizedRegion, is_allocation
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import Buffer, Carried, Index, Literal, Operand
+from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, LoopCarried, Operand
 from tinyxla.loopir.kernels.control_flow import scalarized
 from tinyxla.loopir.kernels.control_flow.scalarized import (
     TYPICAL_STEPS,
@@ -23,7 +23,7 @@ from tinyxla.loopir.kernels.control_flow.scalarized import (
     only,
     places_of,
 )
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import UNBOUNDED, LoweredKernel, Users
 from tinyxla.ops import calls, movement
 from tinyxla.shapes import TupleShape
@@ -42,7 +42,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     return _Strips(x, loop, nest, plan, users).lowered()
 
 
-def _one_loop(nest: Small) -> Instruction | None:
+def _one_loop(nest: ScalarizedRegion) -> Instruction | None:
     """The loop that is all of a lane, if nothing inside it is a loop or branches and it leaves memory alone."""
     loops = [x for x in nest.order if isinstance(x.shape, TupleShape)]
     others = {movement.parameter, calls.get_tuple_element}
@@ -59,7 +59,7 @@ def _one_loop(nest: Small) -> Instruction | None:
 class _Strips:
     """A strip of lanes in lock step: what they carry is in `rows`, with an element of each for every lane."""
 
-    def __init__(self, x: Instruction, loop: Instruction, nest: Small, plan: Plan, users: Users) -> None:
+    def __init__(self, x: Instruction, loop: Instruction, nest: ScalarizedRegion, plan: Plan, users: Users) -> None:
         self.x, self.loop, self.nest = x, loop, nest
         self.results = {r.attributes.index: r for r in results_of(x, users)}
         self.low = Elements(f"small_{x.op.name}", plan, self.results.values(), vectors=False)
@@ -82,15 +82,15 @@ class _Strips:
         low, width = self.low, self.width
         b = low.builder
         with low.loop(b.kernel.first, b.kernel.last) as (strip, _):
-            start, count = b.block(strip, width, self.lanes)
+            start, count = b.tile_start_and_size(strip, width, self.lanes)
             if self.steps is None:
                 self._step_by_lane(start, count)
             else:
                 self._step_together(start, count, self.steps)
             with low.loop(0, count) as (j, _):
-                self._store(b.sum(start, j), j)
+                self._store(b.add(start, j), j)
         work = self.nest.work * (TYPICAL_STEPS if self.steps is None else width * self.steps)
-        return [finished(low, -(-self.lanes // width), work, list(self.results.values()))]
+        return [make_kernel(low, -(-self.lanes // width), work, list(self.results.values()))]
 
     def _held(self, lane: Index) -> dict[Instruction, Held]:
         """The operands of a lane."""
@@ -99,7 +99,7 @@ class _Strips:
         for operand, parameter, several in operands:
             shape = parameter.array_shape
             if parameter in self.nest.homes:
-                first = low.builder.times(lane, shape.size) if several else 0
+                first = low.builder.mul(lane, shape.size) if several else 0
                 held[parameter] = InMemory(low.buffer(operand), first)
             else:
                 held[parameter] = [low.value(operand, (lane, *p) if several else p) for p in places_of(shape)]
@@ -133,36 +133,36 @@ class _Strips:
         b = low.builder
         running, none = b.scratch("pred", self.width), Literal("s32", 0)
 
-        def go_on(place: Index, values: Sequence[Held], goes_on: Operand, some: Carried) -> None:
+        def go_on(place: Index, values: Sequence[Held], goes_on: Operand, some: LoopCarried) -> None:
             self._put(place, values)
             b.store(running, place, goes_on)
-            some.updated = b.either(some.inside, b.convert("s32", goes_on))
+            some.next = b.or_(some.arg, b.convert("s32", goes_on))
 
-        def any_of(some: Carried) -> Operand:
+        def any_of(some: LoopCarried) -> Operand:
             return b.compare("NE", some.result, none)
 
         with low.loop(0, count, [none]) as (j, inner):
-            values = self._first(b.sum(start, j))
+            values = self._first(b.add(start, j))
             go_on(j, values, only(low.run(self.condition, values)), inner.carried[0])
-        with low.loop(0, b.choose(any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
+        with low.loop(0, b.select(any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
             with low.loop(0, count, [none]) as (j, inner):
-                values = self._carried(b.sum(start, j), j)
+                values = self._carried(b.add(start, j), j)
                 goes_on = b.load(running, j)
                 new = low.run(self.body, values)
                 for k in self.rows:
                     values[k] = low.chosen(goes_on, new[k], values[k])
-                more = b.both(goes_on, only(low.run(self.condition, values)))
+                more = b.and_(goes_on, only(low.run(self.condition, values)))
                 go_on(j, values, more, inner.carried[0])
-            outer.again = any_of(inner.carried[0])
+            outer.continue_while = any_of(inner.carried[0])
 
     def _step_together(self, start: Index, count: Index, steps: int) -> None:
         """All lanes, as often as is known."""
         low = self.low
         b = low.builder
         with low.loop(0, count) as (j, _):
-            self._put(j, self._first(b.sum(start, j)))
+            self._put(j, self._first(b.add(start, j)))
         with low.loop(0, steps, sequential=True) as (t, _), low.loop(0, count) as (j, _):
-            values = self._carried(b.sum(start, j), j)
+            values = self._carried(b.add(start, j), j)
             for k, step in self.counters.items():
                 first = only([values[k]])
                 number = b.convert(first.type, t)

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tinyxla.compiler.analysis.access_maps import CONSTANT, Place, normal
-from tinyxla.compiler.analysis.fusibility import is_inlined, supported
-from tinyxla.compiler.fusion.plan import Plan, results_of, walk
+from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
+from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
+from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copied
-from tinyxla.loopir.lower.axes import Axis, cost, finished, merged, spread
-from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
+from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
 from tinyxla.ops import dynamic_slices, movement
 from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects, needed
@@ -67,7 +67,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     kernels: list[LoweredKernel] = []
     for part in _distributed(parts):
         low = _Blocks(x, part, plan, users)
-        kernels += [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Partial)]
+        kernels += [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Temporary)]
         kernels.append(low.lowered())
     return kernels
 
@@ -146,17 +146,17 @@ def _analyzed(body: Computation) -> _Parts | None:
     written = [write for writes in stacked.values() for write in writes]
     roots = [body.outputs[k] for k in arrays] + [element for _, element in written]
     scalars = [body.outputs[k] for k in numbers] + [start for update, _ in written for start in update.operands[2:]]
-    here = normal(range(len(space)), space)
+    here = normalize(range(len(space)), space)
     read = [*((y, here) for y in roots), *((y, ()) for y in scalars)]
-    read += [(y, place) for y, place, _ in walk([*roots, *scalars], set())]
+    read += [(y, place) for y, place, _ in walk_producers([*roots, *scalars], set())]
     own = {body.parameters[k]: {here} for k in arrays}
     own.update((body.parameters[k], {_place(update, space) for update in chain}) for k, chain in chains.items())
     if not all(_is_read_in_place(y, place, own) for y, place in read):
         return None
-    axes = merged(roots, set(), space, also=[(update, _place(update, space)) for update, _ in written])
+    axes = collapse_axes(roots, set(), space, also=[(update, _place(update, space)) for update, _ in written])
     if axes[-1].size < SHORTEST:
         return None
-    work = cost([*roots, *scalars], set())
+    work = ops_per_element([*roots, *scalars], set())
     reached = {y for y, _ in read}
     scalars = [y for y in body.instructions if y in reached and not y.array_shape.rank]
     found = _Parts(body, space, arrays, numbers, stacked, scalars, axes, work)
@@ -192,19 +192,19 @@ def _reshaped(x: Instruction, sizes: tuple[int, ...]) -> Instruction:
     return Instruction(movement.reshape, (x,), movement.Reshape(sizes), x.array_shape.with_dimensions(sizes))
 
 
-def _place(update: Instruction, space: Sequence[int]) -> Place:
+def _place(update: Instruction, space: Sequence[int]) -> AccessMap:
     """Where an element is written."""
     dimensions = iter([d for d, size in enumerate(space) if size != 1])
     sizes = zip(update.operands[1].array_shape.dimensions, update.array_shape.dimensions, strict=True)
     return tuple(next(dimensions) if part != 1 else CONSTANT if size == 1 else frozenset() for part, size in sizes)
 
 
-def _is_read_in_place(x: Instruction, place: Place, own: dict[Instruction, set[Place]]) -> bool:
+def _is_read_in_place(x: Instruction, place: AccessMap, own: dict[Instruction, set[AccessMap]]) -> bool:
     """Whether loops can compute it, and what the loop carries is read where this element of it is, or its rows are."""
-    if not isinstance(x.shape, Shape) or not supported(x.shape):
+    if not isinstance(x.shape, Shape) or not is_native_type(x.shape):
         return False
     if x in own:
-        return {normal(place, x.shape.dimensions)} == own[x]
+        return {normalize(place, x.shape.dimensions)} == own[x]
     return x.op is movement.parameter or is_inlined(x)
 
 
@@ -218,7 +218,7 @@ class _Blocks(Lowering):
         self.count, self.initial_values, self.carried = x.attributes.known_trip_count, x.operands, parts
         self.operands = dict(zip(parts.body.parameters, x.operands, strict=True))
         self.stacked: dict[int, Storage] = {
-            k: self.results.get(k) or Partial(x.operands[k].array_shape) for k in parts.stacked
+            k: self.results.get(k) or Temporary(x.operands[k].array_shape) for k in parts.stacked
         }
         self.written = {parts.body.parameters[k]: self.buffer(y, True) for k, y in self.stacked.items()}
         self.current: dict[Instruction, Operand] = {}
@@ -227,7 +227,7 @@ class _Blocks(Lowering):
         if x in self.current:
             return self.current[x]
         if x in self.written:
-            return self.builder.load(self.written[x], self.linear(x.array_shape.dimensions, coordinates))
+            return self.builder.load(self.written[x], self.linearize(x.array_shape.dimensions, coordinates))
         return super().value(self.operands.get(x, x), coordinates)
 
     def lowered(self) -> LoweredKernel:
@@ -241,18 +241,18 @@ class _Blocks(Lowering):
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
         with self.loop(b.kernel.first, b.kernel.last) as (index, _):
             *indices, block = self.split_index(index, (*(axis.size for axis in outer), blocks))
-            first, here = b.block(block, width, inner.size)
+            first, here = b.tile_start_and_size(block, width, inner.size)
 
             def place(j: Index) -> Coordinates:
-                return spread(parts.axes, (*indices, b.sum(first, j)), len(parts.sizes))
+                return expand_indices(parts.axes, (*indices, b.add(first, j)), len(parts.sizes))
 
             with self.loop(0, here) as (j, _):
                 for row, x in zip(rows, arrays, strict=True):
                     b.store(row, j, self.value(x, place(j)))
             numbers = [self.value(self.initial_values[k], ()) for k in parts.numbers]
             with self.loop(0, self.count, numbers, sequential=True) as (_, steps):
-                for slot, value in zip(steps.carried, self._numbers([c.inside for c in steps.carried]), strict=True):
-                    slot.updated = value
+                for slot, value in zip(steps.carried, self._numbers([c.arg for c in steps.carried]), strict=True):
+                    slot.next = value
                 with self.loop(0, here) as (j, loop):
                     made = self._step(loop, rows, place(j))
                 if made is not rows:
@@ -266,7 +266,7 @@ class _Blocks(Lowering):
                 for k, row in zip(parts.arrays, rows, strict=True):
                     if k in self.results:
                         self.store(self.results[k], place(j), b.load(row, j))
-        return finished(self, around * blocks, width * self.count * parts.work, list(self.results.values()))
+        return make_kernel(self, around * blocks, width * self.count * parts.work, list(self.results.values()))
 
     def _numbers(self, values: Sequence[Operand]) -> list[Operand]:
         """What is the same for all elements, once in a step; the numbers for the next one."""

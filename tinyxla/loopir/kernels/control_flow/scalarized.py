@@ -17,26 +17,26 @@ import numpy as np
 from tinyxla.compiler.analysis.scalarization import (
     MOST_ELEMENTS,
     WIDE,
-    Small,
+    ScalarizedRegion,
     indexed,
     is_allocation,
     is_wide_and_costly,
     lane_of,
-    small,
-    smallest,
+    scalarize,
+    scalarize_without_memory,
 )
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand
 from tinyxla.loopir.kernels.scatter import copied, place_inside
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import (
     UNBOUNDED,
     Coordinates,
     LoweredKernel,
     Lowering,
-    Partial,
     Storage,
+    Temporary,
     Users,
     clamped,
     is_chosen,
@@ -62,7 +62,7 @@ def updates(x: Instruction) -> dict[int, int]:
     return {k: begin for k, begin in enumerate(nest.begins) if begin is not None}
 
 
-def nest_of(x: Instruction) -> Small | None:
+def nest_of(x: Instruction) -> ScalarizedRegion | None:
     """A loop or branches as a small computation of their operands; that of one lane."""
     if x.op is lanes:
         return lane_of(x.attributes.to_apply, x.attributes.mapped)
@@ -72,7 +72,7 @@ def nest_of(x: Instruction) -> Small | None:
 
 
 @lru_cache(256)
-def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Small | None:
+def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> ScalarizedRegion | None:
     parameters = [Instruction(movement.parameter, (), movement.Parameter(k, s), s) for k, s in enumerate(shapes)]
     shape = op.shape(*shapes, **attributes._asdict())
     assert isinstance(shape, TupleShape)
@@ -82,7 +82,7 @@ def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Small | Non
         for k, s in enumerate(shape.elements)
     ]
     root = Instruction(calls.tuple_, found, calls.tuple_.attributes(), shape)
-    nest = smallest(Computation(op.name, parameters, [*parameters, whole, *found, root], root))
+    nest = scalarize_without_memory(Computation(op.name, parameters, [*parameters, whole, *found, root], root))
     return nest if nest is not None and nest.saved >= 0 else None
 
 
@@ -107,9 +107,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             if number in results:
                 storage = results[number]
             elif k in nest.updated:
-                storage = Partial(operand.array_shape)
+                storage = Temporary(operand.array_shape)
                 copies.append(copied(operand, storage, plan))
-            start = low.builder.times(lane, shape.size) if several else 0
+            start = low.builder.mul(lane, shape.size) if several else 0
             held.append(InMemory(low.buffer(storage, storage is not operand), start))
         for number, found in enumerate(low.run(nest, held)):
             if number in results and not isinstance(found, InMemory):
@@ -117,7 +117,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 for place, element in zip(places_of(nest.computation.outputs[number].array_shape), found, strict=True):
                     low.store(results[number], (*first, *place), element)
     extent = x.operands[mapped.index(True)].array_shape.dimensions[0] if x.op is lanes else 1
-    return [*copies, finished(low, extent, nest.work * TYPICAL_STEPS, list(results.values()))]
+    return [*copies, make_kernel(low, extent, nest.work * TYPICAL_STEPS, list(results.values()))]
 
 
 class InMemory(NamedTuple):
@@ -144,7 +144,7 @@ class Elements(Lowering):
         self._held: dict[Instruction, Held] = {}
         self._results: dict[Instruction, list[Held]] = {}  # of what gives several
 
-    def run(self, nest: Small, operands: Sequence[Held]) -> list[Held]:
+    def run(self, nest: ScalarizedRegion, operands: Sequence[Held]) -> list[Held]:
         """The results of a computation, of operands that are held as it expects."""
         self._held.update(zip(nest.computation.parameters, operands, strict=True))
         for x in nest.order:
@@ -199,15 +199,15 @@ class Elements(Lowering):
 
     def element(self, held: Held, sizes: Sequence[int], coordinates: Coordinates) -> Operand:
         """Of an array; coordinates that are not known choose."""
-        place = self.linear(sizes, coordinates)
+        place = self.linearize(sizes, coordinates)
         if isinstance(held, InMemory):
-            return self.builder.load(held.buffer, self.builder.sum(held.start, place))
+            return self.builder.load(held.buffer, self.builder.add(held.start, place))
         if isinstance(place, int):
             return held[place]
         (first, _), *others = _possible(sizes, coordinates)
         found = held[first]
         for number, here in others:
-            found = self.builder.choose(self._is_at(coordinates, here), held[number], found)
+            found = self.builder.select(self._is_at(coordinates, here), held[number], found)
         return found
 
     def _is_at(self, coordinates: Coordinates, place: Sequence[int], condition: Operand | None = None) -> Operand:
@@ -216,7 +216,7 @@ class Elements(Lowering):
         for c, here in zip(coordinates, place, strict=True):
             if not isinstance(c, int):
                 same = b.compare("EQ", c, here)
-                condition = same if condition is None else b.both(condition, same)
+                condition = same if condition is None else b.and_(condition, same)
         return Literal("pred", True) if condition is None else condition
 
     def spilled(self, condition: Computation, body: Computation, operands: Sequence[Held]) -> list[Held]:
@@ -239,7 +239,7 @@ class Elements(Lowering):
         """The elements of one of two arrays in registers."""
         assert not isinstance(x, InMemory)
         assert not isinstance(y, InMemory)
-        return [self.builder.choose(condition, a, b) for a, b in zip(x, y, strict=True)]
+        return [self.builder.select(condition, a, b) for a, b in zip(x, y, strict=True)]
 
     def put(
         self, held: Held, sizes: Sequence[int], coordinates: Coordinates, new: Operand, condition: Operand | None = None
@@ -247,16 +247,16 @@ class Elements(Lowering):
         """An array with another element, if the condition holds: at a place in range, in any case."""
         b = self.builder
         if isinstance(held, InMemory):
-            place = b.sum(held.start, self.linear(sizes, coordinates))
+            place = b.add(held.start, self.linearize(sizes, coordinates))
             if condition is not None:
-                new = b.choose(condition, new, b.load(held.buffer, place))
+                new = b.select(condition, new, b.load(held.buffer, place))
             b.store(held.buffer, place, new)
             return held
         changed = list(held)
         for number, place in _possible(sizes, coordinates):
             here = self._is_at(coordinates, place, condition)
             is_certain = isinstance(here, Literal)
-            changed[number] = new if is_certain else b.choose(here, new, held[number])
+            changed[number] = new if is_certain else b.select(here, new, held[number])
         return changed
 
 
@@ -318,7 +318,7 @@ def _dynamic_update_slice(low: Elements, x: Instruction) -> list[Held]:
     first = [start_index(low, s, (), size - part) for s, size, part in zip(starts, sizes, parts, strict=True)]
     found = low.held(whole)
     for place in places_of(update.array_shape):
-        at = tuple(low.builder.sum(f, c) for f, c in zip(first, place, strict=True))
+        at = tuple(low.builder.add(f, c) for f, c in zip(first, place, strict=True))
         found = low.put(found, sizes, at, low.value(update, place))
     return [found]
 
@@ -339,8 +339,8 @@ def _scatter(low: Elements, x: Instruction) -> list[Held]:
             offset, extent = along.get(d, (0, 1))
             vector = a.vector(batch, k, indices.array_shape.rank)
             start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
-            inside = fits if inside is None else low.builder.both(inside, fits)
-            place[d] = low.builder.sum(clamped(low, start, sizes[d] - extent + 1), offset)
+            inside = fits if inside is None else low.builder.and_(inside, fits)
+            place[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
             place[d] = batch[c]
         old = low.element(found, sizes, tuple(place))
@@ -352,9 +352,9 @@ def _scatter(low: Elements, x: Instruction) -> list[Held]:
 # --- loops and branches -----------------------------------------------------------------------------------------------
 
 
-def insides(computations: Iterable[Computation], in_memory: Iterable[bool]) -> list[Small]:
+def insides(computations: Iterable[Computation], in_memory: Iterable[bool]) -> list[ScalarizedRegion]:
     memory = frozenset(k for k, m in enumerate(in_memory) if m)
-    return [nest for c in computations if (nest := small(c, memory)) is not None]
+    return [nest for c in computations if (nest := scalarize(c, memory)) is not None]
 
 
 def _in_memory(operands: Sequence[Held]) -> list[bool]:
@@ -380,14 +380,14 @@ def _while(low: Elements, x: Instruction) -> list[Held]:
     count: int | None = x.attributes.known_trip_count
     is_short = count is not None and count * body.work <= MOST_UNPOLLED
     stop = (
-        count if count is not None and is_short else low.builder.choose(only(low.run(condition, operands)), UNBOUNDED)
+        count if count is not None and is_short else low.builder.select(only(low.run(condition, operands)), UNBOUNDED)
     )
     with low.loop(0, stop, carried(operands), sequential=True) as (_, loop):
-        updated = low.run(body, arrays((c.inside for c in loop.carried), operands))
+        updated = low.run(body, arrays((c.arg for c in loop.carried), operands))
         for slot, value in zip(loop.carried, carried(updated), strict=True):
-            slot.updated = value
+            slot.next = value
         if not is_short:
-            loop.again = only(low.run(condition, updated))
+            loop.continue_while = only(low.run(condition, updated))
     return arrays((c.result for c in loop.carried), given)
 
 
@@ -405,11 +405,11 @@ def _conditional(low: Elements, x: Instruction) -> list[Held]:
     made = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
     values: list[Operand] = [zero(y.array_shape) for y in made for _ in range(y.array_shape.size)]
     for number, branch in enumerate(branches):
-        stop = low.builder.choose(is_chosen(low, only([index]), number, len(branches)), 1)
+        stop = low.builder.select(is_chosen(low, only([index]), number, len(branches)), 1)
         with low.loop(0, stop, values, sequential=True) as (_, loop):
             elements = [e for held in low.run(branch, operands) if not isinstance(held, InMemory) for e in held]
             for slot, value in zip(loop.carried, elements, strict=True):
-                slot.updated = value
+                slot.next = value
         values = [c.result for c in loop.carried]
     rest = iter(values)
     return [

@@ -42,8 +42,8 @@ from tinyxla.loopir.kernels.fft.twiddles import (
     turns_of,
 )
 from tinyxla.loopir.kernels.gemm import packed
-from tinyxla.loopir.lower.axes import grain
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.lower.axes import parallel_grain
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.ops.fourier import Fft
 from tinyxla.shapes import Shape, element_type
 
@@ -191,7 +191,7 @@ class _Transform:
         real = self.options.fft_type in ("RFFT", "IRFFT")
         order = [*others, last] if self.options.fft_type == "IRFFT" else [last, *others]
         source: Storage = operand
-        found: Storage = Partial(Shape(self.kind, sizes)) if self.options.fft_type == "IRFFT" else self.x
+        found: Storage = Temporary(Shape(self.kind, sizes)) if self.options.fft_type == "IRFFT" else self.x
         for d in order:  # the first one into the result, or what is to be real in the end, and others in place
             target = self.x if d == order[-1] else found
             outer, inner = math.prod(sizes[:d]), math.prod(sizes[d + 1 :])
@@ -227,7 +227,7 @@ class _Transform:
         for factor in factors[:-1]:
             rows, step = _Axis(count, length * inner, length * inner), length // factor * inner
             across = (_ONE, _Axis(step, 1, 1)) if inner == 1 else (_Axis(length // factor, inner, inner), lanes)
-            middle = Partial(Shape(self.kind, (outer, n, inner)))
+            middle = Temporary(Shape(self.kind, (outer, n, inner)))
             self._kernel(place, middle, (rows, *across[:-1]), across[-1], factor, (step, step), 1.0, length)
             found.append(_Axis(factor, step, n // length * inner))
             length, count, place = length // factor, count * factor, middle
@@ -356,13 +356,13 @@ class _Transform:
             self._kernel(source, target, (), lanes, short.n, (1, 1), scale, real=short)
             return
         if n % 2:
-            given, found = (Partial(Shape(self.kind, (outer, n))) for _ in range(2))
+            given, found = (Temporary(Shape(self.kind, (outer, n))) for _ in range(2))
             read, written = (half + 1, n) if self.backward else (n, half + 1)
             self._rows(source, given, (outer, read, n, 1), n)
             self._along(given, found, outer, n, 1)
             self._rows(found, target, (outer, n, written, 1), written)
             return
-        packed = Partial(Shape(self.kind, (outer, half)))
+        packed = Temporary(Shape(self.kind, (outer, half)))
         if self.backward:
             self._halved(source, packed, outer, half)
             self._along(packed, target, outer, half, 1)
@@ -381,24 +381,24 @@ class _Transform:
         """The first n elements of the middle one of three dimensions - (outer, size, wanted, inner) - and zeros; of
         fewer, those that mirror them too. Or times factors: then real numbers are pairs that stand for complex ones."""
         outer, size, wanted, inner = sizes
-        b = packed.Numbers("rows", "size wanted pieces n inner")
-        number, lanes = b.number, b.number["inner"] if inner > 1 else 1
+        b = packed.ParametricBuilder("rows", "size wanted pieces n inner")
+        number, lanes = b.parameter, b.parameter["inner"] if inner > 1 else 1
         given, taken = b.argument(_type(source)), b.argument(_type(target), True)
         parts = [] if factors is None else [np.real(factors), np.imag(factors)]
         tables = [b.argument(self.part) for _ in parts]
         given_pairs, taken_pairs = (bool(tables) and x.type == self.part for x in (given, taken))
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-            row, piece = b.split(index, number["pieces"])
-            start, stop = b.piece(piece, _PIECE, number["wanted"])
-            middle = b.most(start, b.least(stop, number["n"]))
+            row, piece = b.delinearize(index, number["pieces"])
+            start, stop = b.tile_range(piece, _PIECE, number["wanted"])
+            middle = b.max(start, b.min(stop, number["n"]))
 
             def place(size: str, k: Index, i: Index) -> Index:
-                return b.sum(b.times(b.sum(b.times(row, number[size]), k), lanes), i)
+                return b.add(b.mul(b.add(b.mul(row, number[size]), k), lanes), i)
 
             def element(k: Index, i: Index) -> Complex:
                 at = place("size", k, i)
                 if given_pairs:
-                    return b.load(given, b.times(at, 2)), b.load(given, b.sum(b.times(at, 2), 1))
+                    return b.load(given, b.mul(at, 2)), b.load(given, b.add(b.mul(at, 2), 1))
                 value = b.load(given, at)
                 re = b.compute("real", self.part, value)
                 return re, b.compute("imag", self.part, value)
@@ -406,8 +406,8 @@ class _Transform:
             def store(k: Index, i: Index, re: Operand, im: Operand) -> None:
                 at = place("wanted", k, i)
                 if taken_pairs:
-                    b.store(taken, b.times(at, 2), re)
-                    b.store(taken, b.sum(b.times(at, 2), 1), im)
+                    b.store(taken, b.mul(at, 2), re)
+                    b.store(taken, b.add(b.mul(at, 2), 1), im)
                 else:
                     b.store(taken, at, re if taken.type == self.part else b.compute("complex", taken.type, re, im))
 
@@ -423,17 +423,17 @@ class _Transform:
     def _finish(
         self, kernel: Kernel, arguments: list[Storage], extent: int, work: int, numbers: tuple[int, ...]
     ) -> None:
-        pieces = grain(extent, work)
-        self.found.append(LoweredKernel(kernel, arguments, extent, pieces, [self.x], numbers, lasts=True))
+        pieces = parallel_grain(extent, work)
+        self.found.append(LoweredKernel(kernel, arguments, extent, pieces, [self.x], numbers, is_builtin=True))
 
-    def _mirrored(self, b: packed.Numbers, k: Index, element: Callable[[Index], Complex]) -> Complex:
+    def _mirrored(self, b: packed.ParametricBuilder, k: Index, element: Callable[[Index], Complex]) -> Complex:
         """A coefficient of a real signal of odd length: those behind the middle are conjugates of others."""
-        n = b.number["n"]
-        re, im = element(b.least(k, b.minus(n, k)))
-        behind = b.compare("GT", k, b.quotient(n, 2))
+        n = b.parameter["n"]
+        re, im = element(b.min(k, b.sub(n, k)))
+        behind = b.compare("GT", k, b.floordiv(n, 2))
         alone = b.compare("EQ", k, 0)
-        im = b.choose(behind, b.compute("negate", self.part, im), im)
-        return re, b.choose(alone, _literal(self.part, 0.0), im)
+        im = b.select(behind, b.compute("negate", self.part, im), im)
+        return re, b.select(alone, _literal(self.part, 0.0), im)
 
     def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """A length with a large prime, as a convolution by one without, after Bluestein."""
@@ -443,7 +443,7 @@ class _Transform:
             return
         long = _chirp_length(n)
         assert long is not None
-        one, other = (Partial(Shape(self.kind, (outer, long, inner))) for _ in range(2))
+        one, other = (Temporary(Shape(self.kind, (outer, long, inner))) for _ in range(2))
         chirp, spectrum = self._chirps(n, long)
         self._rows(source, one, (outer, n, long, inner), n, chirp)
         self.backward = False
@@ -461,31 +461,31 @@ class _Transform:
 
     def _halved(self, source: Storage, target: Storage, outer: int, half: int) -> None:
         """From the transform of even elements + i odd elements to that of all, or back."""
-        b = packed.Numbers("halves", "half pieces")
-        n, part = b.number, self.part
+        b = packed.ParametricBuilder("halves", "half pieces")
+        n, part = b.parameter, self.part
         given, taken = b.argument(self.kind.name), b.argument(self.kind.name, True)
         roots = [b.argument(part) for _ in range(4)]
-        after = b.sum(n["half"], 1)
+        after = b.add(n["half"], 1)
         rows, written = (after, n["half"]) if self.backward else (n["half"], after)
         minus, plus = ("subtract", "add") if self.backward else ("add", "subtract")
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-            row, piece = b.split(index, n["pieces"])
-            begin, end = b.times(row, rows), b.times(row, written)
-            start, stop = b.piece(piece, _PIECE, n["half"])
+            row, piece = b.delinearize(index, n["pieces"])
+            begin, end = b.mul(row, rows), b.mul(row, written)
+            start, stop = b.tile_range(piece, _PIECE, n["half"])
 
             def found(op: str, x: Operand, y: Operand) -> Operand:
                 return b.compute(op, part, x, y)
 
             def element(k: Index) -> Complex:
-                value = b.load(given, b.sum(begin, k))
+                value = b.load(given, b.add(begin, k))
                 re, im = (found("multiply", b.compute(op, part, value), _literal(part, 0.5)) for op in ("real", "imag"))
                 return re, im
 
             def put(k: Index, re: Operand, im: Operand) -> None:
-                b.store(taken, b.sum(end, k), b.compute("complex", taken.type, re, im))
+                b.store(taken, b.add(end, k), b.compute("complex", taken.type, re, im))
 
             # The first coefficient and the last are real, whatever they hold.
-            first = b.minus(1, b.least(piece, 1))
+            first = b.sub(1, b.min(piece, 1))
             with b.loop(0, first, sequential=True):
                 re, im = element(0)
                 if self.backward:
@@ -497,9 +497,9 @@ class _Transform:
                         both = found(op, re, im)
                         put(k, found("add", both, both), zero)
             root = b.load(roots[0], piece), b.load(roots[1], piece)
-            with b.loop(b.sum(start, first), stop) as (k, _):
-                j = b.minus(k, start)
-                (re, im), (mirrored_re, mirrored_im) = element(k), element(b.minus(n["half"], k))
+            with b.loop(b.add(start, first), stop) as (k, _):
+                j = b.sub(k, start)
+                (re, im), (mirrored_re, mirrored_im) = element(k), element(b.sub(n["half"], k))
                 odd = found("subtract", re, mirrored_re), found("add", im, mirrored_im)
                 odd = _times(b, odd, _times(b, root, (b.load(roots[2], j), b.load(roots[3], j))))
                 re = found(minus, found("add", re, mirrored_re), odd[1])
@@ -514,7 +514,7 @@ class _Transform:
 _PIECE = 256  # coefficients of a real signal that are done with one root of unity and its small neighbours
 
 
-def _times(b: packed.Numbers, x: Complex, y: Complex) -> Complex:
+def _times(b: packed.ParametricBuilder, x: Complex, y: Complex) -> Complex:
     kind = x[0].type
 
     def multiply(u: Operand, v: Operand) -> Operand:
@@ -529,4 +529,4 @@ def _literal(part: str, value: float) -> Literal:
 
 
 def _type(x: Storage) -> str:
-    return (x.shape if isinstance(x, Partial) else x.array_shape).element_type.name
+    return (x.shape if isinstance(x, Temporary) else x.array_shape).element_type.name

@@ -62,44 +62,50 @@ class Pairs(NamedTuple):
 def driver_of_pairs(form: Pairs) -> Kernel:
     """Reads pairs of rows in its first pass, and writes them in the last one. The transform back of a convolution finds
     them in the lanes."""
-    b = packed.Numbers("fourier", " ".join(["read written lanes width final more", *form.passes]))
-    n, part = b.number, form.part
+    b = packed.ParametricBuilder("fourier", " ".join(["read written lanes width final more", *form.passes]))
+    n, part = b.parameter, form.part
     source, target = b.argument(form.types[0]), b.argument(form.types[1], True)
     words = [1 if type == part else 2 for type in form.types]
     roots, factors, plans = b.argument(part), b.argument(part), [b.argument("s64") for _ in form.rows[1:]]
     lanes, told = b.scratch(part, 4 * elements_of(part)), b.scratch(INDEX, len(routines.PAIRS))
-    end = b.times(n["final"], len(routines.PLAN))
+    end = b.mul(n["final"], len(routines.PLAN))
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
-        first = b.times(block, n["width"])
-        count = b.least(b.minus(n["lanes"], first), n["width"])
-        packed.give(b, told, routines.PAIRS, line=b.times(n["read"], words[0]), count=count, width=n["width"])
+        first = b.mul(block, n["width"])
+        count = b.min(b.sub(n["lanes"], first), n["width"])
+        packed.store_arguments(b, told, routines.PAIRS, line=b.mul(n["read"], words[0]), count=count, width=n["width"])
         for k, plan in enumerate(plans):
             if k:
                 b.call(routines.passed(part, form.last), (lanes, 0), (roots, 0), (plans[0], end))
             enter = routines.first_of_pairs(part, form.rows[k], form.backward or k > 0)
-            read, factor = b.times(first, n["read"]), b.times(n["more"], k)
+            read, factor = b.mul(first, n["read"]), b.mul(n["more"], k)
             b.call(enter, (source, read), (lanes, 0), (roots, 0), (plan, 0), (told, 0), (factors, factor))
             _passes(b, part, form.passes, 1, lanes, roots, plan)
-        packed.give(b, told, routines.PAIRS, line=b.times(n["written"], words[1]))
+        packed.store_arguments(b, told, routines.PAIRS, line=b.mul(n["written"], words[1]))
         if form.rows[-1] == "halves":
             leave = routines.halves_of_pairs(part)
         else:
             leave = routines.last_of_pairs(part, form.last, form.rows[-1], form.backward or len(plans) > 1)
-        written, factor = b.times(first, n["written"]), b.times(n["more"], len(plans) % 2)
+        written, factor = b.mul(first, n["written"]), b.mul(n["more"], len(plans) % 2)
         b.call(leave, (target, written), (lanes, 0), (roots, 0), (plans[-1], end), (told, 0), (factors, factor))
     return b.kernel
 
 
 def _passes(
-    b: packed.Numbers, part: str, names: tuple[str, ...], start: Index, lanes: Buffer, roots: Buffer, plan: Buffer
+    b: packed.ParametricBuilder,
+    part: str,
+    names: tuple[str, ...],
+    start: Index,
+    lanes: Buffer,
+    roots: Buffer,
+    plan: Buffer,
 ) -> None:
     """Those of each radix, to where a number of the kernel says."""
     for name in names:
-        with b.loop(start, b.number[name], sequential=True) as (k, _):
-            told = plan, b.times(k, len(routines.PLAN))
+        with b.loop(start, b.parameter[name], sequential=True) as (k, _):
+            told = plan, b.mul(k, len(routines.PLAN))
             radix = int(name.removeprefix("passes"))
             b.call(routines.passed(part, radix), (lanes, 0), (roots, 0), told)
-        start = b.number[name]
+        start = b.parameter[name]
 
 
 @functools.cache
@@ -113,7 +119,7 @@ class _Driver:
 
     def __init__(self, form: Form) -> None:
         self.form, self.part, types = form, form.part, form.types
-        self.b = b = packed.Numbers("fourier", " ".join([_NUMBERS, *form.passes]))
+        self.b = b = packed.ParametricBuilder("fourier", " ".join([_NUMBERS, *form.passes]))
         source = None if form.in_place else b.argument(types[0])
         self.target = b.argument(types[1], True)
         self.source = source or self.target
@@ -125,16 +131,16 @@ class _Driver:
         self.moved = b.scratch(INDEX, len(routines.LANES))
 
     def kernel(self) -> Kernel:
-        b, n, form = self.b, self.b.number, self.form
+        b, n, form = self.b, self.b.parameter, self.form
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-            *outer, block = b.split(index, n["outer"], n["middle"], n["blocks"])
-            first = b.times(block, n["width"])
-            self.count = b.least(b.minus(n["lanes"], first), n["width"])
+            *outer, block = b.delinearize(index, n["outer"], n["middle"], n["blocks"])
+            first = b.mul(block, n["width"])
+            self.count = b.min(b.sub(n["lanes"], first), n["width"])
             begin, end = (
-                b.sum(*(b.times(i, n[f"{x}{k}"]) for k, i in enumerate(outer)), b.times(first, n[f"{x}_lane"]))
+                b.add(*(b.mul(i, n[f"{x}{k}"]) for k, i in enumerate(outer)), b.mul(first, n[f"{x}_lane"]))
                 for x in ("source", "target")
             )
-            source, target = (self.source, b.times(begin, self.words[0])), (self.target, b.times(end, self.words[1]))
+            source, target = (self.source, b.mul(begin, self.words[0])), (self.target, b.mul(end, self.words[1]))
             if not form.first:
                 self._turned(0, routines.turned_in(self.part), 0, source)
             else:
@@ -147,8 +153,8 @@ class _Driver:
             if not form.last:
                 self._turned(1, routines.turned_out(self.part), n["taken"], target, ((self.scale, 0),))
             else:
-                column = b.sum(b.times(outer[-1], n["by_middle"]), b.times(block, n["by_block"]))
-                turns = (self.more[0], b.times(column, n["rows"], 2)) if form.is_column else (self.scale, 0)
+                column = b.add(b.mul(outer[-1], n["by_middle"]), b.mul(block, n["by_block"]))
+                turns = (self.more[0], b.mul(column, n["rows"], 2)) if form.is_column else (self.scale, 0)
                 leave = routines.last_of_lanes(self.part, form.last, form.backward, form.is_column)
                 self._ended(leave, "to_step", target, n["final"], turns, tuple((x, 0) for x in self.more[1:]))
         return b.kernel
@@ -160,14 +166,14 @@ class _Driver:
     def _turned(self, side: int, routine: str, start: Index, lines: Place, more: tuple[Place, ...] = ()) -> None:
         """Lines of the source become lanes, or lanes lines of the target. In a line, real and imaginary parts take
         turns, and so do even and odd elements where all are real."""
-        b, n = self.b, self.b.number
+        b, n = self.b, self.b.parameter
         size, line, pitch = n[("rows", "written")[side]], n[("source_lane", "target_lane")[side]], n["width"]
         if self.are_real[side]:
-            apart, pitch = pitch, b.times(pitch, 2)
+            apart, pitch = pitch, b.mul(pitch, 2)
         else:
-            size, line, apart = b.times(size, 2), b.times(line, 2), elements_of(self.part)
-        packed.give(b, self.moved, routines.LINES, words=size, line=line, count=self.count, pitch=pitch)
-        b.call(routine, (self.lanes, start), (self.lanes, b.sum(start, apart)), lines, *more, (self.moved, 0))
+            size, line, apart = b.mul(size, 2), b.mul(line, 2), elements_of(self.part)
+        packed.store_arguments(b, self.moved, routines.LINES, words=size, line=line, count=self.count, pitch=pitch)
+        b.call(routine, (self.lanes, start), (self.lanes, b.add(start, apart)), lines, *more, (self.moved, 0))
 
     def _ended(
         self,
@@ -179,7 +185,9 @@ class _Driver:
         more: tuple[Place, ...] = (),
     ) -> None:
         """The first pass, or the last one."""
-        b, n = self.b, self.b.number
-        packed.give(b, self.moved, routines.LANES, rows=n["rows"], step=n[step], count=self.count, width=n["width"])
-        plan = self.plan, b.times(stage, len(routines.PLAN))
+        b, n = self.b, self.b.parameter
+        packed.store_arguments(
+            b, self.moved, routines.LANES, rows=n["rows"], step=n[step], count=self.count, width=n["width"]
+        )
+        plan = self.plan, b.mul(stage, len(routines.PLAN))
         b.call(routine, columns, (self.lanes, 0), roots or (self.roots, 0), plan, (self.moved, 0), *more)

@@ -16,8 +16,8 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
 from tinyxla.loopir.kernels.gemm.packed import step_of
 from tinyxla.loopir.kernels.gemm.packing import bits_of
 from tinyxla.loopir.kernels.gemm.problem import MatrixProduct, product_of
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
-from tinyxla.loopir.lower.routine_calls import Numbers, give, numbers_of, provided
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.shapes import Shape
 
@@ -106,7 +106,7 @@ def _provide(kind: str, rows: int, columns: int) -> str:
             order = ", ".join(f"i32 {k - p}" for k in range(q, q + part))
             end += Template(_STORE).safe_substitute(p=q, found=found, order=order, i=tile[q][0], j=tile[q][1])
     text = _TEXT.safe_substitute(
-        numbers=numbers_of(_NUMBERS),
+        numbers=load_arguments(_NUMBERS),
         begin=of_rows(_BEGIN_ROW),
         sums=of_tile(_SUM),
         terms=of_rows(_TERMS) + of_tile(_ADD, new="next", old="sum", terms="terms"),
@@ -120,7 +120,7 @@ def _provide(kind: str, rows: int, columns: int) -> str:
         "mask": f"<{lanes} x i1>",
     }
     sizes = {"lanes": lanes, "size": bits_of(kind) // 8, "rows": rows, "columns": columns, "part": part}
-    return provided(f"rows_{kind}_{rows}_{columns}", Template(text).substitute(names, **sizes))
+    return declare_routine(f"rows_{kind}_{rows}_{columns}", Template(text).substitute(names, **sizes))
 
 
 def _folded(sums: list[str]) -> tuple[str, str]:
@@ -144,16 +144,16 @@ def _folded(sums: list[str]) -> tuple[str, str]:
 
 @functools.cache
 def _kernel(kind: str, rows: int, columns: int) -> Kernel:
-    b = Numbers("product", "m n k a_batch a_row b_batch b_row next_a down next_b across pieces length")
-    n = b.number
+    b = ParametricBuilder("product", "m n k a_batch a_row b_batch b_row next_a down next_b across pieces length")
+    n = b.parameter
     a, other, c, sizes = b.argument(kind), b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(_NUMBERS))
-    give(b, sizes, _NUMBERS, **{name: n[name] for name in _NUMBERS[:-2]})
+    store_arguments(b, sizes, _NUMBERS, **{name: n[name] for name in _NUMBERS[:-2]})
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, piece = b.split(index, n["pieces"])
-        first, last = b.piece(piece, n["length"], b.times(n["down"], n["across"]))
-        give(b, sizes, _NUMBERS, first=first, last=last)
-        into = c, b.times(batch, n["m"], n["n"])
-        operands = (a, b.times(batch, n["a_batch"])), (other, b.times(batch, n["b_batch"]))
+        batch, piece = b.delinearize(index, n["pieces"])
+        first, last = b.tile_range(piece, n["length"], b.mul(n["down"], n["across"]))
+        store_arguments(b, sizes, _NUMBERS, first=first, last=last)
+        into = c, b.mul(batch, n["m"], n["n"])
+        operands = (a, b.mul(batch, n["a_batch"])), (other, b.mul(batch, n["b_batch"]))
         b.call(_provide(kind, rows, columns), into, *operands, (sizes, 0))
     return b.kernel
 
@@ -161,14 +161,14 @@ def _kernel(kind: str, rows: int, columns: int) -> Kernel:
 @functools.cache
 def _turned(kind: str) -> Kernel:
     """The columns of matrices, one behind the other."""
-    b = Numbers("columns", "columns k batch row")
-    n = b.number
+    b = ParametricBuilder("columns", "columns k batch row")
+    n = b.parameter
     source, target = b.argument(kind), b.argument(kind, True)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, column = b.split(index, n["columns"])
-        first, into = b.sum(b.times(batch, n["batch"]), column), b.times(index, n["k"])
+        batch, column = b.delinearize(index, n["columns"])
+        first, into = b.add(b.mul(batch, n["batch"]), column), b.mul(index, n["k"])
         with b.loop(0, n["k"]) as (t, _):
-            b.store(target, b.sum(into, t), b.load(source, b.sum(first, b.times(t, n["row"]))))
+            b.store(target, b.add(into, t), b.load(source, b.add(first, b.mul(t, n["row"]))))
     return b.kernel
 
 
@@ -205,7 +205,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         batch, row = matrices.batch, matrices.distance
         if not along_rows[side]:
             number = p.batch if batch else 1
-            operands[side] = Partial(Shape(x.array_shape.element_type, (number, count, p.k)))
+            operands[side] = Temporary(Shape(x.array_shape.element_type, (number, count, p.k)))
             numbers, arguments = (count, p.k, batch, row), [x.operands[side], operands[side]]
             kernels.append(step_of(_turned(kind), arguments, numbers, number * count, p.k, x))
             batch, row = count * p.k if batch else 0, p.k

@@ -9,7 +9,7 @@ from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Matrix, Operand, Value
 from tinyxla.loopir.ir.routines import MultiplyRoutine, declare
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users, zero
 from tinyxla.ops.ragged import RaggedDot
 
@@ -44,7 +44,7 @@ def _start(low: Lowering, x: Instruction, group: Index) -> Index:
 
     (start,) = low.nest([(0, group)], [Literal(INDEX, 0)], add)
     assert isinstance(start, Value)
-    return b.least(start, lhs.array_shape.dimensions[0])
+    return b.min(start, lhs.array_shape.dimensions[0])
 
 
 def _each_row_group(x: Instruction, plan: Plan) -> LoweredKernel:
@@ -58,17 +58,17 @@ def _each_row_group(x: Instruction, plan: Plan) -> LoweredKernel:
     tiles = -(-rows // _TILE)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         group, tile = low.split_index(index, [_groups(x), tiles])
-        end = _start(low, x, b.sum(group, 1))
-        first = b.sum(_start(low, x, group), b.times(tile, _TILE))
-        count = b.most(b.least(b.minus(end, first), _TILE), 0)
-        first = b.least(first, rows)
+        end = _start(low, x, b.add(group, 1))
+        first = b.add(_start(low, x, group), b.mul(tile, _TILE))
+        count = b.max(b.min(b.sub(end, first), _TILE), 0)
+        first = b.min(first, rows)
         b.multiply(
-            Matrix(out, b.times(first, columns), columns),
-            Matrix(lhs, b.times(first, terms), terms),
-            Matrix(rhs, b.times(group, terms * columns), terms if terms_last else columns, terms_last),
+            Matrix(out, b.mul(first, columns), columns),
+            Matrix(lhs, b.mul(first, terms), terms),
+            Matrix(rhs, b.mul(group, terms * columns), terms if terms_last else columns, terms_last),
             (count, columns, terms),
         )
-    return finished(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])
+    return make_kernel(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])
 
 
 def _no_group(x: Instruction, plan: Plan) -> LoweredKernel:
@@ -80,11 +80,11 @@ def _no_group(x: Instruction, plan: Plan) -> LoweredKernel:
     out = low.buffer(x, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         end = _start(low, x, _groups(x))
-        start = b.most(b.times(end, columns), b.times(index, columns * _TILE))
-        stop = b.least(b.times(b.sum(index, 1), columns * _TILE), rows * columns)
+        start = b.max(b.mul(end, columns), b.mul(index, columns * _TILE))
+        stop = b.min(b.mul(b.add(index, 1), columns * _TILE), rows * columns)
         with low.loop(start, stop) as (k, _):
             b.store(out, k, zero(x.array_shape))
-    return finished(low, -(-rows // _TILE), _TILE * columns, [x])
+    return make_kernel(low, -(-rows // _TILE), _TILE * columns, [x])
 
 
 def _each_term_group(x: Instruction, plan: Plan) -> LoweredKernel:
@@ -96,14 +96,14 @@ def _each_term_group(x: Instruction, plan: Plan) -> LoweredKernel:
     tiles = -(-rows // _TILE)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         group, tile = low.split_index(index, [_groups(x), tiles])
-        first, end = _start(low, x, group), _start(low, x, b.sum(group, 1))
-        row = b.times(tile, _TILE)
-        result = b.times(b.sum(b.times(group, rows), row), columns)
+        first, end = _start(low, x, group), _start(low, x, b.add(group, 1))
+        row = b.mul(tile, _TILE)
+        result = b.mul(b.add(b.mul(group, rows), row), columns)
         b.multiply(
             Matrix(out, result, columns),
-            Matrix(lhs, b.sum(b.times(first, rows), row), rows, True),
-            Matrix(rhs, b.times(first, columns), columns),
-            (b.least(b.minus(rows, row), _TILE), columns, b.most(b.minus(end, first), 0)),
+            Matrix(lhs, b.add(b.mul(first, rows), row), rows, True),
+            Matrix(rhs, b.mul(first, columns), columns),
+            (b.min(b.sub(rows, row), _TILE), columns, b.max(b.sub(end, first), 0)),
         )
     terms = -(-x.operands[0].array_shape.dimensions[0] // max(1, _groups(x)))
-    return finished(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])
+    return make_kernel(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])

@@ -41,7 +41,7 @@ from string import Template
 
 from tinyxla.loopir.kernels.gemm.amx import product_text
 from tinyxla.loopir.kernels.gemm.packing import PAIRS, Arithmetic
-from tinyxla.loopir.lower.routine_calls import numbers_of, provided
+from tinyxla.loopir.lower.routine_calls import declare_routine, load_arguments
 from tinyxla.loopir.target import has_feature
 
 LISTED = 8  # places that are written at once: a list has room for as many more
@@ -57,12 +57,12 @@ def provide_list() -> str:
     vector, numbers = f"<{LISTED} x i64>", ", ".join(f"i64 {k}" for k in range(LISTED))
     text = _LIST.substitute(
         vector=vector,
-        given=numbers_of(_LIST_NUMBERS),
+        given=load_arguments(_LIST_NUMBERS),
         numbers=numbers,
         count=LISTED,
         all=f"<{LISTED} x i32> zeroinitializer",
     )
-    return provided("places", text, is_seldom=True)
+    return declare_routine("places", text, is_seldom=True)
 
 
 _LIST_NUMBERS = ("start", "first", "count", "rank", "inner_size", "inner_step")  # then the innermost axis' index
@@ -213,7 +213,7 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
     """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name. Of one input,
     all columns are made, or so many."""
     if kind.in_unit:
-        return provided(f"unit_{kind.packed}", product_text(kind.packed, numbers_of(NUMBERS)))
+        return declare_routine(f"unit_{kind.packed}", product_text(kind.packed, load_arguments(NUMBERS)))
     count, scalar, inputs, tile = kind.lanes, _SCALARS[kind.total], _inputs(kind, each), _Tile(kind, each)
     text = _TEXT.safe_substitute(
         _indented(tile.parts()), loops="".join(_terms(kind, each, name) for name in (_WHOLE, _PART))
@@ -232,9 +232,9 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
     }
     sizes = {"lanes": count, "size": kind.bits // 8, "height": kind.rows, "width": kind.width, "run": kind.run}
     sizes["ahead"] = min(_EARLY_TERMS, _EARLY // kind.vectors)
-    whole = Template(text + declaration).substitute(names, **sizes, inputs=inputs, numbers=numbers_of(NUMBERS))
+    whole = Template(text + declaration).substitute(names, **sizes, inputs=inputs, numbers=load_arguments(NUMBERS))
     form = f"columns{each}" if each else "product"
-    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}_{kind.few}", whole)
+    return declare_routine(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}_{kind.few}", whole)
 
 
 @dataclass(frozen=True)

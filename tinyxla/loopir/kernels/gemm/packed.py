@@ -28,10 +28,10 @@ from tinyxla.loopir.kernels.gemm import packing as routines
 from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
 from tinyxla.loopir.kernels.gemm.packing import COPY, Arithmetic, arithmetic, tile_rows
 from tinyxla.loopir.kernels.gemm.problem import MatrixProduct, product_of
-from tinyxla.loopir.lower.axes import grain
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
-from tinyxla.loopir.lower.reductions import sum_of_pieces
-from tinyxla.loopir.lower.routine_calls import Numbers, give
+from tinyxla.loopir.lower.axes import parallel_grain
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
+from tinyxla.loopir.lower.reductions import combine_partials
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.ops import contraction
 from tinyxla.shapes import Shape, element_type
 
@@ -75,41 +75,48 @@ _NUMBERS = (
 
 
 def _panel(
-    b: Numbers, kind: Arithmetic, type: str, by_rows: bool, to: Place, source: Buffer, sizes: Buffer, at: Panel
+    b: ParametricBuilder,
+    kind: Arithmetic,
+    type: str,
+    by_rows: bool,
+    to: Place,
+    source: Buffer,
+    sizes: Buffer,
+    at: Panel,
 ) -> None:
     """Copy some steps of the columns of a panel, from a right operand whose rows, or else columns, are contiguous."""
-    n, start = b.number, b.times(at.start, kind.step)
-    left, columns = b.block(at.panel, kind.width, n["n"])
+    n, start = b.parameter, b.mul(at.start, kind.step)
+    left, columns = b.tile_start_and_size(at.panel, kind.width, n["n"])
     row, column = (n["b_row"], 1) if by_rows else (1, n["b_column"])
-    base = b.sum(b.times(at.batch, n["b_batch"]), b.times(left, column), b.times(start, row))
-    give(b, sizes, COPY, pitch=kind.width, terms=b.minus(n["k"], start))
+    base = b.add(b.mul(at.batch, n["b_batch"]), b.mul(left, column), b.mul(start, row))
+    store_arguments(b, sizes, COPY, pitch=kind.width, terms=b.sub(n["k"], start))
     if by_rows:
-        give(b, sizes, COPY, steps=columns, row=row, rows=at.steps)
+        store_arguments(b, sizes, COPY, steps=columns, row=row, rows=at.steps)
         b.call(routines.lines(type, kind, kind.step > 1), to, (source, base), (sizes, 0))
         return
-    give(b, sizes, COPY, steps=at.steps, row=column)
+    store_arguments(b, sizes, COPY, steps=at.steps, row=column)
     height = tile_rows()
-    with b.loop(0, b.up(columns, height), sequential=True) as (group, _):
-        j = b.times(group, height)
-        give(b, sizes, COPY, rows=b.minus(columns, j))
-        into = to[0], b.sum(to[1], b.times(j, kind.step))
-        b.call(routines.turn_for(type, kind), into, (source, b.sum(base, b.times(j, column))), (sizes, 0))
+    with b.loop(0, b.ceil_div(columns, height), sequential=True) as (group, _):
+        j = b.mul(group, height)
+        store_arguments(b, sizes, COPY, rows=b.sub(columns, j))
+        into = to[0], b.add(to[1], b.mul(j, kind.step))
+        b.call(routines.turn_for(type, kind), into, (source, b.add(base, b.mul(j, column))), (sizes, 0))
 
 
 @functools.cache
 def _pack(kind: Arithmetic, type: str, by_rows: bool) -> Kernel:
     """The right operand as panels [batch, panel, step, column]."""
-    b = Numbers("panels", "k n steps pitch b_batch b_row b_column panels wide parts pieces length")
-    n = b.number
+    b = ParametricBuilder("panels", "k n steps pitch b_batch b_row b_column panels wide parts pieces length")
+    n = b.parameter
     source, panels, sizes = b.argument(type), b.argument(kind.held, True), b.scratch(INDEX, len(COPY))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, part, piece = b.split(index, n["parts"], n["pieces"])
-        start, stop = b.piece(piece, n["length"], n["steps"])
-        first, last = b.piece(part, n["wide"], n["panels"])
+        batch, part, piece = b.delinearize(index, n["parts"], n["pieces"])
+        start, stop = b.tile_range(piece, n["length"], n["steps"])
+        first, last = b.tile_range(part, n["wide"], n["panels"])
         with b.loop(first, last, sequential=True) as (panel, _):
-            line = b.sum(b.times(b.sum(b.times(batch, n["panels"]), panel), n["pitch"]), start)
-            to = panels, b.times(line, kind.width * kind.step)
-            at = Panel(batch, panel, start, b.minus(stop, start))
+            line = b.add(b.mul(b.add(b.mul(batch, n["panels"]), panel), n["pitch"]), start)
+            to = panels, b.mul(line, kind.width * kind.step)
+            at = Panel(batch, panel, start, b.sub(stop, start))
             _panel(b, kind, type, by_rows, to, source, sizes, at)
     return b.kernel
 
@@ -126,17 +133,26 @@ class Lines(NamedTuple):
 
 
 def _turned(
-    b: Numbers, kind: Arithmetic, type: str, to: Buffer, words: Buffer, source: Place, sizes: Buffer, at: Lines
+    b: ParametricBuilder,
+    kind: Arithmetic,
+    type: str,
+    to: Buffer,
+    words: Buffer,
+    source: Place,
+    sizes: Buffer,
+    at: Lines,
 ) -> None:
     """Copy rows of a left operand whose columns are contiguous: a few of these as words, which are then turned."""
     height = tile_rows()
-    with b.loop(0, b.up(at.steps, height), sequential=True) as (group, _):
-        step = b.times(group, height)
-        term, count = b.times(step, kind.step), b.least(b.minus(at.steps, step), height)
-        give(b, sizes, COPY, steps=at.rows, row=at.apart, rows=count, pitch=at.most, terms=b.minus(at.terms, term))
-        from_term = source[0], b.sum(source[1], b.times(term, at.apart))
+    with b.loop(0, b.ceil_div(at.steps, height), sequential=True) as (group, _):
+        step = b.mul(group, height)
+        term, count = b.mul(step, kind.step), b.min(b.sub(at.steps, step), height)
+        store_arguments(
+            b, sizes, COPY, steps=at.rows, row=at.apart, rows=count, pitch=at.most, terms=b.sub(at.terms, term)
+        )
+        from_term = source[0], b.add(source[1], b.mul(term, at.apart))
         b.call(routines.lines(type, kind, True), (words, 0), from_term, (sizes, 0))
-        give(b, sizes, COPY, row=at.most, pitch=_UNIT_DEPTH + _ODD)
+        store_arguments(b, sizes, COPY, row=at.most, pitch=_UNIT_DEPTH + _ODD)
         b.call(routines.turn(kind.bits), (to, term), (words, 0), (sizes, 0))
 
 
@@ -146,8 +162,8 @@ def _multiply(
 ) -> Kernel:
     """Blocks of rows by groups of panels, for each of some pieces of the sum. The left operand is copied, or read where
     it is; and so is the right one, if panels of it are made `inside`."""
-    b = Numbers("product", _NUMBERS)
-    n = b.number
+    b = ParametricBuilder("product", _NUMBERS)
+    n = b.parameter
     a, right, c = b.argument(type), b.argument(other), b.argument(result, True)
     most, turns = _most_rows(kind, copies, inside), copies and kind.in_unit and not by_rows
     depth, pitch = _depth(kind), _depth(kind) + _ODD
@@ -159,65 +175,63 @@ def _multiply(
     row, column = (n["a_row"], 1) if by_rows else (1, n["a_column"])
     rows_apart, steps_apart = (pitch, 1) if by_rows or turns else (1, most)
     if not copies:
-        rows_apart, steps_apart = b.quotient(row, kind.step) if by_rows else 1, column
-    b.list(rows, b.least(n["block"], n["m"]), rows_apart)
-    b.list(results, b.least(n["block"], n["m"]), n["c_row"])
-    b.list(terms, b.least(n["depth"], n["steps"]), steps_apart)
-    give(b, sizes, NUMBERS, beside=kind.width if inside else n["b_row"])
-    b.list(factors, b.least(n["depth"], n["steps"]), kind.width if inside else n["b_row"])
+        rows_apart, steps_apart = b.floordiv(row, kind.step) if by_rows else 1, column
+    b.list(rows, b.min(n["block"], n["m"]), rows_apart)
+    b.list(results, b.min(n["block"], n["m"]), n["c_row"])
+    b.list(terms, b.min(n["depth"], n["steps"]), steps_apart)
+    store_arguments(b, sizes, NUMBERS, beside=kind.width if inside else n["b_row"])
+    b.list(factors, b.min(n["depth"], n["steps"]), kind.width if inside else n["b_row"])
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, place, piece = b.split(index, b.times(n["blocks"], n["across"]), n["pieces"])
-        down = b.remainder(b.quotient(place, n["next_block"]), n["blocks"])
-        part = b.remainder(b.quotient(place, n["next_group"]), n["across"])
-        first, last = b.piece(down, n["block"], n["m"])
-        first_panel, last_panel = b.piece(part, n["panels"], b.up(n["n"], kind.width))
-        on_diagonal = b.quotient(b.times(first, n["triangle"]), kind.width)
-        first_panel = b.most(first_panel, on_diagonal)
-        begin, end = b.piece(piece, n["length"], n["steps"])
-        source = b.sum(b.times(batch, n["a_batch"]), b.times(first, row))
-        target = b.sum(b.times(batch, n["c_batch"]), b.times(first, n["c_row"]), b.times(piece, n["c_piece"]))
-        height = b.minus(last, first)
-        give(b, sizes, NUMBERS, m=height)
+        batch, place, piece = b.delinearize(index, b.mul(n["blocks"], n["across"]), n["pieces"])
+        down = b.remainder(b.floordiv(place, n["next_block"]), n["blocks"])
+        part = b.remainder(b.floordiv(place, n["next_group"]), n["across"])
+        first, last = b.tile_range(down, n["block"], n["m"])
+        first_panel, last_panel = b.tile_range(part, n["panels"], b.ceil_div(n["n"], kind.width))
+        on_diagonal = b.floordiv(b.mul(first, n["triangle"]), kind.width)
+        first_panel = b.max(first_panel, on_diagonal)
+        begin, end = b.tile_range(piece, n["length"], n["steps"])
+        source = b.add(b.mul(batch, n["a_batch"]), b.mul(first, row))
+        target = b.add(b.mul(batch, n["c_batch"]), b.mul(first, n["c_row"]), b.mul(piece, n["c_piece"]))
+        height = b.sub(last, first)
+        store_arguments(b, sizes, NUMBERS, m=height)
 
         def by_chunks(first_panel: Index, last_panel: Index) -> None:
-            with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
-                start = b.sum(begin, b.times(chunk, n["depth"]))
-                steps = b.least(b.minus(end, start), n["depth"])
-                term = b.times(start, kind.step)
-                in_a = b.sum(source, b.times(term, column))
-                give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
+            with b.loop(0, b.ceil_div(b.sub(end, begin), n["depth"]), sequential=True) as (chunk, _):
+                start = b.add(begin, b.mul(chunk, n["depth"]))
+                steps = b.min(b.sub(end, start), n["depth"])
+                term = b.mul(start, kind.step)
+                in_a = b.add(source, b.mul(term, column))
+                store_arguments(b, sizes, NUMBERS, k=steps, more=b.min(chunk, 1))
                 if turns:
-                    at = Lines(steps, height, b.minus(n["k"], term), column, most)
+                    at = Lines(steps, height, b.sub(n["k"], term), column, most)
                     _turned(b, kind, type, copied, words, (a, in_a), copy, at)
                     in_a = 0
                 elif copies:
-                    left = b.minus(n["k"], term)
-                    give(b, copy, COPY, row=row if by_rows else column, terms=left)
+                    left = b.sub(n["k"], term)
+                    store_arguments(b, copy, COPY, row=row if by_rows else column, terms=left)
                     if by_rows:
-                        left = b.least(left, b.times(steps, kind.step))
-                        give(b, copy, COPY, rows=height, steps=left, pitch=pitch * kind.step)
+                        left = b.min(left, b.mul(steps, kind.step))
+                        store_arguments(b, copy, COPY, rows=height, steps=left, pitch=pitch * kind.step)
                     else:
-                        give(b, copy, COPY, rows=steps, steps=height, pitch=most)
+                        store_arguments(b, copy, COPY, rows=steps, steps=height, pitch=most)
                     b.call(routines.lines(type, kind, kind.step > 1 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
                     in_a = 0
                 with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                    left, columns = b.block(panel, kind.width, n["n"])
-                    give(b, sizes, NUMBERS, n=columns)
+                    left, columns = b.tile_start_and_size(panel, kind.width, n["n"])
+                    store_arguments(b, sizes, NUMBERS, n=columns)
                     in_b: Index = 0
                     if inside:
                         at = Panel(batch, panel, start, steps)
                         _panel(b, kind, other, right_by_rows, (panel_copy, 0), right, copy, at)
                     else:
-                        in_b = b.sum(
-                            b.times(batch, n["b_batch"]), b.times(left, n["b_column"]), b.times(start, n["b_row"])
-                        )
-                        in_b = b.times(in_b, kind.step)
-                    matrices = (c, b.sum(target, left)), (copied, in_a), (panel_copy, in_b)
+                        in_b = b.add(b.mul(batch, n["b_batch"]), b.mul(left, n["b_column"]), b.mul(start, n["b_row"]))
+                        in_b = b.mul(in_b, kind.step)
+                    matrices = (c, b.add(target, left)), (copied, in_a), (panel_copy, in_b)
                     b.call(provide_product(kind), *matrices, *((places, 0) for places in (*lists, sizes)))
 
         if kind.in_unit and not copies:  # whose sums would leave the caches between chunks
             with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                by_chunks(panel, b.sum(panel, 1))
+                by_chunks(panel, b.add(panel, 1))
         else:
             by_chunks(first_panel, last_panel)
     return b.kernel
@@ -309,7 +323,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     depth = _up(-(-length // -(-length // depth)), kind.whole)
     pieces = -(-steps // length)
     size = x.array_shape.size
-    partial = Partial(Shape(x.array_shape.element_type, (pieces, size)))
+    partial = Temporary(Shape(x.array_shape.element_type, (pieces, size)))
     into: Storage = x if pieces == 1 else partial
     numbers = (
         *(p.k, p.m, p.n, steps, p.left.batch, p.left.row, p.left.column, b_batch, b_row, b_column),
@@ -321,16 +335,16 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     work = block * group * width * (min(length, steps) + _STORE) // 2
     kernels.append(step_of(kernel, [x.operands[0], right, into], numbers, p.batch * blocks * across * pieces, work, x))
     if pieces > 1:
-        kernels.append(sum_of_pieces(partial, x, plan))
+        kernels.append(combine_partials(partial, x, plan))
     return [*kernels, _mirrored(x, p)] if is_symmetric else kernels
 
 
-def _packed(x: Instruction, p: MatrixProduct, kind: Arithmetic) -> tuple[Partial, LoweredKernel, int]:
+def _packed(x: Instruction, p: MatrixProduct, kind: Arithmetic) -> tuple[Temporary, LoweredKernel, int]:
     """The right operand's panels, the kernel that makes them, and how many steps apart they are."""
     source, steps = x.operands[1], -(-p.k // kind.step)
     count, panels = p.batch if p.right.batch else 1, -(-p.n // kind.width)
     pitch = steps + 1  # so that panels are not a power of two apart, and meet in the cache
-    found = Partial(Shape(element_type(kind.held), (count, panels, pitch, kind.width * kind.step)))
+    found = Temporary(Shape(element_type(kind.held), (count, panels, pitch, kind.width * kind.step)))
     length, wide = (_BLOCK, panels) if p.right.by_rows else (_depth(kind), 1)
     parts, pieces = panels // wide, -(-steps // length)
     numbers = (p.k, p.n, steps, pitch, p.right.batch, p.right.row, p.right.column, panels, wide, parts, pieces, length)
@@ -343,7 +357,7 @@ def step_of(
     kernel: Kernel, arguments: list[Storage], numbers: tuple[int, ...], extent: int, work: int, x: Instruction
 ) -> LoweredKernel:
     """A kernel for all sizes, with the numbers that it is to take."""
-    return LoweredKernel(kernel, arguments, extent, grain(extent, work), [x], numbers)
+    return LoweredKernel(kernel, arguments, extent, parallel_grain(extent, work), [x], numbers)
 
 
 def _is_symmetric(x: Instruction) -> bool:
@@ -356,15 +370,15 @@ def _is_symmetric(x: Instruction) -> bool:
 @functools.cache
 def _mirror(type: str) -> Kernel:
     """Right of squares on the diagonal stands what is to stand below them."""
-    b = Numbers("mirror", "m groups size")
-    n, height = b.number, tile_rows()
+    b = ParametricBuilder("mirror", "m groups size")
+    n, height = b.parameter, tile_rows()
     out, sizes = b.argument(type, True), b.scratch(INDEX, len(COPY))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        matrix, group = b.split(index, n["groups"])
-        first, after = b.piece(group, height, n["m"])
-        give(b, sizes, COPY, rows=height, steps=b.minus(n["m"], after), row=n["m"], pitch=n["m"])
-        base = b.times(matrix, n["size"])
-        below, right = b.sum(base, b.times(after, n["m"]), first), b.sum(base, b.times(first, n["m"]), after)
+        matrix, group = b.delinearize(index, n["groups"])
+        first, after = b.tile_range(group, height, n["m"])
+        store_arguments(b, sizes, COPY, rows=height, steps=b.sub(n["m"], after), row=n["m"], pitch=n["m"])
+        base = b.mul(matrix, n["size"])
+        below, right = b.add(base, b.mul(after, n["m"]), first), b.add(base, b.mul(first, n["m"]), after)
         b.call(routines.turn(routines.bits_of(type)), (out, below), (out, right), (sizes, 0))
     return b.kernel
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from tinyxla.loopir.kernels.gemm.amx import BLOCK, FEATURES, SIDE
-from tinyxla.loopir.lower.routine_calls import numbers_of, provided
+from tinyxla.loopir.lower.routine_calls import declare_routine, load_arguments
 from tinyxla.loopir.target import has_feature, has_tiles, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
@@ -310,8 +310,8 @@ def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
     blocks = {"starts": starts, "places": places, "all": whole, "some": part, "loads": text}
     names |= {name: "\n".join(block) for name, block in blocks.items()}
     names["complete"] = f"%end{together - 1}" if together > 1 else "%steps"  # where the last line is, all are
-    routine = _LINES.substitute(names, numbers=numbers_of(COPY))
-    return provided(f"lines_{change.source}_{change.held}_{together}_{kind.part}", routine)
+    routine = _LINES.substitute(names, numbers=load_arguments(COPY))
+    return declare_routine(f"lines_{change.source}_{change.held}_{together}_{kind.part}", routine)
 
 
 # --- lines that become columns ----------------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ def _turn(change: _Change, step: int, is_exact: bool = False) -> str:
         word=word,
         step=step,
         complete="%steps" if step == 1 else "%complete",
-        numbers=numbers_of(COPY) + (_COMPLETE.substitute(shift=step.bit_length() - 1) if step > 1 else ""),
+        numbers=load_arguments(COPY) + (_COMPLETE.substitute(shift=step.bit_length() - 1) if step > 1 else ""),
         starts="\n".join(starts),
         square="\n".join(square),
         elements="\n".join(elements),
@@ -447,4 +447,4 @@ def _turn(change: _Change, step: int, is_exact: bool = False) -> str:
         text += f"declare <{parts} x i1> @llvm.get.active.lane.mask.v{parts}i1.i64(i64, i64)\n"
         text += f"declare void @llvm.masked.store.v{parts}i{min(bits, 64)}.p0({masked}, ptr, i32, <{parts} x i1>)\n"
     name = f"turn_{change.source}_{change.held}_{step}_{is_exact}"
-    return provided(name, text + (_MASKS.substitute(names) if step > 1 else ""))
+    return declare_routine(name, text + (_MASKS.substitute(names) if step > 1 else ""))

@@ -15,9 +15,9 @@ from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand
 from tinyxla.loopir.kernels.gemm import packing as routines
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage
-from tinyxla.loopir.lower.routine_calls import give
+from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.ops.linear_algebra import TriangularSolve
 
 _MANY = 8  # matrices
@@ -69,45 +69,45 @@ class _Lanes:
     def kernel(self, work: int, body: Callable[[], None]) -> list[LoweredKernel]:
         """`work` is that of a matrix."""
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (index, _):
-            self.first = self.b.times(index, self.width)
-            self.count = self.b.least(self.b.minus(self.batch, self.first), self.width)
+            self.first = self.b.mul(index, self.width)
+            self.count = self.b.min(self.b.sub(self.batch, self.first), self.width)
             body()
-        return [finished(self.low, -(-self.batch // self.width), 2 * work, [self.x])]
+        return [make_kernel(self.low, -(-self.batch // self.width), 2 * work, [self.x])]
 
     # --- memory
 
     def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], **numbers: Index) -> None:
-        give(self.b, self.lengths, routines.COPY, **numbers)
+        store_arguments(self.b, self.lengths, routines.COPY, **numbers)
         self.b.call(routines.turn(8 * _BYTES[to[0].type]), to, source, (self.lengths, 0))
 
     @contextmanager
     def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
         """Of as many as are turned at once: the first, and how many are left."""
         b, height = self.b, routines.tile_rows()
-        with self.low.loop(0, b.up(size, height), sequential=True) as (group, _):
-            start = b.times(group, height)
-            yield start, b.minus(size, start)
+        with self.low.loop(0, b.ceil_div(size, height), sequential=True) as (group, _):
+            start = b.mul(group, height)
+            yield start, b.sub(size, start)
 
     def read(self, x: Storage, size: int, written: bool = False) -> Buffer:
         """So many elements of each matrix, as lanes; `written` says that they are in a result's memory."""
         b, source = self.b, self.low.buffer(x, written)
         lanes = b.scratch(source.type, size * self.width)
         with self._groups(self.count) as (lane, left):
-            place = b.times(b.sum(self.first, lane), size)
+            place = b.mul(b.add(self.first, lane), size)
             self._turn((lanes, lane), (source, place), steps=size, row=size, rows=left, pitch=self.width)
         return lanes
 
     def write(self, lanes: Buffer, x: Storage, size: int) -> None:
         b, target, height = self.b, self.low.buffer(x, True), routines.tile_rows()
         whole = size // height * height
-        begin = b.times(self.first, size)
+        begin = b.mul(self.first, size)
         with self._groups(whole) as (element, left):
-            source = lanes, b.times(element, self.width)
-            to = target, b.sum(begin, element)
+            source = lanes, b.mul(element, self.width)
+            to = target, b.add(begin, element)
             self._turn(to, source, steps=self.count, row=self.width, rows=left, pitch=size)
         with self.low.loop(0, self.count) as (lane, _), self.low.loop(whole, size) as (element, _):
-            value = b.load(lanes, b.sum(b.times(element, self.width), lane))
-            b.store(target, b.sum(begin, b.sum(b.times(lane, size), element)), value)
+            value = b.load(lanes, b.add(b.mul(element, self.width), lane))
+            b.store(target, b.add(begin, b.add(b.mul(lane, size), element)), value)
 
     # --- arithmetic
 
@@ -124,7 +124,7 @@ class _Lanes:
             yield self.load
 
     def place(self, element: Index) -> Index:
-        return self.b.sum(self.b.times(element, self.width), self._lane)
+        return self.b.add(self.b.mul(element, self.width), self._lane)
 
     def load(self, lanes: Buffer, element: Index) -> Operand:
         return self.b.load(lanes, self.place(element))
@@ -139,7 +139,7 @@ class _Lanes:
         return Literal(self.kind, value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
-        return self.b.sum(self.b.times(row, pitch), column)
+        return self.b.add(self.b.mul(row, pitch), column)
 
     def subtract_product(self, lanes: Buffer, element: Index, x: Operand, y: Operand) -> None:
         product = self.compute("multiply", x, y)
@@ -161,12 +161,12 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
         with m.lanes():
             m.store(failure, 0, m.literal(0.0))
         with m.each(0, n) as j:
-            after = m.b.sum(j, 1)
+            after = m.b.add(j, 1)
             with m.lanes() as load:
                 pivot = load(a, at(j, j))
                 has_none = m.b.compare("LE", pivot, m.literal(0.0))
-                root = m.b.choose(has_none, m.literal(math.nan), m.compute("sqrt", pivot))
-                m.store(failure, 0, m.b.choose(has_none, m.literal(1.0), load(failure, 0)))
+                root = m.b.select(has_none, m.literal(math.nan), m.compute("sqrt", pivot))
+                m.store(failure, 0, m.b.select(has_none, m.literal(1.0), load(failure, 0)))
                 m.store(a, at(j, j), root)
                 m.store(inverse, 0, m.compute("divide", m.literal(1.0), root))
             with m.each(after, n) as i, m.lanes() as load:
@@ -175,7 +175,7 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
                 m.subtract_product(a, at(i, k), load(a, at(i, j)), load(a, at(k, j)))
         with m.each(0, n * n) as element, m.lanes() as load:
             failed = m.b.compare("GT", load(failure, 0), m.literal(0.0))
-            m.store(a, element, m.b.choose(failed, m.literal(math.nan), load(a, element)))
+            m.store(a, element, m.b.select(failed, m.literal(math.nan), load(a, element)))
         with m.each(0, n) as i, m.each(0, i) as j, m.lanes():
             m.store(a, at(j, i), m.literal(0.0))
         m.write(a, x, n * n)
@@ -191,8 +191,8 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
     def exchange(lanes: Buffer, hit: Operand, i: Index, k: Index) -> None:
         one, other = m.load(lanes, i), m.load(lanes, k)
-        m.store(lanes, i, m.b.choose(hit, other, one))
-        m.store(lanes, k, m.b.choose(hit, one, other))
+        m.store(lanes, i, m.b.select(hit, other, one))
+        m.store(lanes, k, m.b.select(hit, one, other))
 
     def body() -> None:
         a = m.read(x.operands[0], rows * columns)
@@ -202,7 +202,7 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
             m.store(order, i, m.b.convert("s32", i))
         with m.each(0, steps) as k:
             number = m.b.convert("s32", k)
-            after = m.b.sum(k, 1)
+            after = m.b.add(k, 1)
             with m.lanes() as load:
                 m.store(largest, 0, m.compute("abs", load(a, m.at(k, columns, k))))
                 m.store(where, 0, number)
@@ -211,8 +211,8 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
                 with m.lanes() as load:
                     size = m.compute("abs", load(a, m.at(i, columns, k)))
                     better = m.b.compare("GT", size, load(largest, 0))
-                    m.store(where, 0, m.b.choose(better, row, load(where, 0)))
-                    m.store(largest, 0, m.b.choose(better, size, load(largest, 0)))
+                    m.store(where, 0, m.b.select(better, row, load(where, 0)))
+                    m.store(largest, 0, m.b.select(better, size, load(largest, 0)))
             with m.lanes() as load:
                 m.store(pivots, k, load(where, 0))
             with m.each(after, rows) as i:
@@ -225,7 +225,7 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
                 with m.lanes() as load:
                     pivot, value = load(a, m.at(k, columns, k)), load(a, m.at(i, columns, k))
                     is_zero = m.b.compare("EQ", pivot, m.literal(0.0))
-                    m.store(a, m.at(i, columns, k), m.b.choose(is_zero, value, m.compute("divide", value, pivot)))
+                    m.store(a, m.at(i, columns, k), m.b.select(is_zero, value, m.compute("divide", value, pivot)))
                 with m.each(after, columns) as j, m.lanes() as load:
                     factors = load(a, m.at(i, columns, k)), load(a, m.at(k, columns, j))
                     m.subtract_product(a, m.at(i, columns, j), *factors)
@@ -247,7 +247,7 @@ def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
     def reflect(a: Buffer, k: Index, times: Buffer, of: Buffer, pitch: int, j: Index, dot: Buffer) -> None:
         """Column j of a matrix by reflection k."""
-        after = m.b.sum(k, 1)
+        after = m.b.add(k, 1)
         here = m.at(k, pitch, j)
         with m.lanes() as load:
             m.store(dot, 0, load(of, here))
@@ -263,7 +263,7 @@ def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
     def make(a: Buffer, k: Index, times: Buffer, largest: Buffer, total: Buffer) -> None:
         """Reflection k, in place of column k."""
-        after, top = m.b.sum(k, 1), m.at(k, columns, k)
+        after, top = m.b.add(k, 1), m.at(k, columns, k)
         with m.lanes():
             m.store(largest, 0, none)
             m.store(total, 0, none)
@@ -273,18 +273,18 @@ def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
         with m.lanes() as load:
             size = m.compute("maximum", load(largest, 0), m.compute("abs", load(a, top)))
             is_done = m.b.compare("EQ", load(largest, 0), none)
-            m.store(largest, 0, m.b.choose(is_done, none, size))
+            m.store(largest, 0, m.b.select(is_done, none, size))
         with m.each(k, rows) as i, m.lanes() as load:  # so that no square is too large, or too small
             part = m.compute("divide", load(a, m.at(i, columns, k)), load(largest, 0))
             m.store(total, 0, m.compute("add", load(total, 0), m.compute("multiply", part, part)))
         with m.lanes() as load:
             first = load(a, top)
             norm = m.compute("multiply", m.compute("sqrt", load(total, 0)), load(largest, 0))
-            to = m.b.choose(m.b.compare("LT", first, none), norm, m.compute("negate", norm))
+            to = m.b.select(m.b.compare("LT", first, none), norm, m.compute("negate", norm))
             is_done = m.b.compare("EQ", load(largest, 0), none)
-            m.store(times, k, m.b.choose(is_done, none, m.compute("divide", m.compute("subtract", to, first), to)))
-            m.store(total, 0, m.b.choose(is_done, one, m.compute("subtract", first, to)))
-            m.store(a, top, m.b.choose(is_done, first, to))
+            m.store(times, k, m.b.select(is_done, none, m.compute("divide", m.compute("subtract", to, first), to)))
+            m.store(total, 0, m.b.select(is_done, one, m.compute("subtract", first, to)))
+            m.store(a, top, m.b.select(is_done, first, to))
         with m.each(after, rows) as i, m.lanes() as load:
             element = m.at(i, columns, k)
             m.store(a, element, m.compute("divide", load(a, element), load(total, 0)))
@@ -294,21 +294,21 @@ def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
         one_value, other = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
         with m.each(0, steps) as k:
             make(a, k, times, one_value, other)
-            with m.each(m.b.sum(k, 1), columns) as j:
+            with m.each(m.b.add(k, 1), columns) as j:
                 reflect(a, k, times, a, columns, j, other)
         if 0 in results:
             q = m.b.scratch(m.kind, rows * inner * m.width)
             with m.each(0, rows) as i, m.each(0, inner) as j:
-                value = m.b.choose(m.b.compare("EQ", i, j), one, none)
+                value = m.b.select(m.b.compare("EQ", i, j), one, none)
                 with m.lanes():
                     m.store(q, m.at(i, inner, j), value)
             with m.each(0, steps) as step:
-                k = m.b.minus(steps - 1, step)
+                k = m.b.sub(steps - 1, step)
                 with m.each(k, inner) as j:
                     reflect(a, k, times, q, inner, j, other)
             m.write(q, results[0], rows * inner)
         if 1 in results:
-            with m.each(0, inner) as i, m.each(0, m.b.least(i, columns)) as j, m.lanes():
+            with m.each(0, inner) as i, m.each(0, m.b.min(i, columns)) as j, m.lanes():
                 m.store(a, m.at(i, columns, j), none)
             m.write(a, results[1], inner * columns)
 
@@ -332,7 +332,7 @@ def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
         return m.at(i, columns, side) if options.left_side else m.at(side, columns, i)
 
     def number(step: Index) -> Index:
-        return step if forward else m.b.minus(n - 1, step)
+        return step if forward else m.b.sub(n - 1, step)
 
     def body() -> None:
         a, b = m.read(x.operands[0], n * n), m.read(x, rows * columns, written=True)

@@ -19,9 +19,9 @@ from tinyxla.loopir.ir.loop_ir import Index, Kernel, Literal
 from tinyxla.loopir.kernels.gemm.packed import step_of
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
 from tinyxla.loopir.kernels.linalg.lu import BLOCK, PIECES, SHARED, Blocks, panel_of, strip_width
-from tinyxla.loopir.lower.axes import finished
-from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, zero
-from tinyxla.loopir.lower.routine_calls import give
+from tinyxla.loopir.lower.axes import make_kernel
+from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Temporary, zero
+from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.shapes import Shape, element_type
 
 
@@ -39,67 +39,69 @@ class _Roots(Blocks):
 
     def factor(self, start: Index, matrix: Index, panel: Index) -> None:
         """The block of columns that begins at a place, of a matrix that is at another, into a panel and minus that."""
-        begin = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
-        height = self.minus(self.rows, start)
-        width, held, pitch = self.least(BLOCK, height), (self.panels, panel), self.pitch
+        begin = self.matrix, self.add(matrix, self.mul(start, self.columns), start)
+        height = self.sub(self.rows, start)
+        width, held, pitch = self.min(BLOCK, height), (self.panels, panel), self.pitch
         if self.lower:
             self.turn(held, begin, False, rows=height, steps=width, row=self.columns, pitch=pitch)
         else:
             with self.loop(0, width, sequential=True) as (k, _), self.loop(0, height) as (i, _):
-                value = self.load(self.matrix, self.sum(begin[1], self.times(k, self.columns), i))
-                self.store(self.panels, self.sum(panel, self.times(k, pitch), i), value)
+                value = self.load(self.matrix, self.add(begin[1], self.mul(k, self.columns), i))
+                self.store(self.panels, self.add(panel, self.mul(k, pitch), i), value)
         together = BLOCK // own.lanes(self.kind)
-        give(self, self.sizes, own.SUBSTITUTE, steps=width, columns=width, row=pitch, down=1, along=pitch, unit=0)
+        store_arguments(
+            self, self.sizes, own.SUBSTITUTE, steps=width, columns=width, row=pitch, down=1, along=pitch, unit=0
+        )
         self.call(own.root(self.kind, together), held, held, (self.sizes, 0))
-        with self.only(self.minus(height, width)):
-            give(self, self.sizes, own.SUBSTITUTE, columns=self.minus(height, width))
-            self.call(own.substitute(self.kind), (self.panels, self.sum(panel, width)), held, (self.sizes, 0))
+        with self.only(self.sub(height, width)):
+            store_arguments(self, self.sizes, own.SUBSTITUTE, columns=self.sub(height, width))
+            self.call(own.substitute(self.kind), (self.panels, self.add(panel, width)), held, (self.sizes, 0))
         if self.lower:
             self.turn(begin, held, True, rows=width, steps=height, row=pitch, pitch=self.columns)
         with self.loop(0, width, sequential=True) as (k, _), self.loop(0, height) as (i, _):
-            place = self.sum(panel, self.times(k, pitch), i)
+            place = self.add(panel, self.mul(k, pitch), i)
             value = self.load(self.panels, place)
             if not self.lower:
-                self.store(self.matrix, self.sum(begin[1], self.times(k, self.columns), i), value)
+                self.store(self.matrix, self.add(begin[1], self.mul(k, self.columns), i), value)
             minus = self.compute("negate", self.kind, value)
-            self.store(self.panels, self.sum(place, self.number["held"]), minus)
+            self.store(self.panels, self.add(place, self.parameter["held"]), minus)
         with self.loop(0, width, sequential=True) as (k, _):  # a first root of -1 says that there is one too few
-            root, first = self.load(self.panels, self.sum(panel, self.times(k, pitch), k)), (self.matrix, matrix)
+            root, first = self.load(self.panels, self.add(panel, self.mul(k, pitch), k)), (self.matrix, matrix)
             failed = self.compare("LE", root, Literal(self.kind, 0.0))
-            self.store(*first, self.choose(failed, Literal(self.kind, -1.0), self.load(*first)))
+            self.store(*first, self.select(failed, Literal(self.kind, -1.0), self.load(*first)))
 
     def update(self, start: Index, matrix: Index, panel: Index, first: Index, width: Index) -> None:
         """What a factored block means for some columns on its right, or rows below where the factor is upper."""
-        target = self.matrix, self.sum(matrix, self.times(first, self.columns), first)
-        right = self.panels, self.sum(panel, self.minus(first, start))
-        left = self.panels, self.sum(right[1], self.number["held"])
-        rest = self.minus(self.rows, first)
+        target = self.matrix, self.add(matrix, self.mul(first, self.columns), first)
+        right = self.panels, self.add(panel, self.sub(first, start))
+        left = self.panels, self.add(right[1], self.parameter["held"])
+        rest = self.sub(self.rows, first)
         height, width = (rest, width) if self.lower else (width, rest)
         self.add_product(target, left, right, (height, width, BLOCK))
 
     def strips(self, first: Index) -> Index:
         """How many there are from a column on."""
-        return self.up(self.most(0, self.minus(self.columns, first)), self.number["wide"])
+        return self.ceil_div(self.max(0, self.sub(self.columns, first)), self.parameter["wide"])
 
     def strip(self, number: Index, first: Index) -> tuple[Index, Index]:
         """Where it begins, and how wide it is."""
-        start, width = self.block(number, self.number["wide"], self.minus(self.columns, first))
-        return self.sum(first, start), width
+        start, width = self.tile_start_and_size(number, self.parameter["wide"], self.sub(self.columns, first))
+        return self.add(first, start), width
 
 
 @functools.cache
 def _whole(kind: str, lower: bool) -> Kernel:
     """All steps for matrices, of which each piece has some, and one panel."""
     b = _Roots("cholesky", "count length", kind, lower)
-    size = b.times(b.rows, b.columns)
+    size = b.mul(b.rows, b.columns)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
-        panel = b.times(piece, b.number["held"], 2)
-        with b.loop(*b.piece(piece, b.number["length"], b.number["count"]), sequential=True) as (index, _):
-            matrix = b.times(index, size)
-            with b.loop(0, b.up(b.rows, BLOCK), sequential=True) as (block, _):
-                start = b.times(block, BLOCK)
+        panel = b.mul(piece, b.parameter["held"], 2)
+        with b.loop(*b.tile_range(piece, b.parameter["length"], b.parameter["count"]), sequential=True) as (index, _):
+            matrix = b.mul(index, size)
+            with b.loop(0, b.ceil_div(b.rows, BLOCK), sequential=True) as (block, _):
+                start = b.mul(block, BLOCK)
                 b.factor(start, matrix, panel)
-                after = b.sum(start, BLOCK)
+                after = b.add(start, BLOCK)
                 with b.loop(0, b.strips(after), sequential=True) as (number, _):
                     b.update(start, matrix, panel, *b.strip(number, after))
     return b.kernel
@@ -109,14 +111,14 @@ def _whole(kind: str, lower: bool) -> Kernel:
 def _step(kind: str, lower: bool) -> Kernel:
     """What a factored block means for other columns: first those of the block after it, which then are factored."""
     b = _Roots("cholesky_step", "start next here there", kind, lower)
-    start, next, here = (b.number[name] for name in ("start", "next", "here"))
+    start, next, here = (b.parameter[name] for name in ("start", "next", "here"))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        with b.only(b.minus(1, index)):
+        with b.only(b.sub(1, index)):
             with b.only(next):
-                b.update(start, 0, here, next, b.least(BLOCK, b.minus(b.columns, next)))
-            b.factor(next, 0, b.number["there"])
+                b.update(start, 0, here, next, b.min(BLOCK, b.sub(b.columns, next)))
+            b.factor(next, 0, b.parameter["there"])
         with b.only(index):
-            b.update(start, 0, here, *b.strip(b.minus(index, 1), b.sum(next, BLOCK)))
+            b.update(start, 0, here, *b.strip(b.sub(index, 1), b.add(next, BLOCK)))
     return b.kernel
 
 
@@ -125,8 +127,8 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
     kind, lower, count = x.array_shape.element_type.name, x.attributes.lower, math.prod(batch)
     pitch, held = panel_of(kind, n)
 
-    def panels(number: int) -> Partial:
-        return Partial(Shape(element_type(kind), (2 * number * held,)))
+    def panels(number: int) -> Temporary:
+        return Temporary(Shape(element_type(kind), (2 * number * held,)))
 
     wide = strip_width(n)
     if count > 1 or n < SHARED:
@@ -151,11 +153,11 @@ def _triangle(x: Instruction, plan: Plan) -> LoweredKernel:
     b, matrix = low.builder, low.buffer(x, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         number, row = low.split_index(index, (x.array_shape.size // (n * n), n))
-        start = b.times(number, n * n)
-        begin, after = b.sum(start, b.times(row, n)), b.sum(row, 1)
-        stop = b.choose(b.compare("GT", b.load(matrix, start), Literal(matrix.type, 0.0)), 0, n)
-        with low.loop(*((0, b.least(stop, after)) if lower else (row, stop))) as (column, _):
-            b.store(matrix, b.sum(begin, column), Literal(matrix.type, math.nan))
+        start = b.mul(number, n * n)
+        begin, after = b.add(start, b.mul(row, n)), b.add(row, 1)
+        stop = b.select(b.compare("GT", b.load(matrix, start), Literal(matrix.type, 0.0)), 0, n)
+        with low.loop(*((0, b.min(stop, after)) if lower else (row, stop))) as (column, _):
+            b.store(matrix, b.add(begin, column), Literal(matrix.type, math.nan))
         with low.loop(*((after, n) if lower else (0, row))) as (column, _):
-            b.store(matrix, b.sum(begin, column), zero(x.array_shape))
-    return finished(low, x.array_shape.size // n, n, [x])
+            b.store(matrix, b.add(begin, column), zero(x.array_shape))
+    return make_kernel(low, x.array_shape.size // n, n, [x])

@@ -25,9 +25,9 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.packing import COPY, bits_of, tile_rows, turn
 from tinyxla.loopir.kernels.linalg import batched_small, cholesky as blocked_cholesky, lu as blocked_lu, trsm
 from tinyxla.loopir.kernels.linalg.fortran_abi import PREFIXES, REAL, Argument, Calls, Place
-from tinyxla.loopir.lower.axes import finished, piece_of
-from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, Storage, Users, zero
-from tinyxla.loopir.lower.routine_calls import give
+from tinyxla.loopir.lower.axes import make_kernel, tile_of
+from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
+from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.ops.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 
@@ -78,7 +78,7 @@ class _Matrices(Calls):
         is_alone = by_threads and self.count == 1 and min(self.sizes) > _ALONE
         guarded = max(self.sizes) > _UNTHREADED and not is_alone
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (self.piece, _):
-            _, start, stop = piece_of(self.low, self.piece, self.pieces, self.count * self.parts)
+            _, start, stop = tile_of(self.low, self.piece, self.pieces, self.count * self.parts)
             if guarded:
                 self.call("enter_blas")
             with self.low.loop(start, stop, sequential=True) as (number, _):
@@ -86,14 +86,14 @@ class _Matrices(Calls):
                 body()
             if guarded:
                 self.call("leave_blas")
-        return [finished(self.low, self.pieces, self.work * -(-self.count * self.parts // self.pieces), [self.x])]
+        return [make_kernel(self.low, self.pieces, self.work * -(-self.count * self.parts // self.pieces), [self.x])]
 
     # --- memory
 
     def matrix(self, x: Storage, written: bool = False) -> Place:
         """Where the matrix (or vector) at hand begins in an array that has one for each."""
-        shape = x.shape if isinstance(x, Partial) else x.array_shape
-        return self.low.buffer(x, written), self.b.times(self.index, shape.size // self.count)
+        shape = x.shape if isinstance(x, Temporary) else x.array_shape
+        return self.low.buffer(x, written), self.b.mul(self.index, shape.size // self.count)
 
     def result(self, number: int) -> Place:
         return self.matrix(self.results[number], True)
@@ -117,27 +117,27 @@ class _Matrices(Calls):
         self.call(PREFIXES[self.kind] + name, *arguments)
 
     def temporary(self, size: int, kind: str | None = None) -> Place:
-        memory = Partial(Shape(element_type(kind or self.kind), (self.pieces, size)))
-        return self.low.buffer(memory, True), self.b.times(self.piece, size)
+        memory = Temporary(Shape(element_type(kind or self.kind), (self.pieces, size)))
+        return self.low.buffer(memory, True), self.b.mul(self.piece, size)
 
     def load(self, place: Place, offset: Index) -> Value:
-        return self.b.load(place[0], self.b.sum(place[1], offset))
+        return self.b.load(place[0], self.b.add(place[1], offset))
 
     def store(self, place: Place, offset: Index, value: Operand) -> None:
-        self.b.store(place[0], self.b.sum(place[1], offset), value)
+        self.b.store(place[0], self.b.add(place[1], offset), value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
-        return self.b.sum(self.b.times(row, pitch), column)
+        return self.b.add(self.b.mul(row, pitch), column)
 
     def turn(self, rows: int, columns: int, source: Place, source_pitch: int, target: Place, target_pitch: int) -> None:
         """Copy what is at (row, column) of the target from (column, row) of the source."""
         b, lines, routine = self.b, tile_rows(), turn(bits_of(target[0].type), is_exact=True)
-        give(b, self.numbers, COPY, steps=rows, row=source_pitch, pitch=target_pitch)
-        with b.loop(0, b.up(columns, lines), sequential=True) as (group, _):
-            column = b.times(group, lines)
-            give(b, self.numbers, COPY, rows=b.minus(columns, column))
-            line = source[0], b.sum(source[1], b.times(column, source_pitch))
-            b.call(routine, (target[0], b.sum(target[1], column)), line, (self.numbers, 0))
+        store_arguments(b, self.numbers, COPY, steps=rows, row=source_pitch, pitch=target_pitch)
+        with b.loop(0, b.ceil_div(columns, lines), sequential=True) as (group, _):
+            column = b.mul(group, lines)
+            store_arguments(b, self.numbers, COPY, rows=b.sub(columns, column))
+            line = source[0], b.add(source[1], b.mul(column, source_pitch))
+            b.call(routine, (target[0], b.add(target[1], column)), line, (self.numbers, 0))
 
     def turned_operand(self, size: int) -> Place:
         """A copy of the operand's matrix, column-major."""
@@ -147,7 +147,7 @@ class _Matrices(Calls):
 
     def spoil(self, place: Place, size: int, failed: Operand) -> None:
         """NaN for what has no result."""
-        with self.low.loop(0, self.b.choose(failed, size)) as (k, _):
+        with self.low.loop(0, self.b.select(failed, size)) as (k, _):
             self.store(place, k, self.nan(place))
 
 
@@ -188,14 +188,14 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     def fill(rows: Index, inside: bool, value: Operand) -> None:
         """The triangle with the diagonal, or what is outside of it."""
         with m.low.loop(0, rows, sequential=True) as (row, _):
-            start, stop = m.b.sum(row, int(not inside)), m.b.sum(row, int(inside))
+            start, stop = m.b.add(row, int(not inside)), m.b.add(row, int(inside))
             with m.low.loop(*((0, stop) if inside == lower else (start, n))) as (column, _):
                 m.store(m.matrix(x, True), m.at(row, n, column), value)
 
     def body() -> None:
         m.blas("potrf", "U" if lower else "L", n, m.matrix(x, True), n, m.status)
         fill(n, False, zero(x.array_shape))
-        fill(m.b.choose(m.failed(), n), True, m.nan(m.matrix(x, True)))
+        fill(m.b.select(m.failed(), n), True, m.nan(m.matrix(x, True)))
 
     return m.kernel(body)
 
@@ -222,9 +222,9 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
             form = "T" if options.transpose_a == "NO_TRANSPOSE" else "N"
             m.blas("trsv", triangle, form, unit, rows, m.matrix(x.operands[0]), rows, (solved, start), 1)
             return
-        side = m.b.times(m.part, width)
-        some = m.b.least(m.b.minus(sides, side), width) if m.parts > 1 else width
-        first = side if options.left_side else m.b.times(side, columns)
+        side = m.b.mul(m.part, width)
+        some = m.b.min(m.b.sub(sides, side), width) if m.parts > 1 else width
+        first = side if options.left_side else m.b.mul(side, columns)
         m.blas(
             "trsm",
             "R" if options.left_side else "L",
@@ -235,7 +235,7 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
             1.0,
             m.matrix(x.operands[0]),
             m.rows,
-            (solved, m.b.sum(start, first)),
+            (solved, m.b.add(start, first)),
             columns,
         )
 
@@ -280,9 +280,9 @@ def _eliminated(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]
     low = Lowering("permutation", plan, [order])
     b, places, into = low.builder, low.buffer(pivots), low.buffer(order, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        start = b.times(index, steps)
-        _permute(low, (into, b.times(index, rows)), rows, steps, lambda k: b.load(places, b.sum(start, k)))
-    return [*kernels, finished(low, math.prod(batch), rows + 4 * steps, [x])]
+        start = b.mul(index, steps)
+        _permute(low, (into, b.mul(index, rows)), rows, steps, lambda k: b.load(places, b.add(start, k)))
+    return [*kernels, make_kernel(low, math.prod(batch), rows + 4 * steps, [x])]
 
 
 def supports_permutation(x: Instruction) -> bool:
@@ -295,20 +295,20 @@ def permutation(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]
     steps = pivots.array_shape.dimensions[-1]
     low = Lowering("permutation", plan, [x])
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
-        order = low.buffer(x, True), low.builder.times(index, size)
-        place = low.builder.times(index, steps)
-        _permute(low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.sum(place, k))))
-    return [finished(low, math.prod(batch) if size else 0, size + 4 * steps, [x])]
+        order = low.buffer(x, True), low.builder.mul(index, size)
+        place = low.builder.mul(index, steps)
+        _permute(low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.add(place, k))))
+    return [make_kernel(low, math.prod(batch) if size else 0, size + 4 * steps, [x])]
 
 
 def _permute(low: Lowering, order: Place, size: int, steps: int, pivot: Callable[[Index], Operand]) -> None:
     """The order in which rows stand after they have been exchanged. A pivot is moved to one of the rows."""
     b, (buffer, start) = low.builder, order
     with low.loop(0, size) as (k, _):
-        b.store(buffer, b.sum(start, k), b.convert("s32", k))
+        b.store(buffer, b.add(start, k), b.convert("s32", k))
     with low.loop(0, steps, sequential=True) as (k, _):
         row = b.compute("clamp", INDEX, Literal(INDEX, 0), b.convert(INDEX, pivot(k)), Literal(INDEX, size - 1))
-        here, there = b.sum(start, k), b.sum(start, row)
+        here, there = b.add(start, k), b.add(start, row)
         value, other = b.load(buffer, here), b.load(buffer, there)
         b.store(buffer, here, other)
         b.store(buffer, there, value)
@@ -328,7 +328,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             m.turn(inner, m.columns, triangle, m.rows, upper, m.columns)
             with (
                 m.low.loop(0, inner, sequential=True) as (row, _),
-                m.low.loop(0, m.b.least(row, m.columns)) as (column, _),
+                m.low.loop(0, m.b.min(row, m.columns)) as (column, _),
             ):
                 m.store(upper, m.at(row, m.columns, column), zero(x.operands[0].array_shape))
         if 0 in m.results:
@@ -368,11 +368,11 @@ def _reflected_at_once(m: _Matrices, inner: int) -> tuple[Place, Callable[[], Pl
         with m.low.loop(0, inner) as (k, _):
             m.store(q, m.at(k, m.rows, k), Literal(m.kind, 1))
         with b.loop(0, blocks, sequential=True) as (block, _):
-            start = b.times(b.minus(blocks - 1, block), width)
-            count, corner = b.least(b.minus(steps, start), width), m.at(start, m.rows, start)
-            below, factor = (copy[0], b.sum(copy[1], corner)), (factors[0], b.sum(factors[1], b.times(start, width)))
-            sizes = b.minus(m.rows, start), b.minus(inner, start), count, count
-            changed = q[0], b.sum(q[1], corner)
+            start = b.mul(b.sub(blocks - 1, block), width)
+            count, corner = b.min(b.sub(steps, start), width), m.at(start, m.rows, start)
+            below, factor = (copy[0], b.add(copy[1], corner)), (factors[0], b.add(factors[1], b.mul(start, width)))
+            sizes = b.sub(m.rows, start), b.sub(inner, start), count, count
+            changed = q[0], b.add(q[1], corner)
             m.blas("gemqrt", "L", "N", *sizes, below, m.rows, factor, width, changed, m.rows, memory, m.status)
         return q
 
@@ -410,7 +410,7 @@ def eig(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         work = [_Workspace(m.kind), *([m.temporary(2 * n, real)] if real else [])]
         letters = "N", "V" if has_vectors else "N"  # no vectors on the left
         m.blas("geev", *letters, n, copy, n, *parts, m.temporary(1), 1, vectors, n, *work, m.status)
-        failed = b.compare("NE", b.either(m.load(is_undefined, 0), b.load(*m.status)), Literal("s32", 0))
+        failed = b.compare("NE", b.or_(m.load(is_undefined, 0), b.load(*m.status)), Literal("s32", 0))
         if not real:
             with m.low.loop(0, n) as (k, _):
                 m.store(values, k, b.compute("complex", complex_kind, *(m.load(part, k) for part in parts)))
@@ -434,8 +434,8 @@ def _without_undefined(m: _Matrices, place: Place, size: int, found: Place) -> N
         none = b.compute("subtract", m.kind, element, element)
         for part in [b.compute(name, real, none) for name in ("real", "imag")] if real else [none]:
             is_undefined = b.compare("NE", part, Literal(real or m.kind, 0))
-            m.store(found, 0, b.either(m.load(found, 0), b.convert("s32", is_undefined)))
-            element = b.choose(is_undefined, Literal(m.kind, 0), element)
+            m.store(found, 0, b.or_(m.load(found, 0), b.convert("s32", is_undefined)))
+            element = b.select(is_undefined, Literal(m.kind, 0), element)
         m.store(place, k, element)
 
 
@@ -446,11 +446,11 @@ def _from_pairs(m: _Matrices, n: int, imaginary: Place, vectors: Place, kind: st
     with m.low.loop(0, n, sequential=True) as (column, _):
         part = m.load(imaginary, column)
         is_first, is_second = b.compare("GT", part, nothing), b.compare("LT", part, nothing)
-        real_at = b.most(b.minus(column, b.choose(is_second, 1)), 0)
-        imaginary_at = b.least(b.sum(column, b.choose(is_first, 1)), n - 1)  # if LAPACK failed, parts may be anything
+        real_at = b.max(b.sub(column, b.select(is_second, 1)), 0)
+        imaginary_at = b.min(b.add(column, b.select(is_first, 1)), n - 1)  # if LAPACK failed, parts may be anything
         with m.low.loop(0, n) as (row, _):
             re, im = (m.load(vectors, m.at(at, n, row)) for at in (real_at, imaginary_at))
-            im = b.choose(is_first, im, b.choose(is_second, b.compute("negate", m.kind, im), nothing))
+            im = b.select(is_first, im, b.select(is_second, b.compute("negate", m.kind, im), nothing))
             m.store(m.result(0), m.at(row, n, column), b.compute("complex", kind, re, im))
 
 

@@ -23,8 +23,8 @@ from tinyxla.loopir.kernels.gemm import packing as routines
 from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
 from tinyxla.loopir.kernels.gemm.packed import Place, step_of
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
-from tinyxla.loopir.lower.routine_calls import Numbers, give
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import Shape, element_type
 
 BLOCK = 32  # columns: registers have a row of their square
@@ -54,14 +54,14 @@ def strip_width(columns: int) -> int:
     return min(_WIDEST, max(BLOCK, columns // PIECES // BLOCK * 2 * BLOCK))
 
 
-class Blocks(Numbers):
+class Blocks(ParametricBuilder):
     """A builder of a kernel that works on blocks of columns, each of which is copied to a panel."""
 
     def __init__(self, name: str, names: str, kind: str, right: str) -> None:
         """`right` is the number that says how far apart the rows of the right factor of products are."""
         super().__init__(name, f"rows columns pitch {names}")
         self.kind = kind
-        n = self.number
+        n = self.parameter
         self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
         self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, BLOCK, BLOCK)
         self.sizes = self.scratch(INDEX, max(len(NUMBERS), len(routines.COPY)))
@@ -72,29 +72,29 @@ class Blocks(Numbers):
     @contextmanager
     def only(self, count: Index) -> Generator[None]:
         """Where a number is above 0."""
-        with self.loop(0, self.least(1, self.most(0, count)), sequential=True):
+        with self.loop(0, self.min(1, self.max(0, count)), sequential=True):
             yield
 
     def turn(self, to: Place, source: Place, is_exact: bool, **numbers: Index) -> None:
         """Lines of a place as columns of another."""
         lines, routine = routines.tile_rows(), routines.turn(routines.bits_of(self.kind), is_exact)
         rows, row = numbers.pop("rows"), numbers["row"]
-        give(self, self.sizes, routines.COPY, **numbers)
-        with self.loop(0, self.up(rows, lines), sequential=True) as (group, _):
-            line = self.times(group, lines)
-            give(self, self.sizes, routines.COPY, rows=self.minus(rows, line))
-            into = to[0], self.sum(to[1], line)
-            self.call(routine, into, (source[0], self.sum(source[1], self.times(line, row))), (self.sizes, 0))
+        store_arguments(self, self.sizes, routines.COPY, **numbers)
+        with self.loop(0, self.ceil_div(rows, lines), sequential=True) as (group, _):
+            line = self.mul(group, lines)
+            store_arguments(self, self.sizes, routines.COPY, rows=self.sub(rows, line))
+            into = to[0], self.add(to[1], line)
+            self.call(routine, into, (source[0], self.add(source[1], self.mul(line, row))), (self.sizes, 0))
 
     def add_product(self, target: Place, left: Place, right: Place, sizes: tuple[Index, Index, Index]) -> None:
         """To some rows and columns of a matrix that of so many columns of a panel and as many rows."""
         height, width, steps = sizes
-        give(self, self.sizes, NUMBERS, n=width, k=steps, more=1)
-        with self.loop(0, self.up(height, _GROUP), sequential=True) as (group, _):
-            row, some = self.block(group, _GROUP, height)
-            give(self, self.sizes, NUMBERS, m=some)
-            to = target[0], self.sum(target[1], self.times(row, self.columns))
-            places = to, (left[0], self.sum(left[1], row)), right
+        store_arguments(self, self.sizes, NUMBERS, n=width, k=steps, more=1)
+        with self.loop(0, self.ceil_div(height, _GROUP), sequential=True) as (group, _):
+            row, some = self.tile_start_and_size(group, _GROUP, height)
+            store_arguments(self, self.sizes, NUMBERS, m=some)
+            to = target[0], self.add(target[1], self.mul(row, self.columns))
+            places = to, (left[0], self.add(left[1], row)), right
             self.call(provide_product(self.arithmetic), *places, *((x, 0) for x in (*self.lists, self.sizes)))
 
 
@@ -109,33 +109,33 @@ class _Elimination(Blocks):
 
     def factor(self, start: Index, matrix: Index, pivots: Index, panel: Index) -> None:
         """The block of columns that begins at a place, of a matrix that is at another, into a panel."""
-        begin = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
-        height = self.minus(self.rows, start)
-        width = self.least(BLOCK, self.minus(self.columns, start))
+        begin = self.matrix, self.add(matrix, self.mul(start, self.columns), start)
+        height = self.sub(self.rows, start)
+        width = self.min(BLOCK, self.sub(self.columns, start))
         held = self.panel, panel
         self.turn(held, begin, False, rows=height, steps=width, row=self.columns, pitch=self.pitch)
-        give(self, self.sizes, own.FACTOR, rows=height, columns=width, pitch=self.pitch, first=start)
-        self.call(own.factor(self.kind), held, (self.pivots, self.sum(pivots, start)), (self.sizes, 0))
+        store_arguments(self, self.sizes, own.FACTOR, rows=height, columns=width, pitch=self.pitch, first=start)
+        self.call(own.factor(self.kind), held, (self.pivots, self.add(pivots, start)), (self.sizes, 0))
         self.turn(begin, held, True, rows=width, steps=height, row=self.pitch, pitch=self.columns)
-        with self.loop(0, self.times(width, self.pitch)) as (k, _):
-            place = self.sum(panel, k)
+        with self.loop(0, self.mul(width, self.pitch)) as (k, _):
+            place = self.add(panel, k)
             self.store(self.panel, place, self.compute("negate", self.kind, self.load(self.panel, place)))
 
     def exchange(self, start: Index, steps: Index, matrix: Index, pivots: Index, column: Index, width: Index) -> None:
-        give(self, self.sizes, own.EXCHANGE, steps=steps, columns=width, row=self.columns, first=start)
-        places = (self.matrix, self.sum(matrix, column)), (self.pivots, self.sum(pivots, start)), (self.sizes, 0)
+        store_arguments(self, self.sizes, own.EXCHANGE, steps=steps, columns=width, row=self.columns, first=start)
+        places = (self.matrix, self.add(matrix, column)), (self.pivots, self.add(pivots, start)), (self.sizes, 0)
         self.call(own.exchange(self.kind), *places)
 
     def eliminate(self, start: Index, steps: Index, matrix: Index, panel: Index, column: Index, width: Index) -> None:
         """What a factored block means for some columns on its right, whose rows have been exchanged."""
-        right = self.sum(matrix, self.times(start, self.columns), column)
-        give(self, self.sizes, own.SUBSTITUTE, steps=steps, columns=width, row=self.columns)
-        give(self, self.sizes, own.SUBSTITUTE, down=self.columns, along=1, unit=1)
-        diagonal = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
+        right = self.add(matrix, self.mul(start, self.columns), column)
+        store_arguments(self, self.sizes, own.SUBSTITUTE, steps=steps, columns=width, row=self.columns)
+        store_arguments(self, self.sizes, own.SUBSTITUTE, down=self.columns, along=1, unit=1)
+        diagonal = self.matrix, self.add(matrix, self.mul(start, self.columns), start)
         self.call(own.substitute(self.kind), (self.matrix, right), diagonal, (self.sizes, 0))
-        sizes = self.minus(self.minus(self.rows, start), steps), width, steps
-        target = self.matrix, self.sum(right, self.times(steps, self.columns))
-        self.add_product(target, (self.panel, self.sum(panel, steps)), (self.matrix, right), sizes)
+        sizes = self.sub(self.sub(self.rows, start), steps), width, steps
+        target = self.matrix, self.add(right, self.mul(steps, self.columns))
+        self.add_product(target, (self.panel, self.add(panel, steps)), (self.matrix, right), sizes)
 
 
 @functools.cache
@@ -144,19 +144,19 @@ def _whole(kind: str) -> Kernel:
     b = _Elimination("LuDecomposition", "count length held", kind)
     source = b.argument(kind)
     b.arguments()
-    least = b.least(b.rows, b.columns)
-    size = b.times(b.rows, b.columns)
+    least = b.min(b.rows, b.columns)
+    size = b.mul(b.rows, b.columns)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
-        panel = b.times(piece, b.number["held"])
-        with b.loop(*b.piece(piece, b.number["length"], b.number["count"]), sequential=True) as (index, _):
-            matrix, pivots = b.times(index, size), b.times(index, least)
+        panel = b.mul(piece, b.parameter["held"])
+        with b.loop(*b.tile_range(piece, b.parameter["length"], b.parameter["count"]), sequential=True) as (index, _):
+            matrix, pivots = b.mul(index, size), b.mul(index, least)
             with b.loop(0, size) as (k, _):
-                b.store(b.matrix, b.sum(matrix, k), b.load(source, b.sum(matrix, k)))
-            with b.loop(0, b.up(least, BLOCK), sequential=True) as (block, _):
-                start, steps = b.block(block, BLOCK, least)
+                b.store(b.matrix, b.add(matrix, k), b.load(source, b.add(matrix, k)))
+            with b.loop(0, b.ceil_div(least, BLOCK), sequential=True) as (block, _):
+                start, steps = b.tile_start_and_size(block, BLOCK, least)
                 b.factor(start, matrix, pivots, panel)
-                after = b.least(b.sum(start, BLOCK), b.columns)
-                width = b.minus(b.columns, after)
+                after = b.min(b.add(start, BLOCK), b.columns)
+                width = b.sub(b.columns, after)
                 with b.only(start):
                     b.exchange(start, steps, matrix, pivots, 0, start)
                 with b.only(width):
@@ -167,10 +167,10 @@ def _whole(kind: str) -> Kernel:
 
 @functools.cache
 def _copy(kind: str) -> Kernel:
-    b = Numbers("copy", "size")
+    b = ParametricBuilder("copy", "size")
     source, target = b.argument(kind), b.argument(kind, True)
-    start, stop = b.times(b.kernel.first, _COPIED), b.times(b.kernel.last, _COPIED)
-    with b.loop(start, b.least(stop, b.number["size"])) as (k, _):
+    start, stop = b.mul(b.kernel.first, _COPIED), b.mul(b.kernel.last, _COPIED)
+    with b.loop(start, b.min(stop, b.parameter["size"])) as (k, _):
         b.store(target, k, b.load(source, k))
     return b.kernel
 
@@ -180,24 +180,24 @@ def _step(kind: str) -> Kernel:
     """What a factored block means for other columns: first those of the block after it, which then are factored."""
     b = _Elimination("lu_step", "start steps next wide right here there", kind)
     b.arguments()
-    n = b.number
+    n = b.parameter
     start, steps, next, wide, right = (n[name] for name in ("start", "steps", "next", "wide", "right"))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        with b.only(b.minus(1, index)):
-            width = b.least(BLOCK, b.minus(b.columns, next))
-            with b.only(b.least(steps, width)):
+        with b.only(b.sub(1, index)):
+            width = b.min(BLOCK, b.sub(b.columns, next))
+            with b.only(b.min(steps, width)):
                 b.exchange(start, steps, 0, 0, next, width)
                 b.eliminate(start, steps, 0, n["here"], next, width)
-            with b.only(b.minus(b.least(b.rows, b.columns), next)):
+            with b.only(b.sub(b.min(b.rows, b.columns), next)):
                 b.factor(next, 0, 0, n["there"])
-        is_right = b.least(1, b.most(0, b.minus(b.sum(right, 1), index)))
-        with b.only(b.least(index, is_right)):
-            first, width = b.block(b.minus(index, 1), wide, b.minus(b.minus(b.columns, next), BLOCK))
-            column = b.sum(next, BLOCK, first)
+        is_right = b.min(1, b.max(0, b.sub(b.add(right, 1), index)))
+        with b.only(b.min(index, is_right)):
+            first, width = b.tile_start_and_size(b.sub(index, 1), wide, b.sub(b.sub(b.columns, next), BLOCK))
+            column = b.add(next, BLOCK, first)
             b.exchange(start, steps, 0, 0, column, width)
             b.eliminate(start, steps, 0, n["here"], column, width)
-        with b.only(b.minus(index, right)):
-            column, width = b.block(b.minus(b.minus(index, right), 1), wide, start)
+        with b.only(b.sub(index, right)):
+            column, width = b.tile_start_and_size(b.sub(b.sub(index, right), 1), wide, start)
             b.exchange(start, steps, 0, 0, column, width)
     return b.kernel
 
@@ -209,8 +209,8 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     kind, count, least = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
     pitch, held = panel_of(kind, rows)
 
-    def memory(kind: str, size: int) -> Partial:
-        return Partial(Shape(element_type(kind), (size,)))
+    def memory(kind: str, size: int) -> Temporary:
+        return Temporary(Shape(element_type(kind), (size,)))
 
     matrix = results.get(0) or memory(kind, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * least)

@@ -11,7 +11,7 @@ import functools
 from string import Template
 
 from tinyxla.loopir.kernels.gemm.packing import bits_of
-from tinyxla.loopir.lower.routine_calls import numbers_of, provided
+from tinyxla.loopir.lower.routine_calls import declare_routine, load_arguments
 from tinyxla.loopir.target import vector_bytes
 
 TOGETHER = 4  # columns of a panel, or vectors of a row of the matrix, that are computed side by side
@@ -209,7 +209,7 @@ def factor(kind: str) -> str:
         "factor",
         kind,
         _FACTOR.safe_substitute(
-            numbers=numbers_of(FACTOR),
+            numbers=load_arguments(FACTOR),
             last=TOGETHER - 1,
             group=factors,
             begin=begin,
@@ -336,7 +336,7 @@ _STORE = """
 @functools.cache
 def exchange(kind: str) -> str:
     """(matrix, pivots, numbers): exchange row `first` + k with the one that pivot k says, in some columns."""
-    return _provided("exchange", kind, _EXCHANGE.safe_substitute(numbers=numbers_of(EXCHANGE)) + _MASKS)
+    return _provided("exchange", kind, _EXCHANGE.safe_substitute(numbers=load_arguments(EXCHANGE)) + _MASKS)
 
 
 @functools.cache
@@ -373,7 +373,7 @@ def _each(count: int, text: str, **names: str) -> str:
 
 def _substitution(name: str, kind: str, together: int, divide: str) -> str:
     text = _SUBSTITUTE.safe_substitute(
-        numbers=numbers_of(SUBSTITUTE),
+        numbers=load_arguments(SUBSTITUTE),
         masks=_each(together, _MASK),
         begin=_each(together, _LOAD, x="first", **{"from": "line"}),
         sums=_each(together, _SUM),
@@ -408,4 +408,4 @@ def _provided(name: str, kind: str, text: str, together: int = TOGETHER) -> str:
         mask=f"<{count} x i1>",
         order=", ".join(f"i32 {k}" for k in range(count)),
     )
-    return provided(f"{name}_{kind}", whole)
+    return declare_routine(f"{name}_{kind}", whole)

@@ -18,7 +18,7 @@ from tinyxla.loopir.kernels.gemm.packed import step_of
 from tinyxla.loopir.kernels.gemm.packing import Arithmetic
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.lower.routine_calls import Numbers, give
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.ops.linear_algebra import TriangularSolve
 
 _BLOCK = 16  # unknowns
@@ -40,38 +40,38 @@ def _most_sides(kind: str) -> int:
 
 @functools.cache
 def _kernel(kind: str, arithmetic: Arithmetic, together: int) -> Kernel:
-    b = Numbers("substitution", "size sides parts row_first row factor_first down along unit")
-    n, most = b.number, _most_sides(kind)
+    b = ParametricBuilder("substitution", "size sides parts row_first row factor_first down along unit")
+    n, most = b.parameter, _most_sides(kind)
     factors, sides, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(NUMBERS))
     sums = b.scratch(kind, _BLOCK * most)
     counts, apart = (_BLOCK, _BLOCK, _TERMS, _TERMS), (n["down"], most, n["along"], n["row"])
     lists = [b.scratch(INDEX, count) for count in counts]
     for places, count, distance in zip(lists, counts, apart, strict=True):
-        b.list(places, b.least(count, n["size"]), distance)
+        b.list(places, b.min(count, n["size"]), distance)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        matrix, part = b.split(index, n["parts"])
-        side, width = b.block(part, most, n["sides"])
-        first = b.sum(b.times(matrix, n["size"], n["sides"]), n["row_first"], side)
-        first_factor = b.sum(b.times(matrix, n["size"], n["size"]), n["factor_first"])
-        with b.loop(0, b.up(n["size"], _BLOCK), sequential=True) as (block, _):
-            start, steps = b.block(block, _BLOCK, n["size"])
-            here = b.sum(first, b.times(start, n["row"]))
-            beside = b.sum(first_factor, b.times(start, n["down"]))
-            give(b, sizes, NUMBERS, m=steps, n=width)
-            with b.loop(0, b.up(start, _TERMS), sequential=True) as (chunk, _):
-                begin, terms = b.block(chunk, _TERMS, start)
-                give(b, sizes, NUMBERS, k=terms, more=b.least(chunk, 1))
-                left = factors, b.sum(beside, b.times(begin, n["along"]))
-                right = sides, b.sum(first, b.times(begin, n["row"]))
+        matrix, part = b.delinearize(index, n["parts"])
+        side, width = b.tile_start_and_size(part, most, n["sides"])
+        first = b.add(b.mul(matrix, n["size"], n["sides"]), n["row_first"], side)
+        first_factor = b.add(b.mul(matrix, n["size"], n["size"]), n["factor_first"])
+        with b.loop(0, b.ceil_div(n["size"], _BLOCK), sequential=True) as (block, _):
+            start, steps = b.tile_start_and_size(block, _BLOCK, n["size"])
+            here = b.add(first, b.mul(start, n["row"]))
+            beside = b.add(first_factor, b.mul(start, n["down"]))
+            store_arguments(b, sizes, NUMBERS, m=steps, n=width)
+            with b.loop(0, b.ceil_div(start, _TERMS), sequential=True) as (chunk, _):
+                begin, terms = b.tile_start_and_size(chunk, _TERMS, start)
+                store_arguments(b, sizes, NUMBERS, k=terms, more=b.min(chunk, 1))
+                left = factors, b.add(beside, b.mul(begin, n["along"]))
+                right = sides, b.add(first, b.mul(begin, n["row"]))
                 b.call(provide_product(arithmetic), (sums, 0), left, right, *((x, 0) for x in (*lists, sizes)))
-            known = b.choose(b.compare("GT", start, 0), steps)
+            known = b.select(b.compare("GT", start, 0), steps)
             with b.loop(0, known, sequential=True) as (k, _), b.loop(0, width) as (j, _):
-                place = b.sum(here, b.times(k, n["row"]), j)
-                made = b.load(sums, b.sum(b.times(k, most), j))
+                place = b.add(here, b.mul(k, n["row"]), j)
+                made = b.load(sums, b.add(b.mul(k, most), j))
                 b.store(sides, place, b.compute("subtract", kind, b.load(sides, place), made))
-            give(b, sizes, own.SUBSTITUTE, steps=steps, columns=width)
-            give(b, sizes, own.SUBSTITUTE, **{name: n[name] for name in own.SUBSTITUTE[2:]})
-            diagonal = factors, b.sum(beside, b.times(start, n["along"]))
+            store_arguments(b, sizes, own.SUBSTITUTE, steps=steps, columns=width)
+            store_arguments(b, sizes, own.SUBSTITUTE, **{name: n[name] for name in own.SUBSTITUTE[2:]})
+            diagonal = factors, b.add(beside, b.mul(start, n["along"]))
             b.call(own.substitute(kind, together), (sides, here), diagonal, (sizes, 0))
     return b.kernel
 

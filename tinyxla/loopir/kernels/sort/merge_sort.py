@@ -18,8 +18,8 @@ from tinyxla.compiler.passes.canonicalize.sort import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.sort import radix_sort, sorting_network, transposition_sort
-from tinyxla.loopir.lower.axes import CHUNK, finished
-from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users
+from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users
 
 RUN = 8  # elements that are sorted in registers
 FEW = 4  # of a line, for which no network is worth its keys
@@ -109,8 +109,10 @@ class _MergeSort:
             return self.result
         if len(self._spare) < 2:
             sizes = (self.lines, self.length)
-            shapes = [a.shape if isinstance(a, Partial) else a.array_shape for a in self.source.arrays if a is not None]
-            self._spare.append(_Lines([Partial(s.with_dimensions(sizes)) for s in shapes], sizes, 1))
+            shapes = [
+                a.shape if isinstance(a, Temporary) else a.array_shape for a in self.source.arrays if a is not None
+            ]
+            self._spare.append(_Lines([Temporary(s.with_dimensions(sizes)) for s in shapes], sizes, 1))
         return self._spare[0] if self._here is not self._spare[0] else self._spare[1]
 
     def _before(self, low: Lowering, first: Sequence[Operand], second: Sequence[Operand]) -> Operand:
@@ -124,15 +126,15 @@ class _MergeSort:
         block = min(BLOCK, self.length)
         count = -(-self.length // block)
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            line = b.quotient(index, count)
-            begin, end = b.piece(b.remainder(index, count), block, self.length)
+            line = b.floordiv(index, count)
+            begin, end = b.tile_range(b.remainder(index, count), block, self.length)
             to = self._next()
-            runs = b.up(b.minus(end, begin), RUN)
+            runs = b.ceil_div(b.sub(end, begin), RUN)
             if self.length <= RUN:
                 self._run(low, to, line, 0, self.length)
             else:
                 with low.loop(0, runs) as (number, _):
-                    self._run(low, to, line, b.sum(begin, b.times(number, RUN)), end)
+                    self._run(low, to, line, b.add(begin, b.mul(number, RUN)), end)
             self._here = to
             levels = max(0, -(-block // RUN) - 1).bit_length()
             self._back_and_forth(low, (levels - (block == self.length)) // 2, line, begin, end)
@@ -142,23 +144,23 @@ class _MergeSort:
                 self._merges(low, to, self._width, line, begin, end)
                 self._here = to
         steps = RUN + max(0, (block // RUN).bit_length())
-        return finished(low, self.lines * count, block * steps * len(self.source.arrays) * 4, [self.x])
+        return make_kernel(low, self.lines * count, block * steps * len(self.source.arrays) * 4, [self.x])
 
     def _run(self, low: Lowering, to: _Lines, line: Index, start: Index, end: Index) -> None:
         """Sort up to `RUN` elements: in each round every other pair of neighbours is put in order."""
         b = low.builder
         size = min(RUN, self.length)
         whole = self.length % RUN == 0 or self.length < RUN  # then no run is cut short
-        index = [b.sum(start, k) for k in range(size)]
-        last = b.minus(end, 1)
-        values = [self.source.load(low, line, i if whole else b.least(i, last)) for i in index]
+        index = [b.add(start, k) for k in range(size)]
+        last = b.sub(end, 1)
+        values = [self.source.load(low, line, i if whole else b.min(i, last)) for i in index]
         inside = [None if whole else b.compare("LT", i, end) for i in index]
         for turn in range(size):
             for k in range(turn % 2, size - 1, 2):
                 swap = self._before(low, values[k + 1], values[k])
                 beyond = inside[k + 1]
                 if beyond is not None:
-                    swap = b.both(swap, beyond)
+                    swap = b.and_(swap, beyond)
                 values[k], values[k + 1] = (
                     _choose(low, swap, values[k + 1], values[k]),
                     _choose(low, swap, values[k], values[k + 1]),
@@ -168,7 +170,7 @@ class _MergeSort:
             if present is None:
                 to.store(low, line, i, values[k])
                 continue
-            with low.loop(0, b.choose(present, 1)):
+            with low.loop(0, b.select(present, 1)):
                 to.store(low, line, i, values[k])
 
     def _back_and_forth(self, low: Lowering, times: int, line: Index, begin: Index, end: Index) -> None:
@@ -178,14 +180,14 @@ class _MergeSort:
         b = low.builder
         here = self._here
         with low.loop(0, times, [Literal(INDEX, 2 * self._width)], sequential=True) as (_, loop):
-            width: Index = loop.carried[0].inside
+            width: Index = loop.carried[0].arg
             for _ in (0, 1):
                 self._width *= 2
                 to = self._next()
                 self._merges(low, to, width, line, begin, end)
                 self._here = to
-                width = b.times(width, 2)
-            loop.carried[0].updated = operand_of(width)
+                width = b.mul(width, 2)
+            loop.carried[0].next = operand_of(width)
         assert self._here is here
         self._width <<= 2 * (times - 1)
 
@@ -193,16 +195,16 @@ class _MergeSort:
         """The merges of a block: several at a time as long as there are as many whole ones, since each step of one
         waits for the step before."""
         b = low.builder
-        size = b.minus(end, begin)
-        group_width = b.times(width, TOGETHER)
-        groups = b.quotient(size, group_width)
+        size = b.sub(end, begin)
+        group_width = b.mul(width, TOGETHER)
+        groups = b.floordiv(size, group_width)
         with low.loop(0, groups) as (group, _):
-            first = b.sum(begin, b.times(group, group_width))
-            starts = [b.sum(first, b.times(width, k)) for k in range(TOGETHER)]
+            first = b.add(begin, b.mul(group, group_width))
+            starts = [b.add(first, b.mul(width, k)) for k in range(TOGETHER)]
             self._merge(low, to, width, line, starts, end)
-        pairs = b.up(size, width)
-        with low.loop(b.times(groups, TOGETHER), pairs) as (pair, _):
-            self._merge(low, to, width, line, [b.sum(begin, b.times(pair, width))], end)
+        pairs = b.ceil_div(size, width)
+        with low.loop(b.mul(groups, TOGETHER), pairs) as (pair, _):
+            self._merge(low, to, width, line, [b.add(begin, b.mul(pair, width))], end)
 
     def _merge(
         self, low: Lowering, to: _Lines, width: Index, line: Index, starts: Sequence[Index], limit: Index
@@ -210,22 +212,22 @@ class _MergeSort:
         """For each start the two runs which begin there and together have a width; all of them are whole if there are
         several."""
         b = low.builder
-        half = b.quotient(width, 2)
-        middles = [b.least(b.sum(s, half), limit) for s in starts]
-        right_ends = [b.least(b.sum(m, half), limit) for m in middles]
+        half = b.floordiv(width, 2)
+        middles = [b.min(b.add(s, half), limit) for s in starts]
+        right_ends = [b.min(b.add(m, half), limit) for m in middles]
         carried = [operand_of(index) for pair in zip(starts, middles, strict=True) for index in pair]
-        with low.loop(0, b.minus(right_ends[0], starts[0]), carried, sequential=True) as (step, loop):
+        with low.loop(0, b.sub(right_ends[0], starts[0]), carried, sequential=True) as (step, loop):
             for k, (start, left_end, right_end) in enumerate(zip(starts, middles, right_ends, strict=True)):
                 at_left, at_right = loop.carried[2 * k : 2 * k + 2]
-                i, j = at_left.inside, at_right.inside
-                left = self._here.load(low, line, b.least(i, b.minus(left_end, 1)))
-                right = self._here.load(low, line, b.least(j, b.minus(right_end, 1)))
-                sooner = b.both(b.compare("LT", j, right_end), self._before(low, right, left))
-                from_right = b.either(sooner, b.compute("not", "pred", b.compare("LT", i, left_end)))
-                to.store(low, line, b.sum(start, step), _choose(low, from_right, right, left))
-                moved = b.choose(from_right, 1)
-                at_left.updated = operand_of(b.sum(i, b.minus(1, moved)))
-                at_right.updated = operand_of(b.sum(j, moved))
+                i, j = at_left.arg, at_right.arg
+                left = self._here.load(low, line, b.min(i, b.sub(left_end, 1)))
+                right = self._here.load(low, line, b.min(j, b.sub(right_end, 1)))
+                sooner = b.and_(b.compare("LT", j, right_end), self._before(low, right, left))
+                from_right = b.or_(sooner, b.compute("not", "pred", b.compare("LT", i, left_end)))
+                to.store(low, line, b.add(start, step), _choose(low, from_right, right, left))
+                moved = b.select(from_right, 1)
+                at_left.next = operand_of(b.add(i, b.sub(1, moved)))
+                at_right.next = operand_of(b.add(j, moved))
 
     def _doubling(self) -> LoweredKernel:
         """All merges of one width, over all lines."""
@@ -235,12 +237,12 @@ class _MergeSort:
         pairs = -(-self.length // self._width)
         to = self._next()
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            line = b.quotient(index, pairs)
-            start = b.times(b.remainder(index, pairs), self._width)
+            line = b.floordiv(index, pairs)
+            start = b.mul(b.remainder(index, pairs), self._width)
             self._merge(low, to, self._width, line, [start], self.length)
         self._here = to
-        return finished(low, self.lines * pairs, CHUNK, [self.x])
+        return make_kernel(low, self.lines * pairs, PARALLEL_CHUNK_ELEMENTS, [self.x])
 
 
 def _choose(low: Lowering, chosen: Operand, first: Sequence[Operand], second: Sequence[Operand]) -> list[Operand]:
-    return [low.builder.choose(chosen, x, y) for x, y in zip(first, second, strict=True)]
+    return [low.builder.select(chosen, x, y) for x, y in zip(first, second, strict=True)]

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction, is_constant
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, Value, operand_of
 from tinyxla.loopir.kernels.sort import radix_kernel
-from tinyxla.loopir.lower.axes import finished
-from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, Storage, Users
+from tinyxla.loopir.lower.axes import make_kernel
+from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users
 from tinyxla.ops import indexing, movement, sorting
 from tinyxla.shapes import ElementType, Shape, TupleShape, element_type
 
@@ -47,7 +47,7 @@ def supports(x: Instruction) -> bool:
         and len(x.operands) <= 2
         and x.attributes.dimensions == (first.rank - 1,)
         and first.element_type.kind != "complex"
-        and supported(first)
+        and is_native_type(first)
     )
 
 
@@ -154,7 +154,7 @@ class Sort:
         wanted: int,
     ) -> None:
         self.x, self.plan, self.keys, self.sources, self.dimension = x, plan, keys, sources, dimension
-        self.results = [r if r in plan.escaping else None for r in results]
+        self.results = [r if r in plan.live_out else None for r in results]
         sizes = sources[0].array_shape.dimensions
         self.length, self.inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
         self.keep = next((r.array_shape.dimensions[dimension] for r in results if isinstance(r, Instruction)), 0)
@@ -189,9 +189,9 @@ class Sort:
         length, keep = routine.number(self.length), routine.number(self.keep)
         arrays = routine.scratch(self._room)
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base = b.times(line, length)
+            base = b.mul(line, length)
             with low.loop(0, length, sequential=True) as (i, _):
-                key, *others = (routine.element(k, i, b.sum(base, i)) for k in range(len(self.sources)))
+                key, *others = (routine.element(k, i, b.add(base, i)) for k in range(len(self.sources)))
                 routine.put(arrays[0], i, [routine.key(key), *others])
             routine.order(arrays, 0, length, 0)
             routine.give(arrays[0], 0, line, (0, length), (length, keep))
@@ -212,12 +212,12 @@ class Routine:
 
     def number(self, value: int) -> Value:
         self._words.append(value - (value >> 63 << 64))  # as a word with a sign
-        self.builder.kernel.numbers.append(Value(INDEX, f"n{len(self._words)}"))
-        return self.builder.kernel.numbers[-1]
+        self.builder.kernel.parameters.append(Value(INDEX, f"n{len(self._words)}"))
+        return self.builder.kernel.parameters[-1]
 
     def buffer(self, x: Storage, written: bool = False) -> Buffer:
         """The bits of an array's elements."""
-        shape = x.shape if isinstance(x, Partial) else x.array_shape
+        shape = x.shape if isinstance(x, Temporary) else x.array_shape
         return self.low.buffer(x, written, bits_of(shape.element_type))
 
     @contextmanager
@@ -229,14 +229,14 @@ class Routine:
             if count == 1:
                 yield index, index, 0, end
                 return
-            line = b.quotient(index, pieces)
-            piece = b.minus(index, b.times(line, pieces))
-            start = b.least(b.times(piece, size), end)
-            yield index, line, start, b.least(b.sum(start, size), end)
+            line = b.floordiv(index, pieces)
+            piece = b.sub(index, b.mul(line, pieces))
+            start = b.min(b.mul(piece, size), end)
+            yield index, line, start, b.min(b.add(start, size), end)
 
     def finished(self, extent: int, work: int) -> LoweredKernel:
-        found = finished(self.low, extent, work, [self.sort.x])
-        found.numbers, found.lasts = tuple(self._words), True
+        found = make_kernel(self.low, extent, work, [self.sort.x])
+        found.parameters, found.is_builtin = tuple(self._words), True
         return found
 
     # --- keys
@@ -246,9 +246,9 @@ class Routine:
         b, type = self.builder, self.type
         negative, every, infinity, nan = self._turned
         if self.sort.keys.restores:
-            apart = b.both(x, negative)
+            apart = b.and_(x, negative)
             is_zero, is_nan = b.compare("EQ", apart, Literal(type, 0)), b.compare("GT", apart, infinity)
-            x = b.choose(is_nan, nan, b.choose(is_zero, Literal(type, 0), x))
+            x = b.select(is_nan, nan, b.select(is_zero, Literal(type, 0), x))
         return b.compute("xor", type, self._turn(x), every)
 
     def of(self, key: Operand) -> Operand:
@@ -258,7 +258,7 @@ class Routine:
     def _turn(self, x: Operand) -> Operand:
         b, type = self.builder, self.type
         sign = b.compute("shift-right-arithmetic", type, x, Literal(type, self.sort.keys.bits - 1))
-        return b.compute("xor", type, x, b.both(sign, self._turned[0]))
+        return b.compute("xor", type, x, b.and_(sign, self._turned[0]))
 
     def put_back(
         self,
@@ -272,24 +272,24 @@ class Routine:
         these bounds of what is ordered."""
         low, b, (start, stop) = self.low, self.builder, bounds
         zero, nan = (self.key(x) for x in (Literal(self.type, 0), self._turned[3]))
-        with low.loop(0, b.choose(b.compare("LT", start, stop), 2), sequential=True) as (kind, _):
-            last = b.minus(stop, 1)
-            wanted = b.choose(b.compare("EQ", kind, 0), zero, nan)
+        with low.loop(0, b.select(b.compare("LT", start, stop), 2), sequential=True) as (kind, _):
+            last = b.sub(stop, 1)
+            wanted = b.select(b.compare("EQ", kind, 0), zero, nan)
             with low.loop(0, length, [operand_of(start), operand_of(last)], sequential=True) as (_, loop):
                 first, end = loop.carried
-                middle = b.quotient(b.sum(first.inside, end.inside), 2)
+                middle = b.floordiv(b.add(first.arg, end.arg), 2)
                 sooner = b.compare("LT", ordered(middle), wanted)
-                first.updated = b.choose(sooner, b.least(b.sum(middle, 1), last), first.inside)
-                end.updated = b.choose(sooner, end.inside, middle)
-                loop.again = b.compare("LT", first.updated, end.updated)
+                first.next = b.select(sooner, b.min(b.add(middle, 1), last), first.arg)
+                end.next = b.select(sooner, end.arg, middle)
+                loop.continue_while = b.compare("LT", first.next, end.next)
             at = loop.carried[0].result
             there = b.compare("EQ", ordered(at), wanted)
-            with low.loop(0, b.choose(there, length), [at], sequential=True) as (i, loop):
-                value, at = element(i), loop.carried[0].inside
+            with low.loop(0, b.select(there, length), [at], sequential=True) as (i, loop):
+                value, at = element(i), loop.carried[0].arg
                 mine = b.compare("EQ", self.key(value), wanted)
-                with low.loop(0, b.choose(mine, 1), sequential=True):
+                with low.loop(0, b.select(mine, 1), sequential=True):
                     store(at, value)
-                loop.carried[0].updated = operand_of(b.sum(at, b.choose(mine, 1)))
+                loop.carried[0].next = operand_of(b.add(at, b.select(mine, 1)))
 
     # --- elements
 
@@ -311,7 +311,7 @@ class Routine:
         b, offset = self.builder, self.sort.numbers.offset
         if offset:
             key, value = (b.convert("u64", x) for x in values)
-            values = [b.either(b.shift_left(key, offset), value)]
+            values = [b.or_(b.shift_left(key, offset), value)]
         for to, value in zip(arrays, values, strict=True):
             b.store(to, at, value)
 
@@ -346,22 +346,22 @@ class Routine:
         """Write what is in order, and at which place in the arrays, to between these bounds of a line of the results,
         as far as there is one. The sizes are those of lines of sources and results."""
         sort, low, b, (length, keep) = self.sort, self.low, self.builder, sizes
-        start, stop = bounds[0], b.least(bounds[1], keep)
-        to, source, base = b.times(line, keep), b.times(line, length), b.minus(at, start)
+        start, stop = bounds[0], b.min(bounds[1], keep)
+        to, source, base = b.mul(line, keep), b.mul(line, length), b.sub(at, start)
         with low.loop(start, stop) as (i, _):
-            place = b.sum(base, i)
+            place = b.add(base, i)
             for k, result in enumerate(sort.results):
                 if result is not None:
                     value = self.along(arrays, place) if k else self.of(self.key_at(arrays, place))
-                    b.store(self.buffer(result, True), b.sum(to, i), value)
+                    b.store(self.buffer(result, True), b.add(to, i), value)
         result = sort.results[0]
         if sort.keys.restores and result is not None:
             self.put_back(
                 (start, stop),
                 length,
-                lambda i: self.key_at(arrays, b.sum(base, i)),
-                lambda i: b.load(self.buffer(sort.sources[0]), b.sum(source, i)),
-                lambda i, value: b.store(self.buffer(result, True), b.sum(to, i), value),
+                lambda i: self.key_at(arrays, b.add(base, i)),
+                lambda i: b.load(self.buffer(sort.sources[0]), b.add(source, i)),
+                lambda i, value: b.store(self.buffer(result, True), b.add(to, i), value),
             )
 
 
@@ -377,15 +377,15 @@ class _InParts:
         self.sample, self.cells = (n << self.shares.bit_length() for n in (SAMPLE, CELLS))
         shapes = [Shape(element_type(type), (lines, sort.length)) for type in sort.numbers.types]
         whole = [r for r in sort.results if r is not None and sort.keep == sort.length]
-        self.first = [Partial(shape) for shape in shapes]
+        self.first = [Temporary(shape) for shape in shapes]
         self.has_room = bool(whole) and len(sort.sources) == 1  # in the result
-        self.second: Sequence[Storage] = whole if self.has_room else [Partial(shape) for shape in shapes]
+        self.second: Sequence[Storage] = whole if self.has_room else [Temporary(shape) for shape in shapes]
         # The parts of the elements, where results are in the end.
-        self.parts = whole[0] if whole else Partial(Shape(element_type("u8"), (lines, sort.length)))
-        self.ends = Partial(Shape(element_type(sort.keys.type), (lines, 2)))  # of the cells
-        self.table = Partial(Shape(element_type("u8"), (lines, self.cells)))  # in which part a cell is
+        self.parts = whole[0] if whole else Temporary(Shape(element_type("u8"), (lines, sort.length)))
+        self.ends = Temporary(Shape(element_type(sort.keys.type), (lines, 2)))  # of the cells
+        self.table = Temporary(Shape(element_type("u8"), (lines, self.cells)))  # in which part a cell is
         of_parts = Shape(element_type(INDEX), (lines, pieces, PARTS))
-        self.counts, self.starts, self.stops = (Partial(of_parts) for _ in range(3))
+        self.counts, self.starts, self.stops = (Temporary(of_parts) for _ in range(3))
 
     def kernels(self) -> list[LoweredKernel]:
         return [self._sample(), self._count(), self._part(), self._order()]
@@ -401,45 +401,47 @@ class _InParts:
         step, length = r.number(sort.length // self.sample), r.number(sort.length)
         shares, sample, outside = (r.number(n) for n in (self.shares, self.sample, self.sample // OUTSIDE))
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base, table = b.times(line, length), b.times(line, cells)
+            base, table = b.mul(line, length), b.mul(line, cells)
             with low.loop(0, sample, sequential=True) as (i, _):
-                at = b.sum(base, b.times(i, step))
+                at = b.add(base, b.mul(i, step))
                 b.store(keys, i, r.key(b.load(r.buffer(sort.sources[0]), at)))
             found = radix_kernel.limits(b, type, 0, sample, lambda i: b.load(keys, i), sequential=True)
             with low.loop(0, 2, found, sequential=True) as (_, turns):
-                ends = [slot.inside for slot in turns.carried]
+                ends = [slot.arg for slot in turns.carried]
                 for k, value in enumerate(ends):
-                    b.store(r.buffer(self.ends, True), b.sum(b.times(line, 2), k), value)
+                    b.store(r.buffer(self.ends, True), b.add(b.mul(line, 2), k), value)
                 with low.loop(0, cells, sequential=True) as (i, _):
                     b.store(counters, i, Literal("s32", 0))
                 shift, cell = self._cell(r, ends, digits)
                 with low.loop(0, sample, sequential=True) as (i, _):
                     at = b.convert(INDEX, cell(b.load(keys, i)))
                     b.store(counters, at, b.compute("add", "s32", b.load(counters, at), Literal("s32", 1)))
-                few = b.compare("LE", radix_kernel.width_of(b, *ends), b.least(digits, PARTS.bit_length() - 1))
+                few = b.compare("LE", radix_kernel.width_of(b, *ends), b.min(digits, PARTS.bit_length() - 1))
                 with low.loop(0, cells, [Literal(INDEX, 0)] * 3, sequential=True) as (i, loop):
-                    before, first, last = (slot.inside for slot in loop.carried)
-                    upto = b.sum(before, b.convert(INDEX, b.load(counters, i)))
-                    part = b.choose(few, i, b.quotient(b.times(before, shares), sample))
-                    b.store(r.buffer(self.table, True), b.sum(table, i), b.convert("u8", part))
+                    before, first, last = (slot.arg for slot in loop.carried)
+                    upto = b.add(before, b.convert(INDEX, b.load(counters, i)))
+                    part = b.select(few, i, b.floordiv(b.mul(before, shares), sample))
+                    b.store(r.buffer(self.table, True), b.add(table, i), b.convert("u8", part))
                     early = b.compare("LE", upto, outside)
-                    late = b.compare("GE", before, b.minus(sample, outside))
-                    updated = upto, b.choose(early, b.sum(i, 1), first), b.choose(late, last, i)
+                    late = b.compare("GE", before, b.sub(sample, outside))
+                    updated = upto, b.select(early, b.add(i, 1), first), b.select(late, last, i)
                     for slot, value in zip(loop.carried, updated, strict=True):
-                        slot.updated = operand_of(value)
+                        slot.next = operand_of(value)
                 limit = b.compute("subtract", type, ends[1], ends[0])
                 for slot, found, more in zip(turns.carried, loop.carried[1:], (0, 1), strict=True):
                     number = b.convert(type, b.compute("add", INDEX, found.result, Literal(INDEX, more)))
                     apart = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, more))
-                    slot.updated = b.compute("add", type, ends[0], b.compute("minimum", type, apart, limit))
-                narrower = [slot.updated for slot in turns.carried if slot.updated is not None]
-                turns.again = b.compare("LT", radix_kernel.width_of(b, *narrower), radix_kernel.width_of(b, *ends))
+                    slot.next = b.compute("add", type, ends[0], b.compute("minimum", type, apart, limit))
+                narrower = [slot.next for slot in turns.carried if slot.next is not None]
+                turns.continue_while = b.compare(
+                    "LT", radix_kernel.width_of(b, *narrower), radix_kernel.width_of(b, *ends)
+                )
         return r.finished(sort.lines, 16 * (self.sample + self.cells))
 
     def _cell(self, r: Routine, ends: Sequence[Operand], digits: Value) -> tuple[Operand, Callable[[Operand], Value]]:
         """By how many bits cells are wide, and in which one a key is; one beyond an end is in the first or last."""
         b, type, (least, last) = r.builder, r.type, ends
-        shift = radix_kernel.shift_of(b, type, b.most(b.minus(radix_kernel.width_of(b, least, last), digits), 0))
+        shift = radix_kernel.shift_of(b, type, b.max(b.sub(radix_kernel.width_of(b, least, last), digits), 0))
 
         def cell(key: Operand) -> Value:
             inside = b.compute("minimum", type, b.compute("maximum", type, key, least), last)
@@ -460,16 +462,16 @@ class _InParts:
         """A loop over elements of a piece of a line: what is `of` a key, made for many at once, the element's number
         and place."""
         low, b, (start, stop) = r.low, r.builder, bounds
-        made, base, size = b.scratch(type, BLOCK), b.times(line, length), b.minus(stop, start)
-        with low.loop(0, b.up(size, BLOCK), sequential=True) as (block, _):
-            before, count = b.block(block, BLOCK, size)
-            here = b.sum(start, before)
+        made, base, size = b.scratch(type, BLOCK), b.mul(line, length), b.sub(stop, start)
+        with low.loop(0, b.ceil_div(size, BLOCK), sequential=True) as (block, _):
+            before, count = b.tile_start_and_size(block, BLOCK, size)
+            here = b.add(start, before)
             with low.loop(0, count) as (i, _):
-                place = b.sum(base, b.sum(here, i))
+                place = b.add(base, b.add(here, i))
                 b.store(made, i, of(r.key(b.load(r.buffer(self.sort.sources[0]), place))))
             with low.loop(0, count, sequential=True) as (i, _):
-                number = b.sum(here, i)
-                yield b.load(made, i), number, b.sum(base, number)
+                number = b.add(here, i)
+                yield b.load(made, i), number, b.add(base, number)
 
     def _count(self) -> LoweredKernel:
         """Find the parts of all elements, and how many of a piece there are in each."""
@@ -478,16 +480,16 @@ class _InParts:
         cells, digits, length = (r.number(n) for n in (self.cells, self.cells.bit_length() - 1, sort.length))
         counters, parts = low.buffer(self.counts, True), low.buffer(self.parts, True, "u8")
         with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            first, table = b.times(number, PARTS), b.times(line, cells)
-            ends = [b.load(r.buffer(self.ends), b.sum(b.times(line, 2), k)) for k in (0, 1)]
+            first, table = b.mul(number, PARTS), b.mul(line, cells)
+            ends = [b.load(r.buffer(self.ends), b.add(b.mul(line, 2), k)) for k in (0, 1)]
             with low.loop(0, PARTS) as (k, _):
-                b.store(counters, b.sum(first, k), Literal(INDEX, 0))
+                b.store(counters, b.add(first, k), Literal(INDEX, 0))
             _, cell = self._cell(r, ends, digits)
             with self._elements(r, line, length, bounds, "s32", cell) as (at, _, place):
-                part = b.load(r.buffer(self.table), b.sum(table, b.convert(INDEX, at)))
+                part = b.load(r.buffer(self.table), b.add(table, b.convert(INDEX, at)))
                 b.store(parts, place, part)
-                at = b.sum(first, b.convert(INDEX, part))
-                b.store(counters, at, operand_of(b.sum(b.load(counters, at), 1)))
+                at = b.add(first, b.convert(INDEX, part))
+                b.store(counters, at, operand_of(b.add(b.load(counters, at), 1)))
         return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
 
     def _part(self) -> LoweredKernel:
@@ -507,31 +509,31 @@ class _InParts:
             return b.shift_left(1 << more, radix_kernel.shift_of(b, INDEX, piece))
 
         with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            begin, base = (b.times(line, n) for n in (many, length))
+            begin, base = (b.mul(line, n) for n in (many, length))
             with low.loop(0, PARTS, [Literal(INDEX, 0)], sequential=True) as (k, totals):
-                start = totals.carried[0].inside
+                start = totals.carried[0].arg
                 with low.loop(0, many, [start, start], sequential=True) as (p, loop):
                     every, before = loop.carried
-                    piece = b.sum(begin, p)
-                    count = b.load(counts, b.sum(b.times(piece, PARTS), k))
+                    piece = b.add(begin, p)
+                    count = b.load(counts, b.add(b.mul(piece, PARTS), k))
                     earlier = b.compare("LT", piece, number)
-                    every.updated = operand_of(b.sum(every.inside, count))
-                    before.updated = operand_of(b.sum(before.inside, b.choose(earlier, count)))
+                    every.next = operand_of(b.add(every.arg, count))
+                    before.next = operand_of(b.add(before.arg, b.select(earlier, count)))
                 stop = every.result
-                touched = b.compute("subtract", INDEX, pieces_until(b.minus(stop, 1), 1), pieces_until(start, 0))
-                is_wanted = b.compare("NE", b.both(touched, wanted), 0)
-                b.store(counters, k, operand_of(b.sum(base, before.result)))
-                b.store(steps, k, b.choose(is_wanted, 1))
-                at = b.sum(b.times(number, PARTS), k)
-                for ends, end in ((self.starts, b.choose(is_wanted, start, stop)), (self.stops, stop)):
+                touched = b.compute("subtract", INDEX, pieces_until(b.sub(stop, 1), 1), pieces_until(start, 0))
+                is_wanted = b.compare("NE", b.and_(touched, wanted), 0)
+                b.store(counters, k, operand_of(b.add(base, before.result)))
+                b.store(steps, k, b.select(is_wanted, 1))
+                at = b.add(b.mul(number, PARTS), k)
+                for ends, end in ((self.starts, b.select(is_wanted, start, stop)), (self.stops, stop)):
                     b.store(low.buffer(ends, True), at, end)
-                totals.carried[0].updated = stop
+                totals.carried[0].next = stop
             with self._elements(r, line, length, bounds, r.type, lambda key: key) as (key, inside, at):
                 part = b.convert(INDEX, b.load(parts, at))
                 others = [r.element(k, inside, at) for k in range(1, len(sort.sources))]
                 place = b.load(counters, part)
                 step = 1 if sort.wanted == ALL else b.load(steps, part)
-                b.store(counters, part, operand_of(b.sum(place, step)))
+                b.store(counters, part, operand_of(b.add(place, step)))
                 r.put(arrays, place, [key, *others])
         return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
 
@@ -542,14 +544,14 @@ class _InParts:
         arrays = [[r.buffer(x, True) for x in some] for some in (self.first, self.second)]
 
         def bounds(number: Index) -> tuple[Index, Index, list[Value]]:
-            line = b.quotient(number, PARTS)
-            at = b.sum(b.times(line, many), b.remainder(number, PARTS))
+            line = b.floordiv(number, PARTS)
+            at = b.add(b.mul(line, many), b.remainder(number, PARTS))
             ends = [b.load(low.buffer(x), at) for x in (self.starts, self.stops)]
-            return line, b.sum(b.times(line, length), ends[0]), ends
+            return line, b.add(b.mul(line, length), ends[0]), ends
 
         _, spare, _ = bounds(b.kernel.first)  # there is room for all parts of the loop, and so for each
         with low.loop(b.kernel.first, b.kernel.last) as (number, _):
             line, place, (start, stop) = bounds(number)
-            r.order(arrays, place, b.minus(stop, start), place if self.has_room else spare)
+            r.order(arrays, place, b.sub(stop, start), place if self.has_room else spare)
             r.give(arrays[0], place, line, (start, stop), (length, keep))
         return r.finished(sort.lines * PARTS, 32 * sort.length // PARTS)

@@ -59,9 +59,9 @@ class _SideBySide:
         blocks, width = number(-(-most // self.lanes)), number(most)
         levels = number(max(0, (sort.length - 1).bit_length() - BASE))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            self.outer = b.quotient(index, blocks) if self.across else 0
-            block = b.minus(index, b.times(self.outer, blocks))
-            self.begin, self.count = b.block(block, self.lanes, width)
+            self.outer = b.floordiv(index, blocks) if self.across else 0
+            block = b.sub(index, b.mul(self.outer, blocks))
+            self.begin, self.count = b.tile_start_and_size(block, self.lanes, width)
             if self.is_turned:
                 self._turn_lines()
             elif not self.across:
@@ -78,7 +78,7 @@ class _SideBySide:
                 self._nest(self.keep, self._take)
             for found in unlike:
                 some = b.compare("NE", found, Literal(found.type, 0))
-                with low.loop(0, b.choose(some, self.count), sequential=True) as (lane, _):
+                with low.loop(0, b.select(some, self.count), sequential=True) as (lane, _):
                     self._put_back(lane)
         steps = sort.length * (sort.length - 1).bit_length() ** 2
         return self.routine.finished(sort.lines // most * (-(-most // self.lanes)), self.lanes * steps // 8)
@@ -102,22 +102,22 @@ class _SideBySide:
         """A loop over the elements in the order in which they are in the rows: the bits that it gives of any."""
 
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
-            return [self.b.either(x, more) for x, more in zip(carried, body(*at), strict=True)]
+            return [self.b.or_(x, more) for x, more in zip(carried, body(*at), strict=True)]
 
         return self.low.nest([(0, stop), (0, self.count)], none, element, in_vectors=True)
 
     def _row(self, i: Index, lane: Index) -> Index:
-        return self.b.sum(self.b.times(i, self.lanes), lane)
+        return self.b.add(self.b.mul(i, self.lanes), lane)
 
     def _place(self, size: Index, i: Index, lane: Index) -> Index:
         """Of an element in an array whose lines have such a size."""
-        b, line = self.b, self.b.sum(self.begin, lane)
+        b, line = self.b, self.b.add(self.begin, lane)
         if self.across or self.inner == 1:
             around, inside = (self.outer, line) if self.across else (line, 0)
         else:
-            around, inside = b.quotient(line, self.inner), b.remainder(line, self.inner)
-        start = b.sum(b.times(around, b.times(size, self.inner)), inside)
-        return b.sum(start, b.times(i, self.inner))
+            around, inside = b.floordiv(line, self.inner), b.remainder(line, self.inner)
+        start = b.add(b.mul(around, b.mul(size, self.inner)), inside)
+        return b.add(start, b.mul(i, self.inner))
 
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
         return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
@@ -129,20 +129,20 @@ class _SideBySide:
         """Let the elements of the lines, each of which lies apart, be columns."""
         b, several = self.b, packing.tile_rows()
         source = self.routine.buffer(self.sort.sources[0])
-        with self.low.loop(0, b.up(self.count, several)) as (block, _):
-            lane, rows = b.block(block, several, self.count)
-            start = b.times(b.sum(self.begin, lane), self.length)
+        with self.low.loop(0, b.ceil_div(self.count, several)) as (block, _):
+            lane, rows = b.tile_start_and_size(block, several, self.count)
+            start = b.mul(b.add(self.begin, lane), self.length)
             self._turn((self.elements, lane), (source, start), (self.length, self.length, rows, self.lanes))
 
     def _turn_rows(self) -> None:
         """The other way round."""
         b, several, (result,) = self.b, packing.tile_rows(), self.sort.results
         assert result is not None, "nothing else is taken"
-        to, start = self.routine.buffer(result, True), b.times(self.begin, self.keep)
-        with self.low.loop(0, b.up(self.keep, several)) as (block, _):
-            row, rows = b.block(block, several, self.keep)
-            source = (self.elements, b.times(row, self.lanes))
-            self._turn((to, b.sum(start, row)), source, (self.count, self.lanes, rows, self.keep))
+        to, start = self.routine.buffer(result, True), b.mul(self.begin, self.keep)
+        with self.low.loop(0, b.ceil_div(self.keep, several)) as (block, _):
+            row, rows = b.tile_start_and_size(block, several, self.keep)
+            source = (self.elements, b.mul(row, self.lanes))
+            self._turn((to, b.add(start, row)), source, (self.count, self.lanes, rows, self.keep))
 
     def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], sizes: Sequence[Index]) -> None:
         for k, size in enumerate((*sizes, sizes[0])):
@@ -156,7 +156,7 @@ class _SideBySide:
         key = found = self.routine.key(x)
         if self.shift:
             above = b.shift_left(b.convert(self.kind, key), self.shift)
-            found = b.either(above, b.convert(self.kind, i))
+            found = b.or_(above, b.convert(self.kind, i))
         b.store(self.rows, at, found)
         return [b.compute("xor", key.type, x, self.routine.of(key))] if self.nothing else []
 
@@ -174,7 +174,7 @@ class _SideBySide:
             if self.alone:
                 value = self.routine.of(found) if self.across else found
             else:
-                place = b.convert(INDEX, b.both(found, (1 << self.shift) - 1))
+                place = b.convert(INDEX, b.and_(found, (1 << self.shift) - 1))
                 value = self.routine.counted(k, place) if self.sort.counts_places(k) else self._element(k, place, lane)
             self.b.store(self.routine.buffer(result, True), self._place(self.keep, i, lane), value)
 
@@ -247,7 +247,7 @@ def _network(kind: str) -> str:
                 done = t.value(f"sub i64 {t.value(f'or i64 {level}, 1')}, {t.value(f'shl i64 {turn}, 1')}")
                 strided(start, rest, t.value(f"lshr i64 {t.value(f'shl i64 {step}, {done}')}, 3"), 4)
             in_registers(start, rest, _falling(step))
-    return packing.provided(f"network_{kind}", t.routine())
+    return packing.declare_routine(f"network_{kind}", t.routine())
 
 
 class _Text:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.canonicalize.sort import are_side_by_side
 from tinyxla.hlo import Instruction
@@ -27,7 +27,7 @@ from tinyxla.loopir.kernels.sort.radix_sort import (
     pieces_between,
     results_by_number,
 )
-from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 
@@ -39,7 +39,7 @@ MANY = 16  # for so many, of a line in which one of so many is wanted, all are s
 
 
 def supports(x: Instruction) -> bool:
-    return supported(x.operands[0].array_shape)
+    return is_native_type(x.operands[0].array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -60,7 +60,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     pieces = min(MOST_PIECES, sort.length // max(PIECE, SPARSE * k)) if sort.lines < FEW_LINES else 1
     if pieces < 2:
         return [_Firsts(sort, operand, (1, sort.length)).kernel(sort.results)]
-    found = [Partial(Shape(kind, (sort.lines, pieces, k))) for kind in (shape.element_type, number.element_type)]
+    found = [Temporary(Shape(kind, (sort.lines, pieces, k))) for kind in (shape.element_type, number.element_type)]
     return [
         _Firsts(sort, operand, (pieces, sort.length)).kernel(found),
         _Firsts(sort, found[0], (1, pieces * k)).kernel(sort.results, found[1]),
@@ -77,7 +77,7 @@ class _Firsts:
         self.candidates = (_OneByOne if sort.keep <= FEW and self.keys.bits <= 32 else _ByDigits)(sort, self.routine)
         self.keep, self.elements = self.candidates.keep, self.routine.buffer(source)
 
-    def kernel(self, results: Sequence[Storage | None], names: Partial | None = None) -> LoweredKernel:
+    def kernel(self, results: Sequence[Storage | None], names: Temporary | None = None) -> LoweredKernel:
         """A place is what `names` has there."""
         low, b, keep, (pieces, size) = self.low, self.b, self.keep, self.sizes
         table = names and self.routine.buffer(names)
@@ -85,7 +85,7 @@ class _Firsts:
         few = size <= CAPACITY and (self.sort.keep * size <= AT_ONCE or size < 2 * BLOCK)
         many, rows = (0, 0) if few else (self.routine.number(groups), self.routine.number(size // pieces // groups))
         with self.routine.pieces(pieces, size) as (index, line, start, stop):
-            self.base = b.times(line, b.kernel.numbers[-1])
+            self.base = b.mul(line, b.kernel.parameters[-1])
             if few:
                 with low.loop(0, stop) as (i, _):
                     self._put(i, i)
@@ -93,18 +93,18 @@ class _Firsts:
             else:
                 self._group(start, many, rows)
                 self._choose(start, stop, many)
-            to = b.times(index, keep)
+            to = b.mul(index, keep)
             with low.loop(0, keep, sequential=True) as (i, _):
                 key, place = self.candidates.get(i)
                 if table:
                     place = b.load(table, b.convert(INDEX, place))
                 for result, value in zip(results, (self.routine.of(key), place), strict=True):
                     if result is not None:
-                        b.store(self.routine.buffer(result, True), b.sum(to, i), value)
+                        b.store(self.routine.buffer(result, True), b.add(to, i), value)
         return self.routine.finished(self.sort.lines * pieces, size // pieces)
 
     def _key(self, place: Index) -> Operand:
-        return self.routine.key(self.b.load(self.elements, self.b.sum(self.base, place)))
+        return self.routine.key(self.b.load(self.elements, self.b.add(self.base, place)))
 
     def _put(self, to: Index, place: Index) -> Operand:
         key = self._key(place)
@@ -118,10 +118,10 @@ class _Firsts:
         with low.loop(0, many, sequential=True) as (j, _):
             b.store(firsts, j, self.last)
         with low.loop(0, rows, sequential=True) as (row, _):
-            here = b.sum(start, b.times(row, many))
-            with low.loop(0, b.quotient(many, BLOCK)) as (block, _), low.loop(0, BLOCK) as (i, _):
-                j = b.sum(b.times(block, BLOCK), i)
-                least = b.compute("minimum", type, b.load(firsts, j), self._key(b.sum(here, j)))
+            here = b.add(start, b.mul(row, many))
+            with low.loop(0, b.floordiv(many, BLOCK)) as (block, _), low.loop(0, BLOCK) as (i, _):
+                j = b.add(b.mul(block, BLOCK), i)
+                least = b.compute("minimum", type, b.load(firsts, j), self._key(b.add(here, j)))
                 b.store(firsts, j, least)
         with low.loop(0, many, sequential=True) as (j, _):
             self.candidates.put(j, b.load(firsts, j), j)
@@ -130,38 +130,38 @@ class _Firsts:
         """Pass over a piece with a bound that so many candidates give, and with another one as often as there are many
         others; what is equal to the first one may be wanted."""
         low, b, keep, zero = self.low, self.b, self.keep, Literal(INDEX, 0)
-        length = b.minus(stop, start)
-        blocks, rest = b.quotient(length, BLOCK), b.remainder(length, BLOCK)
-        begin = b.sum(start, rest)  # of whole blocks
-        with low.loop(0, b.sum(blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
+        length = b.sub(stop, start)
+        blocks, rest = b.floordiv(length, BLOCK), b.remainder(length, BLOCK)
+        begin = b.add(start, rest)  # of whole blocks
+        with low.loop(0, b.add(blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
             is_first = b.compare("EQ", turn, zero)
-            bound, one = self.candidates.cut(outer.carried[1].inside), Literal(self.keys.type, 1)
-            last = b.choose(is_first, bound, b.compute("subtract", self.keys.type, bound, one))
-            end = b.choose(b.either(is_first, b.compare("GE", bound, one)), blocks)  # nothing comes before the least
+            bound, one = self.candidates.cut(outer.carried[1].arg), Literal(self.keys.type, 1)
+            last = b.select(is_first, bound, b.compute("subtract", self.keys.type, bound, one))
+            end = b.select(b.or_(is_first, b.compare("GE", bound, one)), blocks)  # nothing comes before the least
 
             def is_wanted(key: Operand) -> Operand:
                 return b.compare("LE", key, last)
 
-            with low.loop(0, b.choose(is_first, rest), sequential=True) as (i, _):
-                self._put(i, b.sum(start, i))
-            passed = [outer.carried[0].inside, b.choose(is_first, rest, keep)]
+            with low.loop(0, b.select(is_first, rest), sequential=True) as (i, _):
+                self._put(i, b.add(start, i))
+            passed = [outer.carried[0].arg, b.select(is_first, rest, keep)]
             with low.loop(passed[0], end, passed, sequential=True) as (block, loop):
-                here = b.sum(begin, b.times(block, BLOCK))
+                here = b.add(begin, b.mul(block, BLOCK))
                 with low.loop(0, BLOCK, [self.last]) as (i, least):
                     slot = least.carried[0]
-                    slot.updated = b.compute("minimum", self.keys.type, slot.inside, self._key(b.sum(here, i)))
-                some = b.choose(is_wanted(slot.result), BLOCK)
-                with low.loop(0, some, [loop.carried[1].inside], sequential=True) as (i, chosen):
-                    to = chosen.carried[0].inside
-                    key = self._put(to, b.sum(here, i))
-                    chosen.carried[0].updated = operand_of(b.sum(to, b.choose(is_wanted(key), 1)))
-                loop.carried[0].updated = operand_of(b.sum(block, 1))
-                loop.carried[1].updated = chosen.carried[0].result
-                loop.again = b.compare("LE", chosen.carried[0].result, Literal(INDEX, CAPACITY))
+                    slot.next = b.compute("minimum", self.keys.type, slot.arg, self._key(b.add(here, i)))
+                some = b.select(is_wanted(slot.result), BLOCK)
+                with low.loop(0, some, [loop.carried[1].arg], sequential=True) as (i, chosen):
+                    to = chosen.carried[0].arg
+                    key = self._put(to, b.add(here, i))
+                    chosen.carried[0].next = operand_of(b.add(to, b.select(is_wanted(key), 1)))
+                loop.carried[0].next = operand_of(b.add(block, 1))
+                loop.carried[1].next = chosen.carried[0].result
+                loop.continue_while = b.compare("LE", chosen.carried[0].result, Literal(INDEX, CAPACITY))
             for before, after in zip(outer.carried, loop.carried, strict=True):
-                before.updated = after.result
+                before.next = after.result
             more = b.compare("GT", loop.carried[1].result, keep)
-            outer.again = b.either(is_first, more)
+            outer.continue_while = b.or_(is_first, more)
 
     @property
     def last(self) -> Literal:
@@ -179,7 +179,7 @@ class _OneByOne:
 
     def put(self, to: Index, key: Operand, place: Index) -> None:
         b = self.b
-        b.store(self.some, to, b.either(b.shift_left(b.convert("u64", key), 32), b.convert("u64", place)))
+        b.store(self.some, to, b.or_(b.shift_left(b.convert("u64", key), 32), b.convert("u64", place)))
 
     def get(self, i: Index) -> tuple[Operand, Operand]:
         return self._parts(self.b.load(self.found, i))
@@ -190,15 +190,15 @@ class _OneByOne:
     def cut(self, count: Index) -> Operand:
         low, b, last = self.low, self.b, Literal("u64", (1 << 64) - 1)
         with low.loop(0, self.keep, [Literal("u64", 0), last], sequential=True) as (turn, rounds):
-            from_here = rounds.carried[0].inside
+            from_here = rounds.carried[0].arg
             with low.loop(0, count, [last]) as (i, least):
                 value = b.load(self.some, i)
-                left = b.choose(b.compare("GE", value, from_here), value, last)
-                least.carried[0].updated = b.compute("minimum", "u64", least.carried[0].inside, left)
+                left = b.select(b.compare("GE", value, from_here), value, last)
+                least.carried[0].next = b.compute("minimum", "u64", least.carried[0].arg, left)
             found = least.carried[0].result
             b.store(self.found, turn, found)
-            rounds.carried[0].updated = b.compute("add", "u64", found, Literal("u64", 1))
-            rounds.carried[1].updated = found
+            rounds.carried[0].next = b.compute("add", "u64", found, Literal("u64", 1))
+            rounds.carried[1].next = found
         with low.loop(0, self.keep, sequential=True) as (i, _):
             b.store(self.some, i, b.load(self.found, i))
         return self._parts(rounds.carried[1].result)[0]
@@ -219,4 +219,4 @@ class _ByDigits:
 
     def cut(self, count: Index) -> Operand:
         self.routine.order(self.arrays, 0, count, 0)
-        return self.get(self.b.minus(self.keep, 1))[0]
+        return self.get(self.b.sub(self.keep, 1))[0]

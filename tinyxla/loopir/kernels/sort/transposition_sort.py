@@ -15,7 +15,7 @@ from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.kernels.sort import radix_sort
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 
 LANES = 64
@@ -43,33 +43,33 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     place = partial(_place, low, sizes, dimension)
 
     def exchange(above: Index, lane: Index) -> None:
-        here = b.sum(b.times(above, LANES), lane)
-        below = b.sum(here, LANES)
+        here = b.add(b.mul(above, LANES), lane)
+        below = b.add(here, LANES)
         first, second = ([b.load(row, at) for row in rows] for at in (here, below))
         pairs: list[Operand] = [value for pair in zip(second, first, strict=True) for value in pair]
         wrong = low.apply(x.attributes.to_apply, pairs)[0]
         for row, one, other in zip(rows, first, second, strict=True):
-            b.store(row, here, b.choose(wrong, other, one))
-            b.store(row, below, b.choose(wrong, one, other))
+            b.store(row, here, b.select(wrong, other, one))
+            b.store(row, below, b.select(wrong, one, other))
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin, count = b.block(index, LANES, lines)
+        begin, count = b.tile_start_and_size(index, LANES, lines)
         with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
             for o, row in zip(x.operands, rows, strict=True):
-                at = b.sum(b.times(i, LANES), lane)
-                b.store(row, at, low.value(o, place(b.sum(begin, lane), i)))
+                at = b.add(b.mul(i, LANES), lane)
+                b.store(row, at, low.value(o, place(b.add(begin, lane), i)))
         with low.loop(0, length, sequential=True) as (turn, _):
             odd = b.remainder(turn, 2)
-            with low.loop(0, b.quotient(b.minus(length, odd), 2), sequential=True) as (pair, _):
-                above = b.sum(b.times(pair, 2), odd)
+            with low.loop(0, b.floordiv(b.sub(length, odd), 2), sequential=True) as (pair, _):
+                above = b.add(b.mul(pair, 2), odd)
                 with low.loop(0, count) as (lane, _):
                     exchange(above, lane)
         with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
             for result, row in zip(radix_sort.results_by_number(x, users), rows, strict=True):
                 if result is not None:
-                    value = b.load(row, b.sum(b.times(i, LANES), lane))
-                    low.store(result, place(b.sum(begin, lane), i), value)
-    return [finished(low, -(-lines // LANES), LANES * length * length * 4, [x])]
+                    value = b.load(row, b.add(b.mul(i, LANES), lane))
+                    low.store(result, place(b.add(begin, lane), i), value)
+    return [make_kernel(low, -(-lines // LANES), LANES * length * length * 4, [x])]
 
 
 def _place(low: Lowering, sizes: Sequence[int], dimension: int, line: Index, index: Index) -> Coordinates:

@@ -16,14 +16,14 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from tinyxla.compiler.analysis.fusibility import is_of_scalars, supported
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.compiler.passes.canonicalize.reduce_window import LANES, in_rows, is_large
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
 from tinyxla.loopir.kernels.windows.scan import lower_scan
 from tinyxla.loopir.kernels.windows.window_reduction import STILL, Dimension, Fold, Line, load, store
-from tinyxla.loopir.lower.axes import finished
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Users, zero
 from tinyxla.ops import reduction
 from tinyxla.ops.window_doubling import cumulative_direction
@@ -61,7 +61,7 @@ def _counts(dimensions: Sequence[Dimension]) -> list[int]:
 def _ceiling(low: Lowering, value: Index, step: int) -> Index:
     """value / step, rounded up, and at least 0."""
     b = low.builder
-    return b.quotient(b.most(b.sum(value, step - 1), 0), step)
+    return b.floordiv(b.max(b.add(value, step - 1), 0), step)
 
 
 # --- windows that are gone through ------------------------------------------------------------------------------------
@@ -75,25 +75,25 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
     b, w, apart = low.builder, d.window, d.window.base_dilation
     if w == STILL:
         return [(o, None)]
-    first = b.minus(b.times(o, w.stride), w.padding_low)
+    first = b.sub(b.mul(o, w.stride), w.padding_low)
     if is_inside or d.is_inside:
-        return [(b.sum(first, k * w.window_dilation), None) for k in range(w.size)]
+        return [(b.add(first, k * w.window_dilation), None) for k in range(w.size)]
     if again and d.is_touched:
-        places = (b.most(b.sum(first, k), 0) for k in range(w.size))
-        return [(b.least(place, d.size - 1), None) for place in places]
+        places = (b.max(b.add(first, k), 0) for k in range(w.size))
+        return [(b.min(place, d.size - 1), None) for place in places]
     before = -(-max(w.padding_low, 0) // apart)  # elements by which indices are moved, so that none is negative
-    moved = b.sum(first, before * apart)
+    moved = b.add(first, before * apart)
     found: _Elements = []
     for k in range(d.places if w.window_dilation == 1 else w.size):
         if w.window_dilation == 1:
-            index = b.sum(b.up(moved, apart), k)
-            there = b.compare("LT", b.times(index, apart), b.sum(moved, w.size))
+            index = b.add(b.ceil_div(moved, apart), k)
+            there = b.compare("LT", b.mul(index, apart), b.add(moved, w.size))
         else:
-            place = b.sum(moved, k * w.window_dilation)
-            index, there = b.quotient(place, apart), b.compare("EQ", b.remainder(place, apart), 0)
+            place = b.add(moved, k * w.window_dilation)
+            index, there = b.floordiv(place, apart), b.compare("EQ", b.remainder(place, apart), 0)
         for limit, direction in ((before, "GE"), (before + d.size, "LT")):
-            there = b.both(there, b.compare(direction, index, limit))
-        index = b.least(b.minus(b.most(index, before), before), d.size - 1)
+            there = b.and_(there, b.compare(direction, index, limit))
+        index = b.min(b.sub(b.max(index, before), before), d.size - 1)
         found.append((index, there))
     return found
 
@@ -101,13 +101,13 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
 def _together(low: Lowering, places: Sequence[tuple[Index, Operand | None]], *further: Operand) -> Operand | None:
     """Whether all of these hold, if there are any."""
     conditions = [*further, *(there for _, there in places if there is not None)]
-    return functools.reduce(low.builder.both, conditions) if conditions else None
+    return functools.reduce(low.builder.and_, conditions) if conditions else None
 
 
 def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> LoweredKernel:
     """The elements of a window one after the other, in the loop over a row of results: where windows are inside, and
     for those at the edges of the innermost dimension."""
-    after, counts, (*outer, last) = fold.plan.after.get(fold.x), _counts(dimensions), dimensions
+    after, counts, (*outer, last) = fold.plan.epilogues.get(fold.x), _counts(dimensions), dimensions
     roots = [fold.x, *(after.roots if after is not None else [])]
     low, targets = fold.lowering("windows", roots[1:]), fold.results(counts)
     b, sizes, w = low.builder, _sizes(dimensions), last.window
@@ -121,8 +121,8 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
         low_edge = min(max(0, -(-w.padding_low // w.stride)), high_edge)
         high_edge = max(low_edge, min(reach // w.stride + 1, high_edge))
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin, end = b.piece(b.remainder(index, blocks), ROW, last.positions)
-        result = low.split_index(b.quotient(index, blocks), _counts(outer))
+        begin, end = b.tile_range(b.remainder(index, blocks), ROW, last.positions)
+        result = low.split_index(b.floordiv(index, blocks), _counts(outer))
         around = [_elements(low, d, o, again=again) for d, o in zip(outer, result, strict=True)]
         initial = low.initial(fold.x)
 
@@ -133,28 +133,28 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
                     elements = [load(low, a, sizes, [i for i, _ in places]) for a in sources]
                     found, there = fold.apply(low, values, elements), _together(low, places)
                     if there is not None:
-                        found = [b.choose(there, x, y) for x, y in zip(found, values, strict=True)]
+                        found = [b.select(there, x, y) for x, y in zip(found, values, strict=True)]
                     values = found
                 if after is not None:
                     place = dict(zip(_looped(fold.x), (*result, o), strict=True))
                     whole = tuple(place.get(d, 0) for d in range(fold.x.array_shape.rank))
-                    low.know(fold.x, whole, values[0])
+                    low.bind_value(fold.x, whole, values[0])
                     for root in after.roots:
-                        low.define(root, whole)
+                        low.emit_root(root, whole)
                     return
                 for target, value in zip(targets, values, strict=True):
                     store(low, target, counts, (*result, o), value)
 
         if low_edge < high_edge:
-            results(b.most(begin, low_edge), b.least(end, high_edge), True)
+            results(b.max(begin, low_edge), b.min(end, high_edge), True)
         if low_edge > 0 or high_edge < last.positions:
             with low.loop(0, 2, sequential=True) as (side, _):
-                first, second = b.least(end, low_edge), b.most(begin, high_edge)
-                start = b.sum(begin, b.times(side, b.minus(second, begin)))
-                stop = b.sum(first, b.times(side, b.minus(end, first)))
+                first, second = b.min(end, low_edge), b.max(begin, high_edge)
+                start = b.add(begin, b.mul(side, b.sub(second, begin)))
+                stop = b.add(first, b.mul(side, b.sub(end, first)))
                 results(start, stop, False)
     work = width * math.prod(d.places for d in dimensions)
-    return finished(low, math.prod(_counts(outer)) * blocks, work, roots)
+    return make_kernel(low, math.prod(_counts(outer)) * blocks, work, roots)
 
 
 # --- large windows, one dimension after the other ---------------------------------------------------------------------
@@ -178,48 +178,48 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
     width = min(line.inner, max(1, AREA // w.size // LANES) * LANES)
     blocks, columns = (count - 1) * w.stride // w.size + 1, -(-line.inner // width)
     ends, beginnings = (b.scratch(fold.x.array_shape.element_type.name, (w.size + 1) * width) for _ in range(2))
-    (neutral,) = low.neutral(fold.x)
+    (neutral,) = low.identity(fold.x)
 
     def scratch_at(row: Index, j: Index) -> Index:
-        return b.sum(b.times(row, width), j)
+        return b.add(b.mul(row, width), j)
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         outer, block, column = low.split_index(index, (line.outer, blocks, columns))
-        left, first = b.times(column, width), b.times(block, w.size)
-        wide = b.least(b.minus(line.inner, left), width)
+        left, first = b.mul(column, width), b.mul(block, w.size)
+        wide = b.min(b.sub(line.inner, left), width)
 
         def element(row: Index, j: Index) -> Operand:
             """Of the elements from the block's first on."""
-            place = b.minus(b.sum(first, row), w.padding_low)
-            inside = b.both(b.compare("GE", place, 0), b.compare("LT", place, n))
-            place = b.least(b.most(place, 0), n - 1)
-            value = load(low, fold.arrays[0], line.sizes, (outer, place, b.sum(left, j)))
-            return b.choose(inside, value, neutral)
+            place = b.sub(b.add(first, row), w.padding_low)
+            inside = b.and_(b.compare("GE", place, 0), b.compare("LT", place, n))
+            place = b.min(b.max(place, 0), n - 1)
+            value = load(low, fold.arrays[0], line.sizes, (outer, place, b.add(left, j)))
+            return b.select(inside, value, neutral)
 
         with low.loop(0, wide) as (j, _):
             b.store(ends, scratch_at(w.size, j), neutral)
             b.store(beginnings, j, neutral)
         with low.loop(0, w.size, sequential=True) as (k, _), low.loop(0, wide) as (j, _):
-            row = b.minus(w.size - 1, k)
-            before = b.load(ends, scratch_at(b.sum(row, 1), j))
+            row = b.sub(w.size - 1, k)
+            before = b.load(ends, scratch_at(b.add(row, 1), j))
             b.store(ends, scratch_at(row, j), *fold.apply(low, [element(row, j)], [before]))
-            before, value = b.load(beginnings, scratch_at(k, j)), element(b.sum(k, w.size), j)
-            b.store(beginnings, scratch_at(b.sum(k, 1), j), *fold.apply(low, [before], [value]))
+            before, value = b.load(beginnings, scratch_at(k, j)), element(b.add(k, w.size), j)
+            b.store(beginnings, scratch_at(b.add(k, 1), j), *fold.apply(low, [before], [value]))
         start = _ceiling(low, first, w.stride)
-        stop = b.least(_ceiling(low, b.sum(first, w.size), w.stride), count)
+        stop = b.min(_ceiling(low, b.add(first, w.size), w.stride), count)
         with low.loop(start, stop, sequential=True) as (o, _), low.loop(0, wide) as (j, _):
-            at = scratch_at(b.minus(b.times(o, w.stride), first), j)
+            at = scratch_at(b.sub(b.mul(o, w.stride), first), j)
             found = fold.apply(low, [b.load(ends, at)], [b.load(beginnings, at)])
             found = fold.apply(low, low.initial(fold.x), found)
-            store(low, targets[0], line.counts, (outer, o, b.sum(left, j)), found[0])
-    return finished(low, line.outer * blocks * columns, 3 * w.size * width, [fold.x])
+            store(low, targets[0], line.counts, (outer, o, b.add(left, j)), found[0])
+    return make_kernel(low, line.outer * blocks * columns, 3 * w.size * width, [fold.x])
 
 
 # --- reduce-window ----------------------------------------------------------------------------------------------------
 
 
 def supports_reduce(x: Instruction) -> bool:
-    return is_of_scalars(x.attributes.to_apply) and all(supported(o.array_shape) for o in x.operands)
+    return is_of_scalars(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -229,7 +229,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         return []
     if is_large(window, sizes) and 0 not in sizes:
         return _large(fold, _dimensions(*in_rows(sizes, window)))
-    if x in plan.after:
+    if x in plan.epilogues:
         dimensions = [Dimension(sizes[d], window[d].positions(sizes[d]), window[d]) for d in _looped(x)]
     return [_direct(fold, dimensions, fold.arrays)]
 
@@ -239,7 +239,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 
 def supports_select(x: Instruction) -> bool:
     computations = x.attributes.select, x.attributes.scatter
-    return all(map(is_of_scalars, computations)) and all(supported(o.array_shape) for o in x.operands)
+    return all(map(is_of_scalars, computations)) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -275,14 +275,14 @@ class _Selection:
             initial = low.value(x.operands[2], ())
             head, inside = low.split_index(index, counts[:apart]), math.prod(self.sizes[apart:])
             if not self.is_tiled:
-                first = b.times(low.linear(counts[:apart], head), inside)
+                first = b.mul(low.linearize(counts[:apart], head), inside)
                 with low.loop(0, inside) as (i, _):
-                    store(low, x, [x.array_shape.size], [b.sum(first, i)], initial)
+                    store(low, x, [x.array_shape.size], [b.add(first, i)], initial)
             line = self.passes if self.in_passes else self.line
             bounds: list[tuple[Index, Index]] = [(0, n) for n in counts[apart:-1]]
             low.nest(bounds, (), lambda more, _: line((*head, *more), initial) or (), sequential=True)
         work = math.prod(counts[apart:]) * math.prod(d.places for d in self.dimensions) * 4
-        return finished(low, math.prod(counts[:apart]), work, [x])
+        return make_kernel(low, math.prod(counts[:apart]), work, [x])
 
     def line(self, result: Coordinates, initial: Operand) -> None:
         """A line of windows, each at once."""
@@ -298,15 +298,15 @@ class _Selection:
         low, b, last, w = self.low, self.low.builder, self.last, self.last.window
         around = self.around(result)
         with low.loop(0, -(-last.positions // self.width), sequential=True) as (block, _):
-            begin, end = b.piece(block, self.width, last.positions)
+            begin, end = b.tile_range(block, self.width, last.positions)
             with low.loop(begin, end) as (o, _):
-                b.store(self.row, b.minus(o, begin), self.chosen([*around, _elements(low, last, o)]))
+                b.store(self.row, b.sub(o, begin), self.chosen([*around, _elements(low, last, o)]))
             for k, (places, inner) in enumerate(itertools.product(itertools.product(*around), range(w.size))):
                 before = w.padding_low - inner
                 start, stop = max(0, -(-before // w.stride)), max(0, (last.size - 1 + before) // w.stride + 1)
-                with low.loop(b.most(begin, start), b.least(end, stop)) as (o, _):
-                    at = b.minus(b.times(o, w.stride), before)
-                    chosen = b.load(self.row, b.minus(o, begin))
+                with low.loop(b.max(begin, start), b.min(end, stop)) as (o, _):
+                    at = b.sub(b.mul(o, w.stride), before)
+                    chosen = b.load(self.row, b.sub(o, begin))
                     self.put(k, chosen, (*(i for i, _ in places), at), (*result, o), initial)
 
     def around(self, result: Coordinates) -> list[_Elements]:
@@ -321,9 +321,9 @@ class _Selection:
             element = load(low, self.operand, self.sizes, [i for i, _ in places])
             better = b.compute("not", "pred", low.apply(self.x.attributes.select, [best, element])[0])
             is_first = b.compare("EQ", found, Literal("s32", -1))
-            take = _together(low, places, *([b.either(is_first, better)] if k else []))
-            best = element if take is None else b.choose(take, element, best)
-            found = Literal("s32", k) if take is None else b.choose(take, Literal("s32", k), found)
+            take = _together(low, places, *([b.or_(is_first, better)] if k else []))
+            best = element if take is None else b.select(take, element, best)
+            found = Literal("s32", k) if take is None else b.select(take, Literal("s32", k), found)
         return found
 
     def put(self, k: int, chosen: Operand, place: Coordinates, result: Coordinates, initial: Operand) -> None:
@@ -332,4 +332,4 @@ class _Selection:
         old = initial if self.is_tiled else load(low, x, self.sizes, place)
         (new,) = low.apply(x.attributes.scatter, [old, load(low, self.source, self.counts, result)])
         hit = b.compare("EQ", chosen, Literal("s32", k))
-        store(low, x, self.sizes, place, b.choose(hit, new, old))
+        store(low, x, self.sizes, place, b.select(hit, new, old))

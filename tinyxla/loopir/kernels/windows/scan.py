@@ -18,8 +18,8 @@ from tinyxla.compiler.passes.canonicalize.reduce_window import LANES
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import Fold, Line, load, store
-from tinyxla.loopir.lower.axes import CHUNK, finished
-from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Partial, Storage
+from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Storage, Temporary
 from tinyxla.ops import reduction
 from tinyxla.shapes import Shape, element_type
 
@@ -54,30 +54,30 @@ class _Scan:
         self.puts_first = backward and not fold.is_commutative  # the initial value, for each result
         self.columns = -(-line.inner // width)  # blocks of them
         least = ROWS if width > 1 else 1
-        self.rows = max(least, CHUNK // (width * parts)) * parts  # of a piece; the last one has more
+        self.rows = max(least, PARALLEL_CHUNK_ELEMENTS // (width * parts)) * parts  # of a piece; the last one has more
         self.rest = line.along.size % parts  # rows before the first piece
         self.pieces = max(1, line.along.size // self.rows) if few else 1
         self.sizes = line.outer, self.pieces + 1, line.inner
         self.before = fold.partials(self.sizes)
         kind = element_type("s64")
-        self.known = [Partial(Shape(kind, (line.outer, self.pieces + 1, self.columns))) for _ in self.before]
+        self.known = [Temporary(Shape(kind, (line.outer, self.pieces + 1, self.columns))) for _ in self.before]
 
     def piece(self, p: Index) -> tuple[Index, Index]:
         """The first row of a piece, and the rows of each of its parts."""
         b, body = self.low.builder, self.line.along.size - self.rest
         more = body - self.pieces * self.rows
-        first = b.sum(b.times(p, self.rows), self.rest)
-        is_last = b.quotient(p, self.pieces - 1) if self.pieces > 1 else 1
-        return first, b.sum(b.times(is_last, more // self.parts), self.rows // self.parts)
+        first = b.add(b.mul(p, self.rows), self.rest)
+        is_last = b.floordiv(p, self.pieces - 1) if self.pieces > 1 else 1
+        return first, b.add(b.mul(is_last, more // self.parts), self.rows // self.parts)
 
     def element(self, line: Index, row: Index, column: Index) -> Index:
-        place = self.low.builder.minus(self.line.along.size - 1, row) if self.backward else row
-        return self.low.linear(self.line.sizes, (line, place, column))
+        place = self.low.builder.sub(self.line.along.size - 1, row) if self.backward else row
+        return self.low.linearize(self.line.sizes, (line, place, column))
 
     def lowest(self, line: Index, row: Index, rows: Index, column: Index = 0) -> Index:
         """The first place of so many rows."""
         b = self.low.builder
-        return self.element(line, b.minus(b.sum(row, rows), 1) if self.backward else row, column)
+        return self.element(line, b.sub(b.add(row, rows), 1) if self.backward else row, column)
 
     def load(self, place: Index) -> list[Operand]:
         return [self.low.builder.load(self.low.buffer(s), place) for s in self.fold.arrays]
@@ -95,7 +95,7 @@ class _Scan:
         b = self.low.builder
         place = self.lowest(line, row, rows, column)
         with self.low.loop(0, count) as (k, _):
-            self.store(b.sum(place, k), [b.load(buffer, k) for buffer in results])
+            self.store(b.add(place, k), [b.load(buffer, k) for buffer in results])
 
     def by_blocks(
         self,
@@ -108,12 +108,12 @@ class _Scan:
         b = self.low.builder
 
         def block(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            return visit(*b.block(indices[0], height, length), carried)
+            return visit(*b.tile_start_and_size(indices[0], height, length), carried)
 
         if not height:
             visit(0, length, list(values))
         else:
-            self.low.nest([(0, b.up(length, height))], values, block, sequential=True)
+            self.low.nest([(0, b.ceil_div(length, height))], values, block, sequential=True)
 
     def join(self, before: Sequence[Operand], after: Sequence[Operand]) -> list[Operand]:
         left, right = (after, before) if self.backward else (before, after)
@@ -126,7 +126,7 @@ class _Scan:
             return found
         b = self.low.builder
         first = b.compare("EQ", row, 0)
-        return [b.choose(first, x, y) for x, y in zip(elements, found, strict=True)]
+        return [b.select(first, x, y) for x, y in zip(elements, found, strict=True)]
 
     def through_rest(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
         """What comes before the parts of a piece: before the first one, there are rows that are in none."""
@@ -140,13 +140,13 @@ class _Scan:
         if not self.rest:
             return list(values)
         b = self.low.builder
-        count = self.rest if self.pieces == 1 else b.choose(b.compare("EQ", p, 0), self.rest)
+        count = self.rest if self.pieces == 1 else b.select(b.compare("EQ", p, 0), self.rest)
         return self.low.nest([(0, count)], values, visit, sequential=True)
 
     def hand(self, routine: str, line: Index, p: Index, block: Index) -> None:
         """Wait until it is known what comes before a piece, or let it be known."""
         if self.pieces > 1:
-            place = self.low.linear((*self.sizes[:2], self.columns), (line, p, block))
+            place = self.low.linearize((*self.sizes[:2], self.columns), (line, p, block))
             for known, before in zip(self.known, self.before, strict=True):
                 buffers = self.low.buffer(known, True), self.low.buffer(before, True)
                 self.low.builder.call(routine, (buffers[0], place), (buffers[1], 0))
@@ -166,8 +166,8 @@ class _Scan:
         """The kernels."""
         roots = [self.fold.x]
         if self.pieces == 1:
-            return [finished(self.low, extent, work, roots)]
-        scan = replace(finished(self.low, extent, work, roots), grain=1, in_order=True)
+            return [make_kernel(self.low, extent, work, roots)]
+        scan = replace(make_kernel(self.low, extent, work, roots), grain=1, starts_in_order=True)
         low = self.fold.lowering("begin")
         b, blocks = low.builder, (self.pieces + 1) * self.columns
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
@@ -179,7 +179,7 @@ class _Scan:
             with low.loop(0, self.line.inner) as (j, _):
                 for before, start in zip(self.before, starts, strict=True):
                     store(low, before, self.sizes, (line, 0, j), start)
-        return [finished(low, self.line.outer, blocks, roots), scan]
+        return [make_kernel(low, self.line.outer, blocks, roots), scan]
 
 
 def lower_scan(fold: Fold, line: Line, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
@@ -207,10 +207,10 @@ def _by_routine(fold: Fold, line: Line, target: Storage, op: str, backward: bool
         b.store(carry, 0, *_starts_of_runs(scan, [(o, first)], length, p))
 
         def visit(begin: Index, rows: Index, values: list[Operand]) -> list[Operand]:
-            row = b.sum(first, begin)
+            row = b.add(first, begin)
             place = scan.lowest(o, row, rows)
             to = 0 if fold.is_large else place
-            b.call(routine, (source, place), (result, to), (result, b.sum(to, rows)), (carry, 0))
+            b.call(routine, (source, place), (result, to), (result, b.add(to, rows)), (carry, 0))
             if fold.is_large:
                 scan.put_away(o, row, rows, 0, rows, [result])
             return values
@@ -233,13 +233,13 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         if many:
             length: Index = n
-            lines = [b.least(b.sum(b.times(index, group), k), line.outer - 1) for k in range(group)]
+            lines = [b.min(b.add(b.mul(index, group), k), line.outer - 1) for k in range(group)]
             runs: list[tuple[Index, Index]] = [(o, 0) for o in lines]
             values = scan.starts * (group * inner)
         else:
-            o, p = b.quotient(index, scan.pieces), b.remainder(index, scan.pieces)
+            o, p = b.floordiv(index, scan.pieces), b.remainder(index, scan.pieces)
             first, length = scan.piece(p)
-            runs = [(o, b.sum(first, b.times(length, k))) for k in range(side)]
+            runs = [(o, b.add(first, b.mul(length, k))) for k in range(side)]
             values = _starts_of_runs(scan, runs, length, p)
         rows = [[] if direct else [b.scratch(type, height * inner) for type in types] for _ in runs]
 
@@ -247,9 +247,9 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
             def element(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
                 (t,) = indices
                 updated: list[Operand] = []
-                at = b.minus(b.minus(here, 1), t) if backward else t
+                at = b.sub(b.sub(here, 1), t) if backward else t
                 for (o, first), row in zip(runs, rows, strict=True):
-                    u = b.sum(first, b.sum(begin, t))
+                    u = b.add(first, b.add(begin, t))
                     for j in range(inner):
                         place = scan.element(o, u, j)
                         new = scan.step(carried[len(updated) : len(updated) + count], u, place)
@@ -258,13 +258,13 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
                             scan.store(place, new)
                         else:
                             for buffer, value in zip(row, new, strict=True):
-                                b.store(buffer, b.sum(b.times(at, inner), j), value)
+                                b.store(buffer, b.add(b.mul(at, inner), j), value)
                 return updated
 
             values = low.nest([(0, here)], values, element, sequential=True)
             for (o, first), row in zip(runs, rows, strict=True):
                 if not direct:
-                    scan.put_away(o, b.sum(first, begin), here, 0, b.times(here, inner), row)
+                    scan.put_away(o, b.add(first, begin), here, 0, b.mul(here, inner), row)
             return values
 
         scan.by_blocks(length, height, values, visit)
@@ -286,7 +286,7 @@ def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: In
             def visit(indices: Coordinates, carried: list[Operand], group: Any = group) -> list[Operand]:
                 updated: list[Operand] = []
                 for first, j in group:
-                    elements = scan.load(scan.element(o, b.sum(first, indices[0]), j))
+                    elements = scan.load(scan.element(o, b.add(first, indices[0]), j))
                     updated += scan.join(carried[len(updated) : len(updated) + count], elements)
                 return updated
 
@@ -302,8 +302,8 @@ def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: In
             if totals:
                 before = scan.join(before, totals[k * inner + j])
             values.append(before)
-        scan.send(o, b.sum(p, 1), j, before)
-    scan.hand("announce", o, b.sum(p, 1), 0)
+        scan.send(o, b.add(p, 1), j, before)
+    scan.hand("announce", o, b.add(p, 1), 0)
     per = len(runs) + 1
     return [v for k in range(len(runs)) for j in range(inner) for v in values[j * per + k]]
 
@@ -357,28 +357,28 @@ class _Vectors(_Scan):
         b, line = self.low.builder, self.line
         if self.wide:
             self.o, self.p, self.block = self.low.split_index(index, (line.outer, self.pieces, self.columns))
-            _, self.here = b.block(self.block, self.width, line.inner)
+            _, self.here = b.tile_start_and_size(self.block, self.width, line.inner)
         elif self.split:
             self.o, self.p = self.low.split_index(index, (line.outer, self.pieces))
         else:
-            self.o, self.here = b.block(index, LANES, line.outer)
+            self.o, self.here = b.tile_start_and_size(index, LANES, line.outer)
         if self.wide or self.split:
             self.first, self.length = self.piece(self.p)
 
     def _place(self, j: Index, t: Index) -> tuple[Index, Index]:
         """The row, and the place in memory."""
         b = self.low.builder
-        row = b.sum(self.first, t)
+        row = b.add(self.first, t)
         if self.wide:
             return row, self.element(self.o, row, self._column(j))
         if self.split:
-            row = b.sum(row, b.times(j, self.length))
+            row = b.add(row, b.mul(j, self.length))
             return row, self.element(self.o, row, 0)
-        return row, self.element(b.sum(self.o, j), row, 0)
+        return row, self.element(b.add(self.o, j), row, 0)
 
     def _column(self, j: Index) -> Index:
         b = self.low.builder
-        return b.sum(b.times(self.block, self.width), j)
+        return b.add(b.mul(self.block, self.width), j)
 
     def _values(self, j: Index) -> list[Operand]:
         return [self.low.builder.load(x, j) for x in self.row]
@@ -393,7 +393,7 @@ class _Vectors(_Scan):
         with low.loop(1, self.length, sequential=True) as (t, _), low.loop(0, self.here) as (j, _):
             self._put(j, self.join(self._values(j), self.load(self._place(j, t)[1])))
         self.hand("wait", o, p, self.block)
-        after = low.builder.sum(p, 1)
+        after = low.builder.add(p, 1)
         if self.split:
             before = self.through_rest(self.received(o, p, 0), o, p, 0)
 
@@ -418,16 +418,16 @@ class _Vectors(_Scan):
         with self.low.loop(int(self.reads_back), count, sequential=True) as (t, _):
             self._step(begin, count, t)
         if not self.direct:
-            most = b.times(count, self.width) if self.columns == 1 else self.here
-            self.put_away(self.o, b.sum(self.first, begin), count, self._column(0), most, self.results)
+            most = b.mul(count, self.width) if self.columns == 1 else self.here
+            self.put_away(self.o, b.add(self.first, begin), count, self._column(0), most, self.results)
         return carried
 
     def _step(self, begin: Index, count: Index, t: Index) -> None:
         b = self.low.builder
         with self.low.loop(0, self.here) as (j, _):
-            number, at = self._place(j, b.sum(begin, t))
+            number, at = self._place(j, b.add(begin, t))
             if self.reads_back and t != 0:
-                last = self._place(j, b.minus(t, 1))[1]
+                last = self._place(j, b.sub(t, 1))[1]
                 before: list[Operand] = [b.load(self.low.buffer(target, True), last) for target in self.targets]
             else:
                 before = self._values(j)
@@ -437,6 +437,6 @@ class _Vectors(_Scan):
             if self.direct:
                 self.store(at, new)
             elif self.height > 1:
-                at = b.minus(b.minus(count, 1), t) if self.backward else t
+                at = b.sub(b.sub(count, 1), t) if self.backward else t
                 for buffer, value in zip(self.results, new, strict=True):
-                    b.store(buffer, b.sum(b.times(at, self.width), j), value)
+                    b.store(buffer, b.add(b.mul(at, self.width), j), value)

@@ -9,7 +9,7 @@ from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir import target
 from tinyxla.loopir.ir.loop_ir import Index, Operand
-from tinyxla.loopir.lower.emit import Lowering, Partial, Storage, Users
+from tinyxla.loopir.lower.emit import Lowering, Storage, Temporary, Users
 from tinyxla.loopir.lower.reductions import is_commutative
 from tinyxla.ops import reduction
 from tinyxla.shapes import Shape
@@ -47,11 +47,11 @@ class Dimension(NamedTuple):
 
 def load(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index]) -> Operand:
     """An element of memory, seen as an array of these sizes."""
-    return low.builder.load(low.buffer(x), low.linear(sizes, place))
+    return low.builder.load(low.buffer(x), low.linearize(sizes, place))
 
 
 def store(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index], value: Operand) -> None:
-    low.builder.store(low.buffer(x, True), low.linear(sizes, place), value)
+    low.builder.store(low.buffer(x, True), low.linearize(sizes, place), value)
 
 
 class Fold(NamedTuple):
@@ -83,7 +83,7 @@ class Fold(NamedTuple):
 
     def partials(self, sizes: Sequence[int]) -> list[Storage]:
         types = [o.array_shape.element_type for o in self.x.operands[: len(self.x.operands) // 2]]
-        return [Partial(Shape(t, tuple(sizes))) for t in types]
+        return [Temporary(Shape(t, tuple(sizes))) for t in types]
 
     def results(self, sizes: Sequence[int]) -> list[Storage]:
         """Where the results go; one that nobody takes needs memory all the same."""
