@@ -408,7 +408,7 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     """The list scheduler of LLVM's instruction selection is quadratic in the length of a block."""
     seen: list[tuple[str, str | None]] = []
     options: list[str] = []
-    original, set_option = engine._object_code, engine.llvm_binding.set_option
+    original, set_option = engine._object_code, engine.binding.set_option
 
     def compiled(text: str, passes: Any, machines: Any) -> Any:
         seen.append((passes, engine._mode))
@@ -419,7 +419,7 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
         set_option(option)
 
     monkeypatch.setattr(engine, "_object_code", compiled)
-    monkeypatch.setattr(engine.llvm_binding, "set_option", recorded)
+    monkeypatch.setattr(engine.binding, "set_option", recorded)
     monkeypatch.setattr(engine.cache, "read", lambda key: None)
     tx.clear_caches()
     function, (values,) = tuple_loop(131)

@@ -81,7 +81,7 @@ def test_random_stencils_in_loops(seed: int) -> None:
     _same(lambda x: lax.fori_loop(0, 3, lambda _, y: jnp.tanh(f(y)), x), x)
 
 
-def test_cuts_that_are_missing_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_index_set_boundaries_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """They make a loop ask where it is: it is slower, not wrong."""
     tx.clear_caches()
     calls: list[int] = []
@@ -92,7 +92,7 @@ def test_cuts_that_are_missing_change_no_value(monkeypatch: pytest.MonkeyPatch) 
         return found[1:]
 
     _true_cuts = axes.index_set_boundaries
-    monkeypatch.setattr(axes, "cuts", cuts)
+    monkeypatch.setattr(axes, "index_set_boundaries", cuts)
     for seed in range(12):
         f, x = _stencil(seed)
         _same(f, x)
