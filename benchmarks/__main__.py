@@ -4,6 +4,7 @@ python -m benchmarks                           # everything; about a quarter of 
 python -m benchmarks --group Latency Windows   # these groups (or the first words of their names)
 python -m benchmarks --only dispatch eager     # the workloads with these words in their names
 python -m benchmarks --quick                   # few samples: to see that it runs, not to compare
+python -m benchmarks --against COMMIT          # this checkout beside another commit, or a checkout in a directory
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import ROOT
+from benchmarks.against import Comparison, compare, contestants, summary
 from benchmarks.behind import WHY
 from benchmarks.chart import draw
 from benchmarks.groups import GROUPS
@@ -65,12 +67,16 @@ def main() -> None:
         metavar="NAME",
         help="the contestants, tinyxla first (default: tinyxla jax numpy torch)",
     )
+    parser.add_argument("--against", metavar="COMMIT", help="compare with a commit, or a checkout in a directory")
     arguments = parser.parse_args()
 
     chosen = _chosen(arguments.group, arguments.only)
     if not chosen:
         names = "\n  ".join(workload.name for group in GROUPS.values() for workload in group)
         parser.error(f"no workload has such a name; there are\n  {names}")
+    if arguments.against:
+        _compare(arguments.against, chosen, arguments.quick)
+        return
     output = arguments.output
     if output is None and not (arguments.only or arguments.group or arguments.quick):
         output = ROOT / "docs" / "benchmarks.md"
@@ -99,6 +105,17 @@ def main() -> None:
         chart.write_text(draw(rows), encoding="utf-8")
         output.write_text(document(rows, libraries, machine, command, chart.name, WHY), encoding="utf-8")
         print(f"document: {output}")
+
+
+def _compare(against: str, chosen: Chosen, quick: bool) -> None:
+    """Print the ratios of all rows of this library, old to new, and of the groups."""
+    rows: list[Comparison] = []
+    with contestants(against) as versions, suppress(KeyboardInterrupt):
+        for group, workload in chosen:
+            if getattr(workload, "libraries", ("tinyxla",))[0] == "tinyxla":
+                rows.append(compare(group, workload, versions, quick))
+                print(rows[-1], flush=True)
+    print(summary(rows))
 
 
 def _chosen(groups: Sequence[str] | None, words: Sequence[str] | None) -> Chosen:

@@ -102,7 +102,7 @@ def compare_calls(calls: Sequence[tuple[Call, Wait]], effort: Effort, wait_each:
     longest = 0.0
     for call, wait in calls:
         count = calls_per_sample(call, wait, effort)
-        samplers.append(partial(_paused, call, wait, count, wait_each))
+        samplers.append(partial(paused_sample, call, wait, count, wait_each))
         longest = max(longest, PAUSE + (count + 1) * time_calls(call, wait, count, wait_each))
     gc.collect()
     gc.disable()
@@ -112,7 +112,7 @@ def compare_calls(calls: Sequence[tuple[Call, Wait]], effort: Effort, wait_each:
         gc.enable()
 
 
-def _paused(call: Call, wait: Wait, count: int, wait_each: bool) -> float:
+def paused_sample(call: Call, wait: Wait, count: int, wait_each: bool) -> float:
     """Take one sample after the pause."""
     time.sleep(PAUSE)
     return time_calls(call, wait, count, wait_each)

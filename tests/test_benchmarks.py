@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ROOT
+from benchmarks.against import Comparison, compare, contestants, summary
 from benchmarks.chart import draw
 from benchmarks.first_calls import DISK
 from benchmarks.groups import GROUPS
@@ -22,7 +23,8 @@ from benchmarks.machine import Level, Machine, measure_machine
 from benchmarks.measure import QUICK, Effort, Timing, compare_calls, compare_once, take_turns
 from benchmarks.memory import Memory, measure_memory
 from benchmarks.report import Row, behind, document, duration, missed_goals, summary_table
-from benchmarks.workload import Workload
+from benchmarks.workload import Calls, Workload
+from tinyxla.loopir import target
 from tinyxla.loopir.passes import nontemporal_stores
 
 WORKLOADS = {w.name: w for group in GROUPS.values() for w in group if isinstance(w, Workload)}
@@ -71,7 +73,8 @@ def test_all_libraries_compute_the_same(
     workload, is_smaller = WORKLOADS[name], name in LARGE - WHOLE
     random: Any = Sixteenths() if is_smaller else np.random.default_rng(0)
     if is_smaller:
-        monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+        for module in (nontemporal_stores, target):
+            monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
     inputs = workload.inputs(random)
     compiled = jax.jit(workload.make(jax), compiler_options=IN_HASTE)
     wanted = _leaves(compiled(*libraries["jax"].arrays(inputs)))
@@ -276,3 +279,23 @@ def test_an_unknown_workload_is_refused_with_the_names() -> None:
     assert finished.returncode == 2
     assert "no workload has such a name" in finished.stderr
     assert "softmax, 4096 x 1024" in finished.stderr
+
+
+def test_against_compares_a_checkout_row_by_row() -> None:
+    """Workloads of each sort, in two processes with this checkout's library."""
+    chosen = {"Element-wise": Workload, "Latency": Calls}
+    with contestants(str(ROOT)) as versions:
+        rows = [
+            compare(group, next(x for x in GROUPS[group] if type(x) is sort), versions, quick=True)
+            for group, sort in chosen.items()
+        ]
+    assert [row.first is not None for row in rows] == [True, False]
+    assert all(row.ratio > 0 for row in rows)
+    text = summary([*rows, Comparison("Latency", "slow", Timing(1.0, 0.0), Timing(4.0, 0.0))])
+    assert "rows below 0.9: " in text
+    assert "0.25  Latency: slow (1e+06 -> 4e+06 us)" in text
+
+
+def test_against_tells_which_row_ended_its_process() -> None:
+    with contestants(str(ROOT)) as (old, _), pytest.raises(RuntimeError, match="that measures prepare"):
+        old.ask("prepare", "Latency", "no such row", 0.1)

@@ -451,9 +451,7 @@ class _Printer:
             self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-TOGETHER}")
         self._one_loop(replace(loop, stop=middle), "")
         self.in_rest = True
-        self._one_loop(
-            replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".rest"
-        )
+        self._one_loop(replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".rest")
         self.in_rest = False
 
     def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
