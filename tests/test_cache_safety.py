@@ -261,7 +261,7 @@ define i64 @add(i64 %x) {
 
 def test_what_an_entry_calls_must_be_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would end the process."""
-    engine.provide_function("tinyxla_test_missing", ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0)
+    engine.define_symbol("tinyxla_test_missing", ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0)
     engine.compile_llvm(CALLS, ["add"])
     (entry,) = entries(folder)
     names, code = content(entry).split(b"\0", 1)

@@ -76,7 +76,7 @@ def masked_maximum(type: str, count: int) -> Kernel:
 
 @pytest.mark.parametrize(("type", "register"), [("f32", "float"), ("f64", "double"), ("f16", "float")])
 def test_what_is_left_out_leaves_vectors(type: str, register: str) -> None:
-    text = engine.optimised(print_llvm(masked_maximum(type, 4096)))
+    text = engine.optimized_text(print_llvm(masked_maximum(type, 4096)))
     assert f"x {register}> @llvm.maximum" in text.replace("half", "float")
 
 

@@ -43,7 +43,7 @@ def over_a_line(
 def check(kernel: Kernel, type: str, count: int) -> None:
     """The compiled kernel computes what the Python text does, and touches nothing else."""
     found: list[np.ndarray[Any, Any]] = []
-    for run in (run_python, lambda kernel, *given: run_address(engine.compile_kernel(kernel, lasts=True), *given)):
+    for run in (run_python, lambda kernel, *given: run_address(engine.compile_kernel(kernel, is_builtin=True), *given)):
         results = [np.full(300, 5, dtype(type)), np.full(4, 5, dtype(type))]
         inputs = [values(type, 1, 300), values(type, 2, 300), np.array([count])]
         run(kernel, [*inputs, *results], 0, 1)
@@ -138,7 +138,7 @@ def test_the_text_has_vectors_and_one_loop_for_the_rest(type: str) -> None:
         b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], i))
 
     bits = int(type[1:])
-    text = engine.kernel_text(over_a_line(type, None, body), lasts=True)
+    text = engine.kernel_text(over_a_line(type, None, body), is_builtin=True)
     assert len(re.findall(rf"load <{8 * engine.vector_bytes() // bits} x i{bits}>", text)) == 1
     assert len(re.findall(rf"load i{bits}, ptr %t", text)) - (type == "u64") == 1
 
@@ -163,4 +163,4 @@ def test_kernels_that_sort_need_few_passes(which: str) -> None:
     function, shape = SORTS[which]
     kernels = tx.jit(function).lower(tx.ShapeDtypeStruct(shape, jnp.float32)).compile().kernels
     for kernel in kernels:
-        assert engine._passes(kernel._kernel.body, lasts=True) == "in order", kernel.name  # pyright: ignore[reportPrivateUsage]
+        assert engine._pipeline(kernel._kernel.body, is_builtin=True) == "inline", kernel.name  # pyright: ignore[reportPrivateUsage]

@@ -680,7 +680,7 @@ def test_loops_that_never_run() -> None:
 
 def test_row_maximum_and_sum_are_vectorised() -> None:
     engine.compile_kernel(softmax(1024))
-    text = engine.optimised(print_llvm(softmax(1024)))
+    text = engine.optimized_text(print_llvm(softmax(1024)))
     assert "x float> @llvm.maximum" in text
     assert "fadd reassoc contract <" in text
 
@@ -778,7 +778,7 @@ def test_kernels_are_compiled_together(fresh_cache: Path, threads: int) -> None:
     x = np.arange(5, dtype=np.float32)
     with num_threads(threads):
         before = counts()
-        engine.provide_llvm("tinyxla_test_nothing", NOTHING, "nothing")
+        engine.define_llvm("tinyxla_test_nothing", NOTHING, "nothing")
         addresses = [engine.start_kernel(reduction("add", "f32", float(start))) for start in range(20, 28)]
         again = engine.start_kernel(reduction("add", "f32", 20.0))
         for start, address in enumerate(addresses, 20):
@@ -834,7 +834,7 @@ def test_an_interruption_before_compilation_is_made_up_for(fresh_cache: Path, mo
 
     with num_threads(1):
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "_waiting", Interrupted())
+            patch.setattr(engine, "_queue", Interrupted())
             with pytest.raises(KeyboardInterrupt):
                 engine.start_kernel(reduction("add", "f32", 42.0))
         assert engine.compile_kernel(reduction("add", "f32", 42.0)) != 0

@@ -345,7 +345,7 @@ def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() 
 def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code() -> None:
     passes_of = {
         count: {
-            engine._passes(kernel._kernel.body, False)
+            engine._pipeline(kernel._kernel.body, False)
             for kernel in CompiledModule(tx.jit(tuple_loop(count)[0]).lower(*tuple_loop(count)[1]).module).kernels
             if kernel.name == "small_while"
         }
@@ -411,7 +411,7 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     original, set_option = engine._object_code, engine.binding.set_option
 
     def compiled(text: str, passes: Any, machines: Any) -> Any:
-        seen.append((passes, engine._mode))
+        seen.append((passes, engine._option_set))
         return original(text, passes, machines)
 
     def recorded(option: str) -> None:
@@ -425,7 +425,7 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     function, (values,) = tuple_loop(131)
     found = tx.jit(lambda x, y: (function(x), tx.numpy.sin(y) * 0.731 + y))(values, np.ones(5000, np.float32))
     assert found[0][1][0].shape == ()
-    assert ("straight", "straight") in seen
-    assert {mode for passes, mode in seen if passes != "straight"} == {"quick"}
-    assert engine._mode == "own"
+    assert ("straight-line", "straight-line") in seen
+    assert {mode for passes, mode in seen if passes != "straight-line"} == {"fast"}
+    assert engine._option_set == "default"
     assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=fast", "-pre-RA-sched=default"]

@@ -45,7 +45,7 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
         result = np.asarray(tx.jit(lambda *xs: function(*xs))(*(tx.numpy.asarray(x, x.dtype) for x in arrays)))
         tx.clear_caches()
     assert texts
-    return result, "\n".join(map(engine.optimised, texts))
+    return result, "\n".join(map(engine.optimized_text, texts))
 
 
 def x_of(dtype: Any, *shape: int) -> Any:

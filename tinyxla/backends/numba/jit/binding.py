@@ -89,7 +89,7 @@ class Compilation:
         _function("SetDataLayout")(self._module, layout.encode())
         _function("SetTarget")(self._module, triple.encode())
 
-    def optimise(self, machine: int, slp_vectorization: bool) -> None:
+    def optimize(self, machine: int, slp_vectorization: bool) -> None:
         """LLVM's pipeline of level 2."""
         options = self._owner.create("CreatePipelineTuningOptions", (), "DisposePipelineTuningOptions")
         for option in ("LoopVectorization", "LoopInterleaving", "LoopUnrolling"):

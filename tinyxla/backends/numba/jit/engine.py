@@ -1,14 +1,14 @@
-"""LLVM text to native code.
+"""JIT compilation: LLVM text to the addresses of native functions.
 
-LLVM is called directly (`llvm_binding`): no type inference stands between a kernel and its machine code. All kernels go
-into one MCJIT engine, which makes loading an object a matter of some thirty microseconds. Engines, and with them all
-addresses handed out, live until the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-256 of
-what it depends on: the loop IR (up to names) or the LLVM text, the processor and its features, the versions of llvmlite
-and LLVM, and the source of the modules that emit code.
+LLVM is called directly (`binding`), without the type inference of Numba's code generator. All object files are loaded
+into one MCJIT engine, which takes some thirty microseconds for each. Engines, and with them all addresses, live until
+the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-256 of its inputs: the loop IR up to
+names or the LLVM text, the processor and its features, the versions of llvmlite and LLVM, and the source of the modules
+that emit code.
 
-A program is compiled kernel by kernel: `start_kernel` and `provide_llvm` only begin that, threads go on with it, and
-the first address that is asked for waits until all that was begun is part of the process. An exception may interrupt
-any step of that, as Ctrl-C does: what was begun then stays begun, and the next address that is asked for finishes it.
+The unit of compilation is one kernel or one routine. `start_kernel` and `define_llvm` only queue a unit; threads
+compile, and the first address that is asked for waits until all queued units are loaded. An exception may interrupt any
+step, as Ctrl-C does: units then stay queued, and the next request for an address finishes them.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
 from tinyxla.loopir.ir.fingerprint import canonical
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
-from tinyxla.loopir.passes import split_nan_check
+from tinyxla.loopir.pipeline import split_nan_check
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.runtime.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
-_SWITCHES = {  # values of LLVM's own, for a compilation here, and for long straight-line code
+_LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilation, long straight-line code
     "enable-epilogue-vectorization": ("true", "false", "false"),
     "disable-lsr": ("false", "true", "true"),
     "dag-maps-huge-region": ("1000", "200", "200"),
     "pre-RA-sched": ("default", "default", "fast"),
 }
-_SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
-_MANY = 16  # values that a loop carries
-_STRAIGHT = 96  # values that a loop carries, of which registers hold few: it moves them from and to memory
-_ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
-_Mode = Literal["own", "quick", "straight"]  # of LLVM's switches
-_MODES: tuple[_Mode, ...] = ("own", "quick", "straight")
-_Passes = Literal["driver", "routine", "in order", "straight", "loops", "all"]  # what is compiled, or how much is tried
+_LLVM_VERSIONS = range(14, 23)  # that know these options
+_MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
+_MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
+_ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
+_OptionSet = Literal["default", "fast", "straight-line"]
+_OPTION_SETS: tuple[_OptionSet, ...] = ("default", "fast", "straight-line")
+_Pipeline = Literal["calls", "final", "inline", "straight-line", "loops", "slp"]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     fingerprint,
     llvm_templates,
@@ -89,8 +89,8 @@ class CacheInfo:
     compilations: int = 0
 
 
-class _Machines(dict[int, int]):
-    """Those of a thread, by how much they try: LLVM takes milliseconds for the first code of each."""
+class _TargetMachines(dict[int, int]):
+    """The target machines of a thread by optimization level: LLVM takes milliseconds for the first code of each."""
 
     def __missing__(self, level: int) -> int:
         made = self[level] = _target_machine(level)
@@ -98,35 +98,35 @@ class _Machines(dict[int, int]):
 
 
 @dataclass(eq=False, slots=True)
-class _Work:
-    """A module on its way from text to the addresses of its functions `names`."""
+class _Unit:
+    """A compilation unit: a module on its way from text to the addresses of its functions `names`."""
 
     key: str
-    names: Sequence[str]  # in the text they end in the key, as all modules share an engine
+    names: Sequence[str]  # with the key as suffix in the text, since all modules share an engine
     text: Callable[[], str]
-    passes: _Passes = "loops"
-    symbol: str = ""  # by which other native code is to call the first function
+    pipeline: _Pipeline = "loops"
+    symbol: str = ""  # under which other native code calls the first function
     code: bytes | None = None
-    called: Sequence[str] = ()  # what its code calls
+    called: Sequence[str] = ()  # external functions
     is_on_disk: bool = False
     addresses: dict[str, int] | None = None
     error: Exception | None = None
 
 
 _lock = threading.RLock()
-_lasting: dict[str, dict[str, int]] = {}
+_builtin_addresses: dict[str, dict[str, int]] = {}
 _addresses: dict[str, dict[str, int]] = {}
-_begun: dict[str, _Work] = {}
-_waiting: deque[_Work] = deque()  # those of them that nobody compiles yet
-_tasks: list[Task] = []  # that compile
-_machines: list[_Machines] = []  # that no thread uses now
+_in_flight: dict[str, _Unit] = {}
+_queue: deque[_Unit] = deque()  # units in flight that no thread compiles yet
+_tasks: list[Task] = []  # compiling threads
+_machines: list[_TargetMachines] = []  # in use by no thread
 _info = CacheInfo()
-_mode: _Mode | None = "own"  # that LLVM's switches have; None if an exception came between
+_option_set: _OptionSet | None = "default"  # of LLVM now; None after an interrupted change
 _is_held_for_fork = False
 
 
 def _before_fork() -> None:
-    """A fork waits for what compiles: LLVM has locks, which nobody opens in the child."""
+    """Wait for compilations before a fork: the child would have LLVM's locks, and no thread to release them."""
     global _is_held_for_fork
     _is_held_for_fork = not _is_owned()  # else it happens within, in a signal's handler
     _wait_for_fork()
@@ -169,27 +169,27 @@ def _before_exit() -> None:
         _join()
 
 
-def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
-    """The address of `void (void **table, int64_t first, int64_t last)`; equal kernels share one. One that `lasts`
-    belongs to the library rather than to a program: it is not forgotten."""
-    return start_kernel(kernel, lasts)()
+def compile_kernel(kernel: Kernel, is_builtin: bool = False) -> int:
+    """Compile a kernel; returns the address of `void (void **table, int64_t first, int64_t last)`. Kernels that are
+    equal up to names share one. A builtin kernel belongs to the library, and is never forgotten."""
+    return start_kernel(kernel, is_builtin)()
 
 
-def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
-    """The same in two steps: it is compiled while others are, and the function that this gives waits for all."""
+def start_kernel(kernel: Kernel, is_builtin: bool = False) -> Callable[[], int]:
+    """Queue a kernel for compilation; returns a function that waits for it and gives its address."""
     key = _key(canonical(kernel), _emission_version())
-    kept = _lasting.get(key)
-    if kept is not None:
-        return lambda: kept["kernel"]
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), lasts)
-    work = _Work(key, ["kernel"], text, _passes(kernel.body, lasts))
-    begun = _begin(work)
+    builtin = _builtin_addresses.get(key)
+    if builtin is not None:
+        return lambda: builtin["kernel"]
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin)
+    unit = _Unit(key, ["kernel"], text, _pipeline(kernel.body, is_builtin))
+    in_flight = _submit(unit)
 
     def address() -> int:
-        found = _finished(begun)
-        if lasts:
-            _lasting[key] = found
-        return found["kernel"]
+        result = _wait_for(in_flight)
+        if is_builtin:
+            _builtin_addresses[key] = result
+        return result["kernel"]
 
     return address
 
@@ -198,47 +198,46 @@ def _unique(name: str, key: str) -> str:
     return f"{name}_{key[:32]}"
 
 
-def kernel_text(kernel: Kernel, name: str | None = None, lasts: bool = False, is_routine: bool = False) -> str:
+def kernel_text(kernel: Kernel, name: str | None = None, is_builtin: bool = False, is_routine: bool = False) -> str:
     """A kernel as LLVM text for this processor."""
-    in_vectors = _passes(kernel.body, lasts) == "in order"
+    in_vectors = _pipeline(kernel.body, is_builtin) == "inline"
     return print_llvm(kernel, name, has_masks(), vector_bytes(), in_vectors, is_routine)
 
 
-def _carries_arrays(statements: Sequence[Statement]) -> bool:
-    """Whether a loop carries arrays element by element, so that its code is long and straight."""
+def _carries_many_values(statements: Sequence[Statement]) -> bool:
+    """Whether a loop has so many loop-carried values that its body is long straight-line code."""
     loops = [x for x in statements if isinstance(x, Loop)]
-    return any(len(x.carried) >= _MANY or _carries_arrays(x.body) for x in loops)
+    return any(len(x.carried) >= _MIN_CARRIED_ARRAY or _carries_many_values(x.body) for x in loops)
 
 
-def _passes(statements: Sequence[Statement], lasts: bool) -> _Passes:
-    if _is_driver(statements):
-        return "driver"
-    if lasts and _is_in_order(statements):
-        return "in order"
-    if not _carries_arrays(statements):
+def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
+    if _only_calls_routines(statements):
+        return "calls"
+    if is_builtin and _is_explicitly_vectorized(statements):
+        return "inline"
+    if not _carries_many_values(statements):
         return "loops"
-    return "straight" if _is_straight(statements) else "all"
+    return "straight-line" if _is_straight_line(statements) else "slp"
 
 
-def _is_straight(statements: Sequence[Statement]) -> bool:
-    """Whether all that a kernel does is to run straight-line code with very many carried values."""
+def _is_straight_line(statements: Sequence[Statement]) -> bool:
+    """Whether the innermost loops of a kernel are straight-line code with very many loop-carried values."""
     loops = [x for x in statements if isinstance(x, Loop)]
     inner = [y for x in loops for y in x.body if isinstance(y, Loop)]
     if not loops or not inner:
-        return all(len(x.carried) >= _STRAIGHT for x in loops)
-    return _is_straight(inner)
+        return all(len(x.carried) >= _MIN_CARRIED_STRAIGHT_LINE for x in loops)
+    return _is_straight_line(inner)
 
 
-def _is_in_order(statements: Sequence[Statement]) -> bool:
-    """Whether no loop can become one of vectors unless it is printed as one, so that there is little to improve in what
-    was written with care."""
+def _is_explicitly_vectorized(statements: Sequence[Statement]) -> bool:
+    """Whether LLVM's loop passes would gain nothing: every innermost loop is sequential or printed as vectors."""
     loops = [x for x in statements if isinstance(x, Loop)]
     inner = [x for x in loops if not any(isinstance(y, (Loop, Call)) for y in x.body)]
-    return all(x.sequential or kinds_of(x) for x in inner) and all(_is_in_order(x.body) for x in loops)
+    return all(x.sequential or kinds_of(x) for x in inner) and all(_is_explicitly_vectorized(x.body) for x in loops)
 
 
-def _is_driver(statements: Sequence[Statement]) -> bool:
-    """Whether a kernel does nothing but tell routines what to do."""
+def _only_calls_routines(statements: Sequence[Statement]) -> bool:
+    """Whether a kernel computes nothing itself, but calls routines."""
     waiting, calls = list(statements), False
     for x in waiting:
         if isinstance(x, (Load, Multiply)):
@@ -248,56 +247,55 @@ def _is_driver(statements: Sequence[Statement]) -> bool:
     return calls
 
 
-def compile_llvm(text: str, names: Sequence[str], is_final: bool = False, is_seldom: bool = False) -> dict[str, int]:
-    """The addresses of the functions `names` that the LLVM module `text`, in `llvm_text`'s shorthand, defines.
+def compile_llvm(text: str, names: Sequence[str], is_optimized: bool = False, is_cold: bool = False) -> dict[str, int]:
+    """Compile LLVM text (with the macros of `llvm_templates`); returns the addresses of its functions `names`.
 
-    The text is as good as it gets if it `is_final`; functions whose own instructions are `is_seldom` executed take
-    little time to compile rather than to run. The code is kept on disk: the text must not contain addresses of this
-    process. What it calls must be a function of the process (the C library's, say), else `UnsupportedKernel` names what
-    is missing.
+    Text that `is_optimized` by hand skips LLVM's passes. Of text that `is_cold` few instructions are executed: it is
+    compiled without optimization. The code is kept on disk: the text must not contain addresses of this process. An
+    external function that the process does not have is an `UnsupportedKernel`, which names it.
     """
-    return dict(_finished(_begin(_module(text, names, is_final, is_seldom))))
+    return dict(_wait_for(_submit(_module(text, names, is_optimized, is_cold))))
 
 
-def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_seldom: bool = False) -> None:
-    """Let native code call, by a name, a function that LLVM text defines. It is compiled while others are."""
-    _provide(_module(text, [name], is_final, is_seldom, symbol))
+def define_llvm(symbol: str, text: str, name: str, is_optimized: bool = False, is_cold: bool = False) -> None:
+    """Queue LLVM text for compilation, and define a symbol for its function `name`."""
+    _define(_module(text, [name], is_optimized, is_cold, symbol))
 
 
-def provide_kernel(symbol: str, kernel: Kernel) -> None:
-    """Let native code call a kernel that belongs to the library by a name, with the addresses of its arguments and that
-    of its numbers. It is compiled while others are."""
+def define_kernel(symbol: str, kernel: Kernel) -> None:
+    """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
+    arguments and that of its parameters."""
     key = _key("routine", canonical(kernel), _emission_version())
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), lasts=True, is_routine=True)
-    _provide(_Work(key, ["kernel"], text, _passes(kernel.body, lasts=True), symbol))
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
+    _define(_Unit(key, ["kernel"], text, _pipeline(kernel.body, is_builtin=True), symbol))
 
 
-def _provide(work: _Work) -> None:
-    begun = _begin(work)
-    if begun.addresses is not None:
-        provide_function(work.symbol, begun.addresses[work.names[0]])
+def _define(unit: _Unit) -> None:
+    in_flight = _submit(unit)
+    if in_flight.addresses is not None:
+        define_symbol(unit.symbol, in_flight.addresses[unit.names[0]])
 
 
-def _module(text: str, names: Sequence[str], is_final: bool, is_seldom: bool, symbol: str = "") -> _Work:
-    passes: _Passes = "driver" if is_seldom else "routine" if is_final else "loops"
-    key = _key(_emission_version(), text, *names, passes)
+def _module(text: str, names: Sequence[str], is_optimized: bool, is_cold: bool, symbol: str = "") -> _Unit:
+    pipeline: _Pipeline = "calls" if is_cold else "final" if is_optimized else "loops"
+    key = _key(_emission_version(), text, *names, pipeline)
 
     def full() -> str:
-        return re.sub(rf"@({'|'.join(names)})\b", lambda found: _unique(found[0], key), expand_macros(text))
+        return re.sub(rf"@({'|'.join(names)})\b", lambda result: _unique(result[0], key), expand_macros(text))
 
-    return _Work(key, names, full, passes, symbol)
+    return _Unit(key, names, full, pipeline, symbol)
 
 
-def provide_function(name: str, address: int) -> None:
-    """Let native code call what is at an address by a name."""
+def define_symbol(name: str, address: int) -> None:
+    """Define a symbol that native code may call."""
     binding.add_symbol(name, address)
 
 
 def function_address(name: str) -> int:
-    """What native code calls by a name; 0 if there is nothing."""
+    """The address of a symbol; 0 if it is not defined."""
     with _lock:
-        if any(work.symbol == name for work in _begun.values()):
-            _finish()
+        if any(unit.symbol == name for unit in _in_flight.values()):
+            _finish_all()
     return symbol_address(name)
 
 
@@ -312,86 +310,86 @@ def forget() -> None:
         _addresses.clear()
 
 
-def _begin(work: _Work) -> _Work:
-    """Let a module be compiled, unless it is compiled already, on disk, or under way."""
+def _submit(unit: _Unit) -> _Unit:
+    """Queue a unit, unless an equal one is loaded, on disk, or in flight; returns the one that counts."""
     with _lock:
-        work.addresses = _addresses.get(work.key)
-        begun = work if work.addresses is not None else _begun.get(work.key)
-        if begun is not None:
+        unit.addresses = _addresses.get(unit.key)
+        in_flight = unit if unit.addresses is not None else _in_flight.get(unit.key)
+        if in_flight is not None:
             _count(memory_hits=1)
-            return begun
-        found = unpacked(cache.read(work.key) or b"")
-        if found is not None:
-            work.code, work.called = found
-            work.is_on_disk = True
-            _begun[work.key] = work
+            return in_flight
+        result = unpacked(cache.read(unit.key) or b"")
+        if result is not None:
+            unit.code, unit.called = result
+            unit.is_on_disk = True
+            _in_flight[unit.key] = unit
             _count(disk_hits=1)
-            return work
+            return unit
         _compiler()
-        _switch("quick")
-        _begun[work.key] = work
+        _set_options("fast")
+        _in_flight[unit.key] = unit
         _count(compilations=1)
-        if work.passes == "straight":  # which `_finish` compiles with other switches
-            return work
-        if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits in the end
-            _waiting.appendleft(work)
+        if unit.pipeline == "straight-line":  # which `_finish_all` compiles with other switches
+            return unit
+        if unit.pipeline in ("loops", "slp"):  # what takes longest goes first, lest a thread waits in the end
+            _queue.appendleft(unit)
         else:
-            _waiting.append(work)
-        _start_tasks(min(get_num_threads(), len(_waiting)) - 1)  # and one once a thread waits for all
-        return work
+            _queue.append(unit)
+        _start_tasks(min(get_num_threads(), len(_queue)) - 1)  # and one once a thread waits for all
+        return unit
 
 
-def _finished(work: _Work) -> dict[str, int]:
-    """The addresses of its functions."""
+def _wait_for(unit: _Unit) -> dict[str, int]:
+    """The addresses of a unit's functions, once it is loaded."""
     with _lock:
-        if work.addresses is None and work.error is None:
-            _finish()
-    if work.addresses is None:
-        raise _error(work)
-    return work.addresses
+        if unit.addresses is None and unit.error is None:
+            _finish_all()
+    if unit.addresses is None:
+        raise _error(unit)
+    return unit.addresses
 
 
-def _error(work: _Work) -> Exception:
-    """The error of a module, which may be of a thread that knows no line of the user's."""
-    if isinstance(work.error, TinyxlaError):
-        work.error.add_user_line()
-    return work.error or AssertionError(work.key)
+def _error(unit: _Unit) -> Exception:
+    """The error of a unit with the user's line, which the thread that compiled it does not know."""
+    if isinstance(unit.error, TinyxlaError):
+        unit.error.add_user_line()
+    return unit.error or AssertionError(unit.key)
 
 
-def _finish() -> None:
-    """Let threads compile what waits, and load all that was begun: first what other code calls."""
-    _start_tasks(min(get_num_threads(), len(_waiting)))
+def _finish_all() -> None:
+    """Compile all queued units, and load all units in flight, those that define symbols first."""
+    _start_tasks(min(get_num_threads(), len(_queue)))
     _join()
-    straight = [work for work in _unfinished() if work.passes == "straight"]
+    straight = [unit for unit in _unfinished() if unit.pipeline == "straight-line"]
     if straight:
-        _switch("straight")
-        _waiting.extend(straight)
-        _start_tasks(min(get_num_threads(), len(_waiting)))
+        _set_options("straight-line")
+        _queue.extend(straight)
+        _start_tasks(min(get_num_threads(), len(_queue)))
         _join()
-    left = _unfinished()
-    if left:  # there was no thread, or an exception came between
-        _switch("quick")
-        _waiting.extend(left)
+    remaining = _unfinished()
+    if remaining:  # there was no thread, or an exception came between
+        _set_options("fast")
+        _queue.extend(remaining)
         _compile_waiting(_ERRORS)
-    _switch("own")
-    works = sorted(_begun.values(), key=lambda work: not work.symbol)
-    for work in works:
+    _set_options("default")
+    units = sorted(_in_flight.values(), key=lambda unit: not unit.symbol)
+    for unit in units:
         try:
-            _load(work)
+            _load(unit)
         except _ERRORS as error:
-            work.error = error
-    _begun.clear()
-    for work in works:
-        if work.symbol and work.error:
-            raise _error(work)
+            unit.error = error
+    _in_flight.clear()
+    for unit in units:
+        if unit.symbol and unit.error:
+            raise _error(unit)
 
 
-def _unfinished() -> list[_Work]:
-    return [work for work in _begun.values() if work.code is None and work.error is None]
+def _unfinished() -> list[_Unit]:
+    return [unit for unit in _in_flight.values() if unit.code is None and unit.error is None]
 
 
 def _start_tasks(count: int) -> None:
-    """Let so many threads compile what waits. The thread that waits for them may be interrupted, not these."""
+    """Start up to `count` compiling threads. Exceptions from outside reach the thread that waits, not these."""
     while len(_tasks) < count:
         _tasks.append(Task(functools.partial(_compile_waiting, (Exception,))))
         _tasks[-1].start()
@@ -404,21 +402,22 @@ def _join() -> None:
 
 
 def _compile_waiting(errors: tuple[type[Exception], ...]) -> None:
-    """What each thread that compiles does, with a machine of its own: these errors are a module's; others end it."""
+    """Compile queued units, with target machines of this thread alone. `errors` are recorded in their unit; others end
+    the thread."""
     try:
         machines = _machines.pop()
     except IndexError:
-        machines = _Machines()
+        machines = _TargetMachines()
     try:
-        while _waiting:
+        while _queue:
             try:
-                work = _waiting.popleft()
+                unit = _queue.popleft()
             except IndexError:  # another thread was faster
                 break
             try:
-                work.called, work.code = _object_code(work.text(), work.passes, machines)
+                unit.called, unit.code = _object_code(unit.text(), unit.pipeline, machines)
             except errors as error:
-                work.error = error
+                unit.error = error
     finally:
         _machines.append(machines)
 
@@ -442,84 +441,83 @@ def _compiler() -> tuple[int, str, str]:
     return machine, *binding.machine_layout(machine)
 
 
-def optimised(text: str) -> str:
+def optimized_text(text: str) -> str:
     """LLVM text after LLVM's passes, to see what became of it."""
-    return _inspected(text, "loops", lambda compilation, _: compilation.text())
+    return _inspect(text, "loops", lambda compilation, _: compilation.text())
 
 
-def assembly(kernel: Kernel, lasts: bool = False) -> str:
+def assembly(kernel: Kernel, is_builtin: bool = False) -> str:
     """What a kernel becomes on this processor."""
-    return _inspected(kernel_text(kernel, lasts=lasts), _passes(kernel.body, lasts), Compilation.assembly)
+    return _inspect(
+        kernel_text(kernel, is_builtin=is_builtin), _pipeline(kernel.body, is_builtin), Compilation.assembly
+    )
 
 
-def _optimised(owner: Owner, text: str, passes: _Passes, machine: int) -> Compilation:
-    """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
-    cost time and change nothing in most kernels, which are loops. What consists of instructions on vectors, or calls
-    such routines, needs nothing, and what goes through elements one by one little, as does straight-line code whose
-    common subexpressions were found before, and which is longer than what is quadratic in some passes."""
+def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
+    """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
+    costs time and changes nothing in kernels that are loops; `inline` and `straight-line` only inline and combine
+    instructions, since some of LLVM's passes are quadratic in the length of a block; `calls` and `final` run none."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
-    if passes == "in order":
+    if pipeline == "inline":
         compilation.inline(machine)
-    elif passes == "straight":
+    elif pipeline == "straight-line":
         compilation.inline(machine, straight=True)
-    elif passes not in ("driver", "routine"):
-        compilation.optimise(machine, slp_vectorization=passes == "all")
+    elif pipeline not in ("calls", "final"):
+        compilation.optimize(machine, slp_vectorization=pipeline == "slp")
     return compilation
 
 
-def _inspected(text: str, passes: _Passes, look: Callable[[Compilation, int], str]) -> str:
-    """What is compiled as kernels are compiled, while no other thread compiles."""
+def _inspect(text: str, pipeline: _Pipeline, look: Callable[[Compilation, int], str]) -> str:
+    """Run `look` on a module that was optimized as kernels are, while no other thread compiles."""
     owner, machine = Owner(), _compiler()[0]
     with _lock:
-        _finish()
-        _switch("straight" if passes == "straight" else "quick")
+        _finish_all()
+        _set_options("straight-line" if pipeline == "straight-line" else "fast")
         try:
-            return look(_optimised(owner, text, passes, machine), machine)
+            return look(_optimize(owner, text, pipeline, machine), machine)
         finally:
             owner.close()
-            _switch("own")
+            _set_options("default")
 
 
-def _switch(mode: _Mode) -> None:
-    """Set LLVM's switches: leave out work that takes LLVM a third of its time and makes no kernel faster, or not.
+def _set_options(mode: _OptionSet) -> None:
+    """Set LLVM's options, which are those of the whole process, to one of the option sets.
 
-    `quick` is one vector loop for each loop, and elements one by one after it, instead of a second one of narrower
-    vectors; indices as they are, instead of addresses that are carried from one iteration to the next; and in blocks of
-    hundreds of loads and stores not all pairs of these as dependences, whose number is quadratic. `straight` is for
-    code of one block with thousands of instructions that do not depend on each other: there the list scheduler of
-    instruction selection, which looks at all of them for each, takes nearly all of the time; the machine scheduler
-    comes after it anyway. (LLVM's `linearize` in its place puts other instructions between a comparison and the use of
-    its flags.)
+    `fast` leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower vectors
+    (epilogue vectorization), loop strength reduction, and dependences between all pairs of hundreds of memory
+    accesses, whose number is quadratic. `straight-line` also chooses another list scheduler for instruction selection:
+    the default one is quadratic in the length of a block, and the machine scheduler runs after it anyway. (LLVM's
+    `linearize` scheduler is wrong: it may clobber the flags between a comparison and their use.)
 
-    LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
-    ends the process when it does not know a switch, only known versions meet them.
+    The options are set back when no unit is left. As LLVM ends the process for an unknown option, they are set in known
+    versions alone.
     """
-    global _mode
-    if mode == _mode:
+    global _option_set
+    if mode == _option_set:
         return
-    before, _mode = _mode, None  # so it stays if an exception comes between
-    switches = _SWITCHES if llvm.llvm_version_info[0] in _SWITCH_VERSIONS else {}
+    before, _option_set = _option_set, None  # so it stays if an exception comes between
+    switches = _LLVM_OPTIONS if llvm.llvm_version_info[0] in _LLVM_VERSIONS else {}
     for switch, values in switches.items():
-        value = values[_MODES.index(mode)]
-        if before is None or value != values[_MODES.index(before)]:
+        value = values[_OPTION_SETS.index(mode)]
+        if before is None or value != values[_OPTION_SETS.index(before)]:
             binding.set_option(f"-{switch}={value}")
-    _mode = mode
+    _option_set = mode
 
 
-def _object_code(text: str, passes: _Passes, machines: _Machines) -> tuple[list[str], bytes]:
-    """The names of the functions that the code calls, and the code."""
-    machine = machines[0 if passes == "driver" else 2]  # a driver's registers are not worth the time
+def _object_code(text: str, pipeline: _Pipeline, machines: _TargetMachines) -> tuple[list[str], bytes]:
+    """Compile text; returns the names of its external functions and the object code."""
+    machine = machines[0 if pipeline == "calls" else 2]  # level 0 for code that only calls routines
     owner = Owner()
     try:
-        compilation = _optimised(owner, text, passes, machine)
+        compilation = _optimize(owner, text, pipeline, machine)
         return compilation.declarations(), compilation.object_code(machine)
     finally:
         owner.close()
 
 
 def _require_symbols(called: Sequence[str]) -> None:
-    """LLVM ends the process when a symbol cannot be resolved, so look first."""
+    """Check that all external functions are defined: LLVM ends the process when a symbol cannot be resolved."""
     missing = [name for name in called if not name.startswith("llvm.") and not symbol_address(name)]
     if missing:
         names = ", ".join(missing)
@@ -538,8 +536,8 @@ def _engine(text: str) -> int:
 
 @functools.cache
 def _load_functions() -> None:
-    """What LLVM turns to: for remainders `fmod`, which is in a library of its own on Linux; and for half precision, on
-    processors without instructions for it, conversions that the process may not have."""
+    """Define the functions that LLVM's code generator calls: `fmod`, which is in a library of its own on Linux, and the
+    conversions of half precision where the processor has no instructions for them."""
     if sys.platform.startswith("linux") and not symbol_address("fmod"):
         binding.load_library("libm.so.6")
     has_instructions = has_feature("f16c") or not _compiler()[2].startswith("x86")
@@ -547,25 +545,25 @@ def _load_functions() -> None:
         engine = _engine(half_builtins.TEXT)
         binding.finalize(engine)
         for name in half_builtins.CONVERSIONS:
-            provide_function(name, binding.engine_function(engine, name))
+            define_symbol(name, binding.engine_function(engine, name))
 
 
-def _load(work: _Work) -> None:
-    """Make compiled code part of the process, and keep it on disk if it is new."""
-    if work.error is not None or work.code is None or work.addresses is not None:
+def _load(unit: _Unit) -> None:
+    """Load the object code of a unit into the process, and keep it on disk if it is new."""
+    if unit.error is not None or unit.code is None or unit.addresses is not None:
         return
-    _require_symbols(work.called)
-    if not work.is_on_disk:
-        cache.write(work.key, packed(work.code, work.called))
+    _require_symbols(unit.called)
+    if not unit.is_on_disk:
+        cache.write(unit.key, packed(unit.code, unit.called))
     engine = _shared_engine()
-    binding.add_object(engine, work.code)
-    addresses = {name: binding.engine_function(engine, _unique(name, work.key)) for name in work.names}
-    if work.symbol:
-        provide_function(work.symbol, addresses[work.names[0]])
-    work.addresses = _addresses[work.key] = addresses
+    binding.add_object(engine, unit.code)
+    addresses = {name: binding.engine_function(engine, _unique(name, unit.key)) for name in unit.names}
+    if unit.symbol:
+        define_symbol(unit.symbol, addresses[unit.names[0]])
+    unit.addresses = _addresses[unit.key] = addresses
 
 
-# What code depends on.
+# Cache keys.
 
 
 def _key(*parts: str) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from string import Template
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
+from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol
 from tinyxla.backends.numba.program.small_gemm import row_kernel, small_kernel, vectors_of_rows
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
@@ -413,7 +413,7 @@ def _compiled(
     loads = loaded_words("table", words, f"{pointers} {routine} guard")
     given = "\n".join([loads, _by_address(integers), _scalars(type), _forms(forms)])
     module = GUARD + text.substitute(element=_element(type), given=given)
-    return compile_llvm(module, ("product",), is_seldom=text is _MATRIX)["product"]
+    return compile_llvm(module, ("product",), is_cold=text is _MATRIX)["product"]
 
 
 @functools.cache
@@ -459,7 +459,7 @@ $given
 def provide_multiplier(type: ElementType) -> None:
     """Let kernels of the loop IR multiply matrices of this type."""
     given = "\n".join([_by_address("m n k ldc lda ldb"), _scalars(type), _forms("a b")])
-    found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"), is_seldom=True)
+    found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"), is_cold=True)
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
     connect(_routine(type, "gemm"), guard_address())
-    provide_function(multiply_symbol(type), found["multiply"])
+    define_symbol(multiply_symbol(type), found["multiply"])

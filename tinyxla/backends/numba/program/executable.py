@@ -64,7 +64,7 @@ class KernelInfo:
     @property
     def llvm(self) -> str:
         """The loops as LLVM's text, as LLVM gets it."""
-        return kernel_text(self._kernel, lasts=self._lasts)
+        return kernel_text(self._kernel, is_builtin=self._lasts)
 
     @property
     def assembly(self) -> str:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from string import Template
 
-from tinyxla.backends.numba.jit.engine import compile_llvm, function_address, provide_function
+from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol, function_address
 from tinyxla.loopir.blas_library import address_of, extension, library_routine, openblas
 from tinyxla.loopir.ir.routines import routine_symbol
 
@@ -47,7 +47,7 @@ class Guard:
         self.address = ctypes.addressof(self.words)
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
         self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
-            compile_llvm(_HOLD, ("hold",), is_seldom=True)["hold"]
+            compile_llvm(_HOLD, ("hold",), is_cold=True)["hold"]
         )
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
@@ -189,7 +189,7 @@ define void @leave_blas() {
 @functools.cache
 def _gates() -> dict[str, int]:
     """Functions without arguments; between them the BLAS has one thread."""
-    found = compile_llvm(GUARD + _GATE, ("connect", *_GATES), is_seldom=True)
+    found = compile_llvm(GUARD + _GATE, ("connect", *_GATES), is_cold=True)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["connect"])(guard_address())
     return found
 
@@ -197,4 +197,4 @@ def _gates() -> dict[str, int]:
 @functools.cache
 def provide_routine(name: str) -> None:
     """Let kernels of the loop IR call a routine."""
-    provide_function(routine_symbol(name), routine(name))
+    define_symbol(routine_symbol(name), routine(name))

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tinyxla.backends import clock
 from tinyxla.backends.numba.emit.printer import POLL
-from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
+from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol
 from tinyxla.backends.numba.runtime import denormals, thread_pool
 from tinyxla.loopir.ir.routines import routine_symbol
 from tinyxla.runtime.threads import get_num_threads, watch
@@ -417,15 +417,15 @@ _PYTHON = (
     "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction PyObject_CallObject PyList_GetItem Py_DecRef"
 )
 for _name in _PYTHON.split():
-    provide_function(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))
+    define_symbol(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))
 _clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.CDLL(None).time
-provide_function("time", thread_pool.address_of(_clock))
-provide_function("tinyxla_yield", thread_pool.yield_address())
-provide_function("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
-_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_final=True)
-provide_function(POLL, _functions[POLL])
+define_symbol("time", thread_pool.address_of(_clock))
+define_symbol("tinyxla_yield", thread_pool.yield_address())
+define_symbol("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
+_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_optimized=True)
+define_symbol(POLL, _functions[POLL])
 for _name in ("wait", "announce"):
-    provide_function(routine_symbol(_name), _functions[_name])
+    define_symbol(routine_symbol(_name), _functions[_name])
 _pool = thread_pool.ThreadPool(_functions, get_num_threads())
 watch(_pool.set_threads)
 _pool_address = _pool.address
