@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyxla.backends.numba.jit.engine import provide_kernel, provide_llvm
+from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm
 from tinyxla.backends.numba.program.blas_gemm import provide_multiplier
 from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
 from tinyxla.loopir.ir.routines import FortranRoutine, KernelRoutine, LlvmRoutine, Routine, begin_declared
@@ -16,9 +16,9 @@ def begin_routines() -> None:
 def _begin(routine: Routine) -> None:
     match routine:
         case LlvmRoutine(symbol, text, function, final, seldom):
-            provide_llvm(symbol, text, function, final, seldom)
+            define_llvm(symbol, text, function, final, seldom)
         case KernelRoutine(symbol, kernel):
-            provide_kernel(symbol, kernel)
+            define_kernel(symbol, kernel)
         case FortranRoutine(name):
             provide_routine(name)
         case _:
