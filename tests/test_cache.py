@@ -108,7 +108,7 @@ def test_processes_may_race_for_the_same_entries(folder: Path) -> None:
     assert not list(folder.glob("*.part"))
 
 
-@pytest.mark.parametrize("part", ["_processor", "version", "_emission_version"])
+@pytest.mark.parametrize("part", ["processor", "version", "_emission_version"])
 def test_other_processors_and_versions_have_other_entries(
     part: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +120,7 @@ def test_other_processors_and_versions_have_other_entries(
     if part == "version":
         monkeypatch.setattr(engine.llvmlite, "__version__", "0.0.1")
     else:
-        monkeypatch.setattr(engine, part, lambda: ("other", "other") if part == "_processor" else "other")
+        monkeypatch.setattr(engine, part, lambda: ("other", "other") if part == "processor" else "other")
     after = keys()
     monkeypatch.undo()
     assert keys() == before

@@ -99,7 +99,7 @@ def test_random_graphs_reach_every_kind_of_step() -> None:
     found: dict[str, int] = {}
     for seed in SEEDS:
         case = graphs.random_case(seed)
-        for step in plan(build.copy_operands(pipeline.optimize(case.computation))).steps:
+        for step in plan(build.transpose_gemm_operands(pipeline.optimize(case.computation))).steps:
             name = step.kind if isinstance(step, Fusion) else type(step).__name__
             found[name] = found.get(name, 0) + 1
     least = {"loop": 200, "row": 40, "column": 12, "split": 5, "Product": 10, "HostCall": 30}
@@ -122,7 +122,7 @@ class InPython:
     """A computation run by the Python text of its kernels, with memory of its own for each value."""
 
     def __init__(self, computation: Computation) -> None:
-        self.computation = build.copy_operands(pipeline.optimize(computation))
+        self.computation = build.transpose_gemm_operands(pipeline.optimize(computation))
         self.plan = plan(self.computation)
         self.users = self.computation.users()
 

@@ -162,7 +162,7 @@ def test_exception_from_outside_is_no_error_of_the_module_that_was_compiled(monk
     def interrupted(*_: object) -> None:
         raise FromOutside
 
-    engine.provide_llvm("tinyxla_test_begun_before", text % "begun_before", "begun_before")
+    engine.define_llvm("tinyxla_test_begun_before", text % "begun_before", "begun_before")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_object_code", interrupted)
         with pytest.raises(FromOutside):

@@ -15,6 +15,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir import target
 from tinyxla.loopir.lower import reductions
 from tinyxla.ops import reduction
 from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
@@ -194,7 +195,7 @@ def test_strips_of_bytes_are_vectors() -> None:
     np.testing.assert_array_equal(made(x), x.max(1))
     text = made.lower(x).compile().kernels[0].llvm
     assert 'llvm.loop.interleave.count", i32 1' in text
-    assert (".rest.body:" in text) == engine._has_masks()
+    assert (".rest.body:" in text) == target.has_masks()
 
 
 def test_strips_of_rows_in_place() -> None:
@@ -388,4 +389,4 @@ def test_a_rest_is_one_masked_loop() -> None:
         length: tx.jit(lambda x: tnp.exp(x).sum(-1)).lower(np.ones((4, length), np.float32)).compile().kernels[0].llvm
         for length in (448, 704, 700, 1000, 20_000)
     }
-    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(engine._has_masks())] * 2, 0]
+    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(target.has_masks())] * 2, 0]

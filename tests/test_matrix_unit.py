@@ -14,7 +14,7 @@ from guarded_memory import Guard
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir import target
 from tinyxla.loopir.kernels.gemm.packing import arithmetic
 from tinyxla.shapes import element_type
 
@@ -32,7 +32,7 @@ def unit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     if request.param == "refused":
         monkeypatch.setattr("tinyxla.loopir.kernels.gemm.packing.has_tiles", lambda: False)
         return False
-    if not engine.has_tiles():
+    if not target.has_tiles():
         pytest.skip("this processor has no matrix unit, or it may not be used")
     return True
 
@@ -171,7 +171,7 @@ def test_where_it_is_used(unit: bool) -> None:
     assert not arithmetic("s16", "s32", 64, 64, 256).in_unit  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.skipif(not engine.has_feature("amx-tile"), reason="this processor has no matrix unit")
+@pytest.mark.skipif(not target.has_feature("amx-tile"), reason="this processor has no matrix unit")
 @pytest.mark.parametrize(
     ("platform", "refusal", "expected"), [("linux", -1, False), ("linux", 0, True), ("win32", 0, False)]
 )
@@ -182,6 +182,6 @@ def test_permission(monkeypatch: pytest.MonkeyPatch, platform: str, refusal: int
         def __call__(self, *arguments: int) -> int:
             return refusal
 
-    monkeypatch.setattr(engine.sys, "platform", platform)
-    monkeypatch.setattr(engine.ctypes, "CDLL", lambda name: SimpleNamespace(syscall=Request()))
-    assert engine.has_tiles.__wrapped__() == expected
+    monkeypatch.setattr(target.sys, "platform", platform)
+    monkeypatch.setattr(target.ctypes, "CDLL", lambda name: SimpleNamespace(syscall=Request()))
+    assert target.has_tiles.__wrapped__() == expected

@@ -351,7 +351,7 @@ def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code(
         }
         for count in (4, 24, 200)
     }
-    assert passes_of == {4: {"loops"}, 24: {"all"}, 200: {"straight"}}
+    assert passes_of == {4: {"loops"}, 24: {"slp"}, 200: {"straight-line"}}
 
 
 def test_arena_offsets_are_those_of_first_fit() -> None:
@@ -394,8 +394,8 @@ def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> 
         return tx.numpy.sort(a * 3 + b), tx.numpy.sort(b * 5 - a)
 
     module = CompiledModule(tx.jit(function).lower(np.ones(5000, np.float32)).module)
-    steps = [step for step, *_ in build.all_steps(module.block)]
-    both = [{module.homes[x] for x in step.reads} & {module.homes[x] for x in step.writes} for step in steps]
+    steps = [step for step, *_ in build.walk_steps(module.block)]
+    both = [{module.aliases[x] for x in step.reads} & {module.aliases[x] for x in step.writes} for step in steps]
     assert 2 in map(len, both)
     x = np.linspace(0, 1, 5000, dtype=np.float32)
     found = tx.jit(function)(x)

@@ -49,7 +49,7 @@ from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
 from tinyxla.loopir.ir.fingerprint import canonical
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
-from tinyxla.loopir.pipeline import split_nan_check
+from tinyxla.loopir.passes import split_nan_check
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.runtime.threads import Task, get_num_threads
 from tinyxla_kernels import elementary

@@ -13,17 +13,8 @@ import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.program.blas_gemm import product_step
-from tinyxla.backends.numba.program.build import (
-    AliasMap,
-    Block,
-    Loop,
-    Pointer,
-    Step,
-    Switch,
-    all_steps,
-    build_program,
-    shape_of,
-)
+from tinyxla.backends.numba.program.blocks import AliasMap, Block, Loop, Pointer, Step, Switch, shape_of, walk_steps
+from tinyxla.backends.numba.program.build import build_program
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
@@ -82,10 +73,10 @@ class CompiledModule:
     def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
         self.name = module.name
         self._source = module
-        self.block, self.homes = build_program(module.entry, donated)
-        assign_parallelism(self.block, self.homes)
+        self.block, self.aliases = build_program(module.entry, donated)
+        assign_parallelism(self.block, self.aliases)
         self.computation, self.plan = self.block.computation, self.block.plan
-        written = {self.homes[x] for step in self.block.steps for x in step.writes}
+        written = {self.aliases[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
         self._assign_slots()
         self._lay_out()
@@ -93,14 +84,14 @@ class CompiledModule:
     # --- memory
 
     def _assign_slots(self) -> None:
-        homes, parameters = self.homes, self.computation.parameters
+        aliases, parameters = self.aliases, self.computation.parameters
         self.slots: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
         self._allocators: list[Callable[[], Array]] = []
         for result in self.block.results:
-            home = homes[result]
-            if not _is_constant(home) and home not in self.slots:
-                self.slots[home] = len(self.slots)
-                self._allocators.append(_allocator(shape_of(home)))
+            memory = aliases[result]
+            if not _is_constant(memory) and memory not in self.slots:
+                self.slots[memory] = len(self.slots)
+                self._allocators.append(_allocator(shape_of(memory)))
         self._fixed = len(self.slots)  # from here on, slots do not depend on arguments and results
         lives = self.lives()
         self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in lives.constants]
@@ -116,20 +107,20 @@ class CompiledModule:
         self._constant_addresses = [x.ctypes.data for x in self._constants]
         self._template: tuple[int, Any] = (-1, None)
         pairs = zip(self.computation.outputs, self.block.results, strict=True)
-        self._results = [self._result(x, homes[result]) for x, result in pairs]
+        self._results = [self._result(x, aliases[result]) for x, result in pairs]
         count = len(parameters)
         self._plain = self._results == [(count + k, None, None) for k in range(len(self._allocators))]
 
-    def _result(self, x: Instruction, home: Storage) -> tuple[int, Array | None, tuple[int, ...] | None]:
+    def _result(self, x: Instruction, memory: Storage) -> tuple[int, Array | None, tuple[int, ...] | None]:
         """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others
         there."""
         sizes = x.array_shape.dimensions
-        if _is_constant(home):
-            return -1, np.asarray(home.attributes.literal.value, order="C").reshape(sizes), None
-        return self.slots[home], None, None if shape_of(home).dimensions == sizes else sizes
+        if _is_constant(memory):
+            return -1, np.asarray(memory.attributes.literal.value, order="C").reshape(sizes), None
+        return self.slots[memory], None, None if shape_of(memory).dimensions == sizes else sizes
 
     def _slot(self, x: Storage) -> int:
-        return self.slots[self.homes[x]]
+        return self.slots[self.aliases[x]]
 
     # --- schedule
 
@@ -177,31 +168,31 @@ class CompiledModule:
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
-        for turn in loop.turns:
-            pairs = zip(turn.pointers, [*turn.initials, *turn.buffers], strict=True)
+        for rotating in loop.rotating:
+            pairs = zip(rotating.pointers, [*rotating.initials, *rotating.buffers], strict=True)
             for pointer, storage in pairs:
                 schedule.move(self.slots[pointer], self._slot(storage))
-        for row in loop.rows:
+        for row in loop.row_pointers:
             schedule.move(self.slots[row.pointer], self._slot(row.array))
             schedule.add(self.slots[row.pointer], row.start)
-        left = self.slots[loop.left]
-        if loop.count is not None:
-            schedule.set(left, loop.count)
-            if not loop.count:
+        left = self.slots[loop.counter]
+        if loop.trip_count is not None:
+            schedule.set(left, loop.trip_count)
+            if not loop.trip_count:
                 schedule.jump(done)
         schedule.place(again)
-        if loop.count is None:
+        if loop.trip_count is None:
             self._emit(loop.condition, schedule, repeats)
             schedule.jump_unless(self._slot(loop.condition.results[0]), done)
         self._emit(loop.body, schedule, repeats)
-        for turn in loop.turns:
-            currents, ring = [self.slots[p] for p in turn.currents], [self.slots[p] for p in turn.ring]
+        for rotating in loop.rotating:
+            currents, ring = [self.slots[p] for p in rotating.currents], [self.slots[p] for p in rotating.ring]
             for older, newer in pairwise([*reversed(currents), *ring, currents[0]]):
                 schedule.move(older, newer)
-        for row in loop.rows:
+        for row in loop.row_pointers:
             schedule.add(self.slots[row.pointer], row.step)
         schedule.check()
-        if loop.count is None:
+        if loop.trip_count is None:
             schedule.jump(again)
         else:
             schedule.count(left, again)
@@ -263,7 +254,7 @@ class CompiledModule:
     def kernels(self) -> list[KernelInfo]:
         """The fused loops, in the order in which they stand in the program."""
         found: list[KernelInfo] = []
-        for step, *_ in all_steps(self.block):
+        for step, *_ in walk_steps(self.block):
             work = step.work
             if isinstance(work, LoweredKernel):
                 arguments = tuple(str(shape_of(x)) for x in work.arguments)
@@ -280,7 +271,7 @@ class CompiledModule:
 
     def lives(self) -> Liveness:
         """When each piece of memory is in use."""
-        lives = Liveness(self.homes)
+        lives = Liveness(self.aliases)
         lives.visit(self.block)
         return lives
 
@@ -317,12 +308,12 @@ class Liveness:
     """Walks over a program in the order in which it runs: which constants and pointers there are, and for all other
     memory the first and the last step that touch it. `starts` has the time at which each step begins."""
 
-    def __init__(self, homes: AliasMap) -> None:
+    def __init__(self, aliases: AliasMap) -> None:
         self.starts: list[int] = []
         self.spans: dict[Storage, tuple[int, int]] = {}
         self.constants: dict[Instruction, None] = {}
         self.pointers: dict[Pointer, None] = {}
-        self.homes = homes
+        self.aliases = aliases
         self._time = 0
         self._touched: list[Storage] = []  # in the order of the steps, more than once
         self._pointed: dict[Pointer, list[Storage]] = {}  # what is where pointers may point, but no pointer
@@ -345,14 +336,14 @@ class Liveness:
 
     def _visit_loop(self, loop: Loop) -> None:
         start, before = self._time, len(self._touched)
-        self._touch([loop.left, *(row.pointer for row in loop.rows)])
-        for turn in loop.turns:
-            self._touch([*turn.initials, *turn.buffers, *turn.pointers])
+        self._touch([loop.counter, *(row.pointer for row in loop.row_pointers)])
+        for rotating in loop.rotating:
+            self._touch([*rotating.initials, *rotating.buffers, *rotating.pointers])
         self.visit(loop.condition)
         self.visit(loop.body)
         self._time += 1
-        for turn in loop.turns:
-            self._touch([*turn.initials, *turn.buffers])
+        for rotating in loop.rotating:
+            self._touch([*rotating.initials, *rotating.buffers])
         self._touched[before:] = dict.fromkeys(self._touched[before:])
         for x in self._touched[before:]:
             first, last = self.spans[x]
@@ -361,33 +352,33 @@ class Liveness:
 
     def _touch(self, storages: Sequence[Storage]) -> None:
         for x in storages:
-            home = self.homes[x]
-            if isinstance(home, Pointer):
-                for memory in self._memories(home):
-                    self._use(memory)
+            memory = self.aliases[x]
+            if isinstance(memory, Pointer):
+                for target in self._memories(memory):
+                    self._use(target)
             else:
-                self._use(home)
+                self._use(memory)
 
     def _memories(self, pointer: Pointer) -> list[Storage]:
         """The memories where a pointer may point, by way of other pointers too."""
         if pointer not in self._pointed:
             self.pointers[pointer] = None
             found: dict[Storage, None] = {}
-            for home in map(self.homes.__getitem__, pointer.among):
-                found.update(dict.fromkeys(self._memories(home) if isinstance(home, Pointer) else [home]))
+            for memory in map(self.aliases.__getitem__, pointer.targets):
+                found.update(dict.fromkeys(self._memories(memory) if isinstance(memory, Pointer) else [memory]))
             self._pointed[pointer] = list(found)
         return self._pointed[pointer]
 
-    def _use(self, home: Storage) -> None:
-        if _is_constant(home):
-            self.constants[home] = None
+    def _use(self, memory: Storage) -> None:
+        if _is_constant(memory):
+            self.constants[memory] = None
         else:
-            self.spans[home] = (self.spans[home][0] if home in self.spans else self._time, self._time)
-            self._touched.append(home)
+            self.spans[memory] = (self.spans[memory][0] if memory in self.spans else self._time, self._time)
+            self._touched.append(memory)
 
 
-def _is_constant(home: Storage) -> TypeGuard[Instruction]:
-    return isinstance(home, Instruction) and is_constant(home)
+def _is_constant(memory: Storage) -> TypeGuard[Instruction]:
+    return isinstance(memory, Instruction) and is_constant(memory)
 
 
 # --- calls of the host ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.clock import now
-from tinyxla.backends.numba.program.build import Step, all_steps
+from tinyxla.backends.numba.program.blocks import Step, walk_steps
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.backends.numba.runtime.bytecode import Schedule, template
 
@@ -52,7 +52,7 @@ class ObservedModule(CompiledModule):
         self._records: defaultdict[int, list[Record]] = defaultdict(list)  # of the calls of each thread
         self._events = events
         self._record_slot = len(self.slots)
-        self._numbers = {id(step): number for number, (step, *_) in enumerate(all_steps(self.block))}
+        self._numbers = {id(step): number for number, (step, *_) in enumerate(walk_steps(self.block))}
         self._around = BEFORE
         self._lay_out()
 

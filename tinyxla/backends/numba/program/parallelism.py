@@ -14,7 +14,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyxla.backends.numba.program.build import AliasMap, Block, Loop, Pointer, Step, all_steps, inner_blocks, shape_of
+from tinyxla.backends.numba.program.blocks import (
+    AliasMap,
+    Block,
+    Loop,
+    Pointer,
+    Step,
+    inner_blocks,
+    shape_of,
+    walk_steps,
+)
 from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 
@@ -24,17 +33,17 @@ _JOINING = 3 << 14  # bytes that need not come and go, for which it is worth it 
 _OPERATIONS = 4  # that take as long as such a byte
 
 
-def assign_parallelism(block: Block, homes: AliasMap) -> None:
+def assign_parallelism(block: Block, aliases: AliasMap) -> None:
     """In a program: for the steps of each loop, and of what is around them, by themselves."""
-    whiles = [step.work for step, *_ in all_steps(block) if isinstance(step.work, Loop)]
-    turns = {p: turn.ring[0] for loop in whiles for turn in loop.turns for p in turn.pointers}
+    whiles = [step.work for step, *_ in walk_steps(block) if isinstance(step.work, Loop)]
+    turns = {p: rotating.ring[0] for loop in whiles for rotating in loop.rotating for p in rotating.pointers}
     for loop in reversed(whiles):
-        _settle([*loop.condition.steps, *loop.body.steps], homes, turns, again=True)
-    _settle(block.steps, homes, turns, again=False)
+        _settle([*loop.condition.steps, *loop.body.steps], aliases, turns, again=True)
+    _settle(block.steps, aliases, turns, again=False)
 
 
-def _settle(steps: Sequence[Step], homes: AliasMap, turns: Mapping[Pointer, Pointer], again: bool) -> None:
-    touched = [_touched(step, homes, turns) for step in steps]
+def _settle(steps: Sequence[Step], aliases: AliasMap, turns: Mapping[Pointer, Pointer], again: bool) -> None:
+    touched = [_touched(step, aliases, turns) for step in steps]
     shared = [step for step in steps if _is_shared(step)]
     work, moved = [_work(step) for step in shared], _bytes_between(steps, touched)
     if moved <= _NEAR and all(work) and sum(work) < _WORTH * moved:
@@ -59,12 +68,12 @@ def _cut(step: Step, pieces: int) -> None:
     step.work = replace(step.work, grain=-(-step.work.extent // pieces))
 
 
-def _touched(step: Step, homes: AliasMap, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
+def _touched(step: Step, aliases: AliasMap, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
     """What a step goes over, and how many bytes of it."""
     found, work = dict[Storage, int](), _work(step)
     for x in [*step.reads, *step.writes]:
-        home, shape = homes[x], shape_of(x)
-        memory = turns.get(home, home) if isinstance(home, Pointer) else home
+        memory, shape = aliases[x], shape_of(x)
+        memory = turns.get(memory, memory) if isinstance(memory, Pointer) else memory
         found[memory] = max(found.get(memory, 0), min(shape.size, work or shape.size) * shape.dtype.itemsize)
     return found
 

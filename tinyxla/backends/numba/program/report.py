@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tinyxla.backends.numba.program.build import Block, Loop, Pointer, Step, all_steps, shape_of
+from tinyxla.backends.numba.program.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.analysis.fusibility import is_reduction
 from tinyxla.compiler.fusion.plan import producer_of, walk_producers
@@ -32,7 +32,7 @@ def explain(module: CompiledModule, source: Module) -> Report:
     buffers = _Buffers(module, naming)
     steps: list[StepInfo] = []
     total = Cost()
-    for number, (step, block, depth, times) in enumerate(all_steps(module.block)):
+    for number, (step, block, depth, times) in enumerate(walk_steps(module.block)):
         info = _step(number, step, block, depth, times, naming, buffers)
         total += info.cost * (1 if times is None else times)
         steps.append(info)
@@ -56,7 +56,7 @@ class _Buffers:
         self._module = module
         self._naming = naming
         self._names: dict[Storage, str] = {}
-        sharing = module.homes.sharing()
+        sharing = module.aliases.aliases_by_memory()
         taken: dict[str, int] = {}
         for x in module.slots:
             inside = [x] if isinstance(x, Instruction) else sharing.get(x, ())
@@ -65,11 +65,11 @@ class _Buffers:
             self._names[x] = name if taken[name] == 1 else f"{name}'{taken[name]}"
 
     def names(self, storages: Sequence[Storage]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._names[self._module.homes[x]] for x in storages))
+        return tuple(dict.fromkeys(self._names[self._module.aliases[x]] for x in storages))
 
     def described(self) -> Iterator[BufferInfo]:
         module = self._module
-        lives, sharing = module.lives(), module.homes.sharing()
+        lives, sharing = module.lives(), module.aliases.aliases_by_memory()
         for x, name in self._names.items():
             shape = shape_of(x)
             life = lives.spans.get(x)

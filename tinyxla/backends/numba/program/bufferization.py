@@ -1,0 +1,280 @@
+"""Bufferization: which results share memory with operands, and the order of steps that follows from it.
+
+Copies before in-place updates are elided, kernels write results over dead operands of the same size, and steps that
+free memory run early. Input and output are a block and its alias map. Memory that a pointer may point to is left alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tinyxla.backends.numba.program.blocks import (
+    AliasMap,
+    Block,
+    Pointer,
+    Step,
+    inner_blocks,
+    shape_of,
+)
+from tinyxla.compiler import HostCall
+from tinyxla.hlo import Instruction
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.loopir.passes.alias_in_place import InPlace
+from tinyxla.ops import movement
+
+MAX_STEPS_MOVED_OVER = 1024  # steps behind which an update may move
+_MAX_ALIAS_CANDIDATES = 48  # operands of a kernel that are tried for a result
+
+
+def schedule_last_uses_early(block: Block, aliases: AliasMap) -> None:
+    """Move kernels that free more memory than they write forward, as soon as their operands are there: updates of
+    parameters, say, which programs often do after all gradients.
+
+    A step that moves comes right after its barrier, the last step that it must stay behind: its key is that of the
+    barrier and one component more, and the order of the steps is the lexicographic order of keys."""
+    memory_of = [({aliases[x] for x in step.reads}, {aliases[x] for x in step.writes}) for step in block.steps]
+    last = {memory: k for k, (reads, writes) in enumerate(memory_of) for memory in reads | writes}
+    results = {aliases[x] for x in block.results}
+    keys: list[tuple[int, ...]] = []
+    latest: tuple[int, ...] = ()
+    read: dict[Storage, tuple[int, ...]] = {}  # the key of the last step that reads a memory, and that writes it
+    written: dict[Storage, tuple[int, ...]] = {}
+    for k, (step, (reads, writes)) in enumerate(zip(block.steps, memory_of, strict=True)):
+        freed = {x for x in reads - writes - results if last[x] == k and is_writable(x, aliases)}
+        key: tuple[int, ...] = (k,)
+        if isinstance(step.work, LoweredKernel) and _bytes(freed) > _bytes(writes - results):
+            sizes = {shape_of(x).size for x in writes}
+            over = {x for x in reads if shape_of(x).size in sizes and not is_writable(x, aliases)}  # if it is donated
+            alone = writes | freed | over
+            barriers = [written[x] for x in reads | alone if x in written] + [read[x] for x in alone if x in read]
+            barrier = max(barriers, default=(-1,))
+            key = (*barrier, -k) if barrier < latest else key
+        keys.append(key)
+        latest = max(latest, key)
+        for final_buffers, memories in ((read, reads), (written, writes)):
+            for x in memories:
+                final_buffers[x] = max(final_buffers.get(x, key), key)
+    block.steps = [block.steps[k] for k in sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+def _bytes(storages: Iterable[Storage]) -> int:
+    return sum(shape_of(x).size * shape_of(x).dtype.itemsize for x in storages)
+
+
+class _StepOrder:
+    """The steps of a block while copies are elided and updates move; `users_of` has the steps that access a memory, in
+    order."""
+
+    def __init__(self, block: Block, aliases: AliasMap) -> None:
+        self.aliases = aliases
+        self.steps: list[Step | None] = [*block.steps]
+        self.position = {step: k for k, step in enumerate(block.steps)}
+        self.users_of: dict[Storage, list[Step]] = {}
+        for step in block.steps:
+            for memory in self.memory_of([step]):
+                self.users_of.setdefault(memory, []).append(step)
+
+    def memory_of(self, steps: Iterable[Step]) -> set[Storage]:
+        """The memories that steps read or write."""
+        return {self.aliases[x] for step in steps for x in (*step.reads, *step.writes)}
+
+    def slice_(self, begin: int, end: int) -> list[Step]:
+        """The steps at positions `begin` to `end`."""
+        return [step for step in self.steps[begin:end] if step is not None]
+
+    def end_of_writers(self, begin: int, memory: Storage) -> int:
+        """The end of a run of steps that all write to a memory."""
+        while begin < len(self.steps):
+            step = self.steps[begin]
+            if step is not None and not any(self.aliases[x] is memory for x in step.writes):
+                break
+            begin += 1
+        return begin
+
+    def move(self, begin: int, middle: int, end: int) -> None:
+        """Exchange the steps before `middle` with those from `middle` on."""
+        moved, others = self.slice_(begin, middle), self.slice_(middle, end)
+        padded = [*others, *moved, *[None] * (end - begin - len(others) - len(moved))]
+        self.steps[begin:end] = padded
+        self.position.update({step: begin + k for k, step in enumerate(padded) if step is not None})
+        for memory in self.memory_of(moved):
+            steps = self.users_of[memory]
+            first = bisect_left(steps, begin, key=self.position.__getitem__)
+            steps[first:] = sorted(steps[first:], key=self.position.__getitem__)
+
+    def elide_copy(self, copy: Step) -> None:
+        """Elide a copy: its target gets the memory of its source."""
+        source, target = self.aliases[copy.reads[0]], self.aliases[copy.writes[0]]
+        self.steps[self.position[copy]] = None
+        steps, more = self.users_of[source], self.users_of.pop(target)
+        del steps[bisect_left(steps, self.position[copy], key=self.position.__getitem__)]
+        steps += (step for step in more if step is not copy)
+        self.aliases[copy.writes[0]] = copy.reads[0]
+
+
+def elide_update_copies(block: Block, aliases: AliasMap, parameters: Sequence[Instruction]) -> set[int]:
+    """Elide the copies before in-place updates (scatter, `dynamic-update-slice`, LU) whose operand is dead afterwards.
+
+    A loop's parameter may be overwritten if its update is the loop's result of the same number; returns these numbers.
+    """
+    shared: set[int] = set()
+    copies = [step for step in block.steps if step.is_copy]
+    if not copies:
+        return shared
+    order = _StepOrder(block, aliases)
+    pointed_to = aliases.pointed_to()
+    results = Counter(aliases[x] for x in block.results)
+    for k, parameter in enumerate(parameters):
+        chain = _chain_of_copies(order, block.results[k], parameter)
+        if not chain:
+            continue
+        unshare = aliases[block.results[k]]
+        kept = [aliases[step.reads[0]] for step in chain]
+        if all(x not in pointed_to and results[x] <= (x is unshare) for x in kept) and all(
+            _sink_update(order, step) for step in chain
+        ):
+            shared.add(k)
+            for step in chain:
+                order.elide_copy(step)
+            results[parameter] += results.pop(unshare)
+    for step in copies:
+        if order.steps[order.position[step]] is not step:
+            continue
+        source, target = aliases[step.reads[0]], aliases[step.writes[0]]
+        if (
+            is_writable(source, aliases)
+            and source not in pointed_to
+            and not results[source]
+            and _sink_update(order, step)
+        ):
+            order.elide_copy(step)
+            results[source] += results.pop(target, 0)
+    block.steps = order.slice_(0, len(order.steps))
+    return shared
+
+
+def is_writable(memory: Storage, aliases: AliasMap) -> bool:
+    """Whether a block may overwrite a memory."""
+    if isinstance(memory, Pointer):
+        return False
+    if memory in aliases.donated or not isinstance(memory, Instruction):
+        return True
+    return memory.op not in (movement.parameter, movement.constant)
+
+
+def _chain_of_copies(order: _StepOrder, result: Storage, parameter: Instruction) -> list[Step]:
+    """The copies between a parameter and a result, the last one first; empty if the result is no update of it."""
+    chain: list[Step] = []
+    aliases = order.aliases
+    memory = aliases[result]
+    while memory is not parameter:
+        produced = [x for x in order.users_of.get(memory, ()) if x.is_copy and aliases[x.writes[0]] is memory]
+        if not produced:
+            return []
+        chain.append(produced[0])
+        memory = aliases[produced[0].reads[0]]
+    return chain
+
+
+def _sink_update(order: _StepOrder, copy: Step) -> bool:
+    """Make the update of a copy the last access of its source: move it behind later readers, if they are few and do not
+    read the updated value. Returns whether that was possible."""
+    aliases = order.aliases
+    source, target = aliases[copy.reads[0]], aliases[copy.writes[0]]
+    at = order.position[copy]
+    end = order.end_of_writers(at + 1, target)
+    moved = order.slice_(at, end)
+    if source in order.memory_of(moved[1:]):
+        return False
+    last = order.position[order.users_of[source][-1]]
+    if last < end:
+        return True
+    slice_ = order.slice_(end, last + 1)
+    produced = {aliases[x] for step in moved for x in step.writes}
+    if len(slice_) > MAX_STEPS_MOVED_OVER or not produced.isdisjoint(order.memory_of(slice_)):
+        return False
+    needed = {aliases[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
+    if any(aliases[x] in needed for step in slice_ for x in step.writes):
+        return False
+    if any(map(_has_effect, moved)) and any(map(_has_effect, slice_)):
+        return False
+    order.move(at, end, last + 1)
+    return True
+
+
+def _has_effect(step: Step) -> bool:
+    """Whether a step has a side effect, whose order must be kept."""
+    work = step.work
+    if isinstance(work, HostCall):
+        return work.root.has_side_effect
+    return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
+
+
+def alias_in_place(block: Block, aliases: AliasMap) -> None:
+    """Let kernels write results over operands of the same size that they read for the last time."""
+    kept = {*aliases.pointed_to(), *(aliases[x] for x in block.results)}
+    last: dict[Storage, int] = {}
+    first: dict[Storage, int] = {}
+    for position, step in enumerate(block.steps):
+        for x in [*step.reads, *step.writes]:
+            first.setdefault(aliases[x], position)
+            last[aliases[x]] = position
+    in_place = InPlace()
+    for position, step in enumerate(block.steps):
+        if not isinstance(step.work, LoweredKernel):
+            continue
+        targets = [x for x in step.writes if first[aliases[x]] == position and is_writable(aliases[x], aliases)]
+        sources = [
+            x
+            for x in step.reads
+            if last[aliases[x]] == position and aliases[x] not in kept and is_writable(aliases[x], aliases)
+        ]
+        if not targets or not sources:
+            continue
+        for target, source in _alias_results(step, targets, sources, aliases, kept, in_place):
+            produced, memory = aliases[target], aliases[source]
+            aliases[target] = memory
+            last[memory] = last[produced]
+            kept.update([memory] if produced in kept else [])
+
+
+def _alias_results(
+    step: Step,
+    targets: Sequence[Storage],
+    sources: Sequence[Storage],
+    aliases: AliasMap,
+    kept: set[Storage],
+    in_place: InPlace,
+) -> list[tuple[Storage, Storage]]:
+    """Choose an operand for each result that can be written over one; rewrites the kernel, and returns the pairs."""
+    assert isinstance(step.work, LoweredKernel)
+    dependences = in_place.dependences(step.work)
+    numbers = {x: k for k, x in enumerate(step.work.arguments)}
+    times = Counter(aliases[x] for x in step.work.arguments)
+    free: dict[Any, list[Storage]] = {}  # sources by elements, how many, and whether they are donated
+    for x in sources:
+        if times[aliases[x]] == 1 and dependences.is_source(numbers[x]):
+            free.setdefault((*_elements(aliases[x]), aliases[x] in aliases.donated), []).append(x)
+    result: list[tuple[Storage, Storage]] = []
+    for target in targets if free else ():
+        if not dependences.is_target(numbers[target]):
+            continue
+        of_donated = aliases[target] in kept  # a result is better over a parameter than over a temporary
+        for donated in (of_donated, not of_donated):
+            alike = free.get((*_elements(aliases[target]), donated), [])
+            tried = alike[:_MAX_ALIAS_CANDIDATES]
+            source = next((x for x in tried if dependences.is_safe(numbers[x], numbers[target])), None)
+            if source is not None:
+                alike.remove(source)
+                result.append((target, source))
+                break
+    step.work = in_place.merged(step.work, [(numbers[source], numbers[target]) for target, source in result])
+    return result
+
+
+def _elements(x: Storage) -> tuple[Any, int]:
+    """Element type and size of a storage."""
+    return shape_of(x).element_type, shape_of(x).size
