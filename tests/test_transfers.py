@@ -116,6 +116,8 @@ def test_transfers_to_and_from_the_host(backend: str) -> None:
         token = xla.SendToHost(x, xla.CreateToken(b), PAIR, TO_HOST)
         return xla.GetTupleElement(xla.RecvFromHost(token, PAIR, FROM_HOST), 0)
 
+    assert xla.RecvToHost is xla.RecvFromHost  # the newest page's name
+
     xla.transfer_to_channel(FROM_HOST, f32(5, 6))
     equal(program(build)(f32(1, 2), backend=backend), 5, 6)
     equal(xla.transfer_from_channel(TO_HOST), 1, 2)
@@ -208,6 +210,22 @@ REFUSED: dict[str, tuple[type[TinyxlaError], str, Callable[..., Any]]] = {
         lambda b, x: xla.Send(x, 1, [(0, 1), (2, 1)]),
     ),
     "an array for a context": (ArgumentError, "context must be", lambda b, x: xla.SendDone(x)),
+    "the buffer of a receiver that nothing waits for": (
+        ArgumentError,
+        "must be used once, by recv-done",
+        lambda b, x: xla.GetTupleElement(xla.Recv(b, PAIR, 1), 0),
+    ),
+    "a context that is the result": (ArgumentError, "used by the result", lambda b, x: xla.Recv(b, PAIR, 1)),
+    "a context that is waited for twice": (
+        ArgumentError,
+        "recv-done and recv-done",
+        lambda b, x: (lambda context: xla.Add(xla.RecvDone(context), xla.RecvDone(context)))(xla.Recv(b, PAIR, 1)),
+    ),
+    "what a send begins, to be computed with": (
+        ArgumentError,
+        "used by negate",
+        lambda b, x: xla.Neg(xla.GetTupleElement(xla.Send(x, 1), 0)),
+    ),
     "the context of a send to be received": (
         ArgumentError,
         "context must be",

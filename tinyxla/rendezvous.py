@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ class Wait(NamedTuple):
     what: str  # the operation, with its channel
     whom: str
     line: SourceLine | None
+    end: Hashable  # what it waits for, as `ends` of the other devices name it
+    others: Sequence[int] | None  # the devices that it waits for; None: any
 
     def __str__(self) -> str:
         return f"in {self.what} for {self.whom}" + (f", at {self.line}" if self.line else "")
@@ -50,12 +52,26 @@ class _Channel:
 
 
 class Rendezvous:
-    """Of `count` devices, each of which one thread runs (`running`)."""
+    """Of `count` devices, each of which one thread runs (`running`).
 
-    def __init__(self, name: str, count: int, described: Callable[[int], str]) -> None:
+    Args:
+        name: of the execution, for errors.
+        count: how many devices there are.
+        described: a device in words: "replica 1".
+        ends: what the program of a device has that others may wait for, and where it stands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        described: Callable[[int], str],
+        ends: Callable[[int], Mapping[Hashable, SourceLine | None]],
+    ) -> None:
         self.name = name
         self.count = count
-        self._described = described  # a device in words: "replica 1"
+        self.described = described
+        self._ends = ends
         self._condition = threading.Condition()
         self._waits: dict[int, tuple[Wait, Callable[[], bool]]] = {}
         self._ended: set[int] = set()
@@ -98,12 +114,26 @@ class Rendezvous:
         return not any(ready() for _, ready in self._waits.values())
 
     def _report(self) -> str:
-        waits = [f"{self._described(d)} waits {wait}" for d, (wait, _) in sorted(self._waits.items())]
-        waits += [f"{self._described(d)} has ended" for d in sorted(self._ended)]
+        waits: list[str] = []
+        for device, (wait, _) in sorted(self._waits.items()):
+            waits += [f"{self.described(device)} waits {wait}", *self._other_ends(device, wait)]
+        waits += [f"{self.described(d)} has ended" for d in sorted(self._ended)]
         return (
             f"{self.name}: no replica can go on: {'; '.join(waits)}. Let every Send have its Recv, which comes first, "
             "and let all members of a group run the same collective operations in the same order."
         )
+
+    def _other_ends(self, device: int, wait: Wait) -> Iterator[str]:
+        """Where what a device waits for stands in the programs of others."""
+        others = [d for d in range(self.count) if d != device] if wait.others is None else wait.others
+        ends = {other: self._ends(other) for other in others}
+        there = [other for other in others if wait.end in ends[other]]
+        for other in there:
+            line = ends[other][wait.end]
+            if line is not None and line != wait.line:
+                yield f"the other end is at {line}, of {self.described(other)}"
+        if not there:
+            yield "no other program has the other end"
 
     # --- collective operations
 
@@ -114,7 +144,7 @@ class Rendezvous:
         device: int,
         operands: Any,
         combine: Callable[[list[Any]], Sequence[Any]],
-        wait: Callable[[str], Wait],
+        wait: Callable[[Sequence[int], str], Wait],
     ) -> Any:
         """The result of a device for what it brings: `combine` makes the members' results, in order, of what they all
         bring. The n-th time that a device comes with a key it meets the others for the n-th time."""
@@ -130,8 +160,9 @@ class Rendezvous:
                     meeting.error, meeting.results = error, {}
                 self._condition.notify_all()
             else:
-                absent = [self._described(member) for member in members if member not in meeting.operands]
-                self._wait(device, wait(" and ".join(absent)), lambda: meeting.results is not None)
+                absent = [member for member in members if member not in meeting.operands]
+                said = " and ".join(map(self.described, absent))
+                self._wait(device, wait(absent, said), lambda: meeting.results is not None)
             meeting.left -= 1
             if not meeting.left:
                 del self._meetings[key, time]
@@ -171,8 +202,8 @@ class Rendezvous:
         if there != device:
             places = [f" (at {x})" if x else "" for x in (other_line, line)]
             raise ChannelError(
-                f"{self.name}: channel {channel} has two {end}s, {self._described(there)}{places[0]} and "
-                f"{self._described(device)}{places[1]}; give each pair of replicas a channel of its own, or "
+                f"{self.name}: channel {channel} has two {end}s, {self.described(there)}{places[0]} and "
+                f"{self.described(device)}{places[1]}; give each pair of replicas a channel of its own, or "
                 "source_target_pairs."
             )
         return found

@@ -224,6 +224,11 @@ class _End(NamedTuple):
     device: int
     key: Hashable  # of the channel between two replicas
     peer: str
+    others: tuple[int, ...] | None  # the device at the other end, if it is known
+
+    def wait(self, what: str, does: str, line: SourceLine | None, other: tuple[str, int]) -> Wait:
+        """For what the other end, an operation on a channel, does."""
+        return Wait(f"{what} on channel {other[1]}", f"{self.peer} to {does}", line, other, self.others)
 
 
 def _end(name: str, channel_id: int, pairs: Pairs, sends: bool) -> _End | None:
@@ -235,12 +240,13 @@ def _end(name: str, channel_id: int, pairs: Pairs, sends: bool) -> _End | None:
             "with execute_replicated or execute_parallel."
         )
     if not pairs:
-        return _End(meeting, device, channel_id, "the other end")
+        return _End(meeting, device, channel_id, "the other end", None)
     peers = dict(pairs) if sends else {target: source for source, target in pairs}
     if device not in peers:
         return None
-    pair = (device, peers[device]) if sends else (peers[device], device)
-    return _End(meeting, device, (channel_id, *pair), f"replica {peers[device]}")
+    peer = peers[device]
+    pair = (device, peer) if sends else (peer, device)
+    return _End(meeting, device, (channel_id, *pair), meeting.described(peer), (peer,))
 
 
 def send_value(x: Array, line: SourceLine | None = None, **attributes: Any) -> None:
@@ -250,7 +256,7 @@ def send_value(x: Array, line: SourceLine | None = None, **attributes: Any) -> N
         queue = host_queues.client.queue("send to host", rendezvous.current()[1], given.channel_id)
         queue.put((np.array(x),))
     elif end := _end("send", given.channel_id, given.source_target_pairs, sends=True):
-        wait = Wait(f"send on channel {given.channel_id}", f"{end.peer} to post its recv", line)
+        wait = end.wait("send", "post its recv", line, ("recv", given.channel_id))
         end.meeting.send(end.key, end.device, np.array(x), wait)
 
 
@@ -273,7 +279,7 @@ def received_value(like: Array, line: SourceLine | None = None, **attributes: An
     end = _end("recv-done", given.channel_id, given.source_target_pairs, sends=False)
     if end is None:
         return np.zeros_like(like)
-    wait = Wait(f"recv-done on channel {given.channel_id}", f"{end.peer} to send", line)
+    wait = end.wait("recv-done", "send", line, ("send", given.channel_id))
     found = end.meeting.receive(end.key, end.device, wait)
     if Shape.of(found) != shape:
         raise ShapeError(

@@ -21,7 +21,7 @@ from tinyxla.ops import movement
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.rendezvous import Rendezvous, running
 from tinyxla.replicas.divergence import analyse
-from tinyxla.replicas.meetings import in_thread
+from tinyxla.replicas.meetings import ends_in, in_thread
 from tinyxla.replicas.resolution import CHANNELS, resolved
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.threads import Task
@@ -56,7 +56,7 @@ def execute_replicated(
     uniform = tuple(all(x is first for x in several) for first, *several in zip(*arguments, strict=True))
     if _run_as_lanes(whole, uniform):
         return _as_lanes(name, whole, arguments, uniform, backend)
-    programs = [Program(name, whole)] * mesh.device_count
+    programs = [Program(name, computation)] * mesh.device_count
     return _as_threads(f"execute_replicated: {name}", programs, arguments, mesh, backend)
 
 
@@ -64,9 +64,7 @@ def execute_parallel(
     programs: Sequence[Program], arguments: Sequence[Sequence[Array]], backend: str | None
 ) -> list[list[Array]]:
     """The results of several computations that run at once and talk over channels; number k is replica k."""
-    mesh = Mesh(len(programs), 1)
-    whole = [Program(p.name, resolved(p.computation, mesh)) for p in programs]
-    return _as_threads("execute_parallel", whole, arguments, mesh, backend)
+    return _as_threads("execute_parallel", programs, arguments, Mesh(len(programs), 1), backend)
 
 
 @lru_cache(256)
@@ -170,9 +168,10 @@ def _as_threads(
             f"{name}: replicas that send to one another, or part at a loop or branch, run at once, so their arguments "
             "must be arrays, not traced values; call it outside of jit, grad and vmap."
         )
-    executables = [_compiled(Program(p.name, in_thread(p.computation)), backend) for p in programs]
+    own = [Program(p.name, in_thread(p.computation, mesh)) for p in programs]
+    executables = [_compiled(program, backend) for program in own]
     inputs = [[x.dense() for x in given] for given in arguments]  # pyright: ignore[reportAttributeAccessIssue]
-    meeting = Rendezvous(name, len(programs), _described(mesh))
+    meeting = Rendezvous(name, len(programs), _described(mesh), lambda number: ends_in(own[number].computation))
     found: list[Any] = [None] * len(programs)
 
     def device(number: int) -> Callable[[], None]:

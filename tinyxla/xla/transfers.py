@@ -128,6 +128,9 @@ def RecvFromHost(builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any
     return _received("RecvFromHost", channels.recv(token, shape=shape, channel_id=number, is_host_transfer=True))
 
 
+RecvToHost = alias("RecvToHost", RecvFromHost)  # as section "Recv" of the newest page has it
+
+
 def _check_layout(name: str, operand: Tree, shape_with_layout: AnyShape | None) -> None:
     if shape_with_layout is not None and shape_with_layout != shape_of(operand):
         raise ShapeError(
