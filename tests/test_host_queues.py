@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax, xla
-from tinyxla.errors import ArgumentError, ShapeError, TransferError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TransferError
 from tinyxla.host_queues import Client, client
 from tinyxla.ops import channels, collectives, hlo_level, reduction
 from tinyxla.shapes import Shape, TupleShape
@@ -188,9 +188,38 @@ def test_end_of_a_source_is_an_error_with_its_cause() -> None:
     assert isinstance(found.value.__cause__, OSError)
 
 
-def test_prefetch_must_be_positive() -> None:
-    with pytest.raises(ArgumentError, match="prefetch must be at least 1"):
-        xla.infeed_source([], prefetch=0)
+WRONG_ARGUMENTS: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
+    "no prefetch": (ArgumentError, "prefetch must be an integer and at least 1", lambda: source([], prefetch=0)),
+    "half a prefetch": (ArgumentError, "but is 2.5", lambda: source([], prefetch=2.5)),
+    "a source that is no iterable": (ArgumentError, "items must be an iterable", lambda: source(5)),
+    "a negative replica": (ArgumentError, "replica must be", lambda: xla.transfer_to_infeed(1, -1)),
+    "a replica that is no number": (ArgumentError, "but is 'a'", lambda: xla.transfer_from_outfeed(replica="a")),
+    "a timeout that is no number": (ArgumentError, "timeout", lambda: xla.transfer_from_outfeed(timeout=float("nan"))),
+    "a negative timeout": (ArgumentError, "timeout", lambda: xla.transfer_to_infeed(1, timeout=-1)),
+    "words": (DTypeError, "not an element type", lambda: xla.transfer_to_infeed("abc")),
+    "an object": (DTypeError, "not an element type", lambda: xla.transfer_to_channel(1, object())),
+    "a channel that is no number": (ArgumentError, "channel must be", lambda: xla.transfer_to_channel("x", 1)),
+    "a tuple over a channel": (ShapeError, "must be an array", lambda: xla.transfer_to_channel(1, (1, 2))),
+    "a shape that is none": (ArgumentError, "must be a Shape", lambda: xla.transfer_from_outfeed("f32[]")),
+}
+
+
+def source(items: Any, **options: Any) -> object:
+    return xla.infeed_source(items, **options)
+
+
+@pytest.mark.parametrize("mistake", WRONG_ARGUMENTS)
+def test_wrong_arguments_are_refused(mistake: str) -> None:
+    error, says, call = WRONG_ARGUMENTS[mistake]
+    with pytest.raises(error, match=says):
+        call()
+    assert len(client.queue("infeed", 0)) == 0
+
+
+def test_nested_shape_of_an_outfeed_is_refused() -> None:
+    lax.outfeed(lax.create_token(), np.float32(1))
+    with pytest.raises(ShapeError, match="nested tuple shapes"):
+        xla.transfer_from_outfeed(TupleShape((TupleShape((SCALAR,)),)))
 
 
 # --- outfeed and host transfers ---------------------------------------------------------------------------------------

@@ -449,12 +449,16 @@ def test_arguments_are_checked() -> None:
     refused: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (ArgumentError, "one tuple for each of the 3 x 1 devices, but has 2", lambda: run([[x], [x]], 3)),
         (ArgumentError, "must be at least 1", lambda: run([[x]], 0)),
+        (ArgumentError, "replica_count must be an integer, but is 1.0", lambda: run([[x]], 1.0)),
+        (ArgumentError, "partition_count must be an integer", lambda: run([[x]], 1, "1")),
+        (ArgumentError, "arguments must be a list", lambda: run(None)),
+        (ArgumentError, "number 0 must be a pair", lambda: xla.execute_parallel([computation])),
         (ArgumentError, "device 1 takes 1 arguments", lambda: run([[x], []])),
         (ArgumentError, "device 0 takes 1 arguments", lambda: run([x, x])),
         (ShapeError, r"device 1: argument x0 must be f32\[2\]", lambda: run([[x], [x[:1]]])),
         (DTypeError, "device 0: argument x0", lambda: run([[np.int32([1, 2])], [x]])),
     ]
-    run = computation.execute_replicated
+    run: Any = computation.execute_replicated
     for error, said, call in refused:
         with pytest.raises(error, match=said):
             call()

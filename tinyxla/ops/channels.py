@@ -39,14 +39,6 @@ def _check_token(name: str, token: AnyShape) -> None:
         raise ShapeError(f"{name}: the last operand must be a token, but is {token}; make one with after_all.")
 
 
-def _array_shapes(name: str, shape: AnyShape) -> tuple[Shape, ...]:
-    """The arrays of an array or a tuple that is not nested."""
-    parts = (shape,) if isinstance(shape, Shape) else shape.elements
-    if not all(isinstance(x, Shape) for x in parts):
-        raise ShapeError(f"{name}: nested tuple shapes are not supported, but got {shape}; transfer a flat tuple.")
-    return tuple(x for x in parts if isinstance(x, Shape))
-
-
 def _no_derivative(name: str) -> NotDifferentiable:
     return NotDifferentiable(f"{name} transfers values of which nothing is known here; use lax.stop_gradient")
 
@@ -75,12 +67,12 @@ def _lanes(replica_count: int) -> Sequence[int]:
 def _infeed_shape(token: AnyShape, *, shape: AnyShape, replica_count: int, **others: Any) -> TupleShape:
     _check_token("infeed", token)
     leading = (replica_count,) if replica_count else ()
-    data = [s.with_dimensions((*leading, *s.dimensions)) for s in _array_shapes("infeed", shape)]
+    data = [s.with_dimensions((*leading, *s.dimensions)) for s in host_queues.array_shapes("infeed", shape)]
     return TupleShape((*data, _TOKEN))
 
 
 def _infeed_evaluate(token: Array, *, shape: AnyShape, replica_count: int, **others: Any) -> tuple[Array, ...]:
-    shapes = _array_shapes("infeed", shape)
+    shapes = host_queues.array_shapes("infeed", shape)
     if not shapes:
         return (_token(),)
     items = [
@@ -94,7 +86,7 @@ def _infeed_batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, 
     if axis_name is not OWN:
         raise ArgumentError(f"vmap: infeed: {_UNORDERED}.")
     others |= {"replica_count": size, "axis_name": None}
-    return infeed(operands[0], shape=shape, **others), (*(0 for _ in _array_shapes("infeed", shape)), None)
+    return infeed(operands[0], shape=shape, **others), (*(0 for _ in host_queues.array_shapes("infeed", shape)), None)
 
 
 infeed = Op(

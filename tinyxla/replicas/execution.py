@@ -220,6 +220,11 @@ def _compiled(program: Program, backend: str | None) -> Executable:
 
 def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, partition_count: int) -> Mesh:
     """The mesh for arguments of all devices."""
+    if not isinstance(arguments, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"{what}: arguments must be a list with one for each device, but is {arguments!r}.")
+    for key, count in (("replica_count", replica_count), ("partition_count", partition_count)):
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"{what}: {key} must be an integer, but is {count!r}.")
     if partition_count < 1 or (replica_count is not None and replica_count < 1):
         raise ArgumentError(
             f"{what}: replica_count and partition_count must be at least 1, but are {replica_count} and "

@@ -167,11 +167,18 @@ def execute_parallel(
         Their results, in order.
 
     Raises:
+        ArgumentError: something else than such pairs.
         DeadlockError: computations wait for one another, or for one that has ended.
-        ChannelError: a channel with two senders or two receivers.
+        ChannelError: a channel with two senders or two receivers, or operations over one channel that differ.
 
     Source: sections "Send" and "Recv" of the XLA documents.
     """
+    for k, pair in enumerate(computations):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], XlaComputation)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"execute_parallel: number {k} must be a pair of an XlaComputation and the list of its arguments, but "
+                f"is {reprlib.repr(pair)}."
+            )
     given = [c._flat_arguments(f"execute_parallel: {c.name}", args) for c, args in computations]  # pyright: ignore[reportPrivateUsage]
     results = run_parallel([Program(c.name, c.computation) for c, _ in computations], given, backend)
     return [
