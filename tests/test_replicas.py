@@ -217,6 +217,16 @@ def test_results_of_one_execution_are_arguments_of_the_next_without_a_copy() -> 
     np.testing.assert_array_equal(execution._stacked(lanes[1:]), np.stack(lanes[1:]))
 
 
+def test_result_that_is_the_same_for_all_replicas_is_uniform_in_the_next_execution(meetings: list[Rendezvous]) -> None:
+    count = program(lambda x: collectives.all_reduce(x, to_apply=SUM), SCALAR)
+    counts = count.execute_replicated([[np.float32(1)], [np.float32(2)]])
+    assert counts[0] is counts[1]
+    loop = program(sum_in_a_loop, SCALAR, Shape(F32, (2,)))
+    first, _ = loop.execute_replicated([[counts[0], np.float32([1, 2])], [counts[1], np.float32([3, 4])]])
+    np.testing.assert_array_equal(first, [1 + 4 + 12 + 36, 2 + 6 + 18 + 54])
+    assert not meetings  # a loop that runs as often on all replicas needs no threads
+
+
 # --- who meets whom ---------------------------------------------------------------------------------------------------
 
 

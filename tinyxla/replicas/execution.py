@@ -101,7 +101,9 @@ def _as_lanes(
             for several, same in zip(per_argument, uniform, strict=True)
         ]
         values, axes = _mapped(computation, count, uniform, inputs)
-    return [[_of_lane(value, axis, lane) for value, axis in zip(values, axes, strict=True)] for lane in range(count)]
+    # What is the same for all lanes is one array, by which the next execution knows that.
+    whole = [wrap(x) if isinstance(x, np.ndarray) and axis is None else x for x, axis in zip(values, axes, strict=True)]
+    return [[_of_lane(x, axis, lane) for x, axis in zip(whole, axes, strict=True)] for lane in range(count)]
 
 
 def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
@@ -121,10 +123,10 @@ def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 
 
 def _of_lane(value: Any, axis: int | None, lane: int) -> Array:
-    if isinstance(value, np.ndarray):
-        return wrap(value if axis is None else value[lane])
     if axis is None:
         return value
+    if isinstance(value, np.ndarray):
+        return wrap(value[lane])
     row: Any = movement.reshape_to(movement.slice_axis(value, 0, lane, lane + 1), value.shape[1:])
     return row
 
