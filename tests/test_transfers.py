@@ -52,11 +52,11 @@ def equal(found: Any, *expected: Any) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_send_and_recv(backend: str) -> None:
     def sends(b: XlaBuilder, x: Any) -> Any:
-        assert xla.Send(x, ONE).shape == xla.CreateToken(b).shape  # there is no result
+        assert xla.Send(x, channel_handle=ONE).shape == xla.CreateToken(b).shape  # there is no result
         return xla.Neg(x)
 
     def receives(b: XlaBuilder, x: Any) -> Any:
-        return xla.Add(x, xla.Recv(b, PAIR, ONE))
+        return xla.Add(x, xla.Recv(b, PAIR, channel_handle=ONE))
 
     programs = [(program(sends), [f32(1, 2)]), (program(receives), [f32(10, 20)])]
     first, second = xla.execute_parallel(programs, backend)
