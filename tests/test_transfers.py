@@ -146,6 +146,66 @@ def test_infeed_and_outfeed(backend: str) -> None:
     equal(xla.transfer_from_outfeed(PAIR), 8, 9)
 
 
+def counted_loop(b: XlaBuilder, count: int, init: Any, step: Callable[..., Any]) -> Any:
+    """While: `step(builder, x)` so many times, from `init` on."""
+    state = xla.TupleShape((ShapeUtil.MakeShape(xla.S32, []), PAIR))
+
+    def of_state(name: str, function: Callable[..., Any]) -> XlaComputation:
+        inner = XlaBuilder(name)
+        given = xla.Parameter(inner, 0, state)
+        return inner.Build(function(inner, xla.GetTupleElement(given, 0), xla.GetTupleElement(given, 1)))
+
+    condition = of_state("condition", lambda c, i, x: xla.Lt(i, xla.ConstantLiteral(c, np.int32(count))))
+    body = of_state("body", lambda c, i, x: xla.Tuple(c, [xla.Add(i, xla.ConstantLiteral(c, np.int32(1))), step(c, x)]))
+    return xla.GetTupleElement(xla.While(condition, body, xla.Tuple(b, [xla.ConstantLiteral(b, np.int32(0)), init])), 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_infeeds_of_two_while_loops_are_read_in_order(backend: str) -> None:
+    """The documents' example: the second loop begins with the result of the first one."""
+    twice = lambda c, x: xla.Add(xla.Add(x, x), xla.Infeed(c, PAIR))  # noqa: E731
+    made = program(lambda b, x: counted_loop(b, 2, counted_loop(b, 3, x, twice), twice))
+    for k in range(5):
+        xla.transfer_to_infeed(f32(k, 1))
+    equal(made(f32(1, 0), backend=backend), 32 + 26, 31)
+    for replica in range(3):
+        for k in range(5):
+            xla.transfer_to_infeed(f32(k, replica), replica)
+    found = made.execute_replicated([[f32(1, 0)]] * 3, backend=backend)
+    for replica, x in enumerate(found):
+        equal(x, 32 + 26, 31 * replica)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_reduce_that_one_replica_runs_more_often_is_a_deadlock(backend: str) -> None:
+    """The documents' example of a replica that would wait for ever: infeeds say how often the loops run."""
+    state = xla.TupleShape((ShapeUtil.MakeShape(xla.PRED, []), PAIR))
+    condition, body = XlaBuilder("condition"), XlaBuilder("body")
+    goes_on = condition.Build(xla.GetTupleElement(xla.Parameter(condition, 0, state), 0))
+    given = xla.Parameter(body, 0, state)
+    again = xla.Infeed(body, ShapeUtil.MakeShape(xla.PRED, []))
+    step = body.Build(xla.Tuple(body, [again, xla.CrossReplicaSum(xla.GetTupleElement(given, 1))]))
+
+    def build(b: XlaBuilder, x: Any) -> Any:
+        init = xla.Tuple(b, [xla.ConstantLiteral(b, np.bool_(True)), x])
+        return xla.GetTupleElement(xla.While(goes_on, step, init), 1)
+
+    made = program(build)
+    arguments = [[f32(1, 2)], [f32(3, 4)]]
+    for often in ((2, 2), (2, 3)):
+        for replica, count in enumerate(often):
+            for k in range(count):
+                xla.transfer_to_infeed(np.bool_(k < count - 1), replica)
+        if often[0] == often[1]:
+            for x in made.execute_replicated(arguments, backend=backend):
+                equal(x, 8, 12)
+    with pytest.raises(DeadlockError) as found:
+        made.execute_replicated(arguments, backend=backend)
+    said = str(found.value)
+    assert f"replica 1 waits in all-reduce for replica 0, at {__file__}" in said
+    assert "replica 0 has ended" in said
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_infeed_and_outfeed_with_tokens(backend: str) -> None:
     def build(b: XlaBuilder, x: Any) -> Any:
