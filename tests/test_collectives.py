@@ -345,6 +345,41 @@ def test_layouts_of_results(backend: str) -> None:
         found = replicated(build, [x], [y], backend=backend)
         all_equal(found, expected)
         assert "{0,1}" in built(build, x).as_hlo_text()
+        for result in found:
+            for part in result if isinstance(result, tuple) else (result,):
+                assert np.asarray(part).flags.f_contiguous
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_layouts_of_results_of_programs_that_run_as_threads(backend: str) -> None:
+    columns = ShapeUtil.MakeShapeWithLayout(xla.F32, [2, 4], [0, 1])
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    swap = [(0, 1), (1, 0)]
+
+    def exchanged(b: XlaBuilder, x: Any) -> Any:
+        begun = xla.Recv(b, columns, 1, swap)
+        xla.SendDone(xla.Send(x, 1, swap))
+        return xla.Tuple(b, [xla.RecvDone(begun), x])
+
+    builder = XlaBuilder("program")
+    root = exchanged(builder, xla.Parameter(builder, 0, Shape.of(x)))
+    program = builder.Build(root, result_layout=xla.TupleShape((columns, Shape.of(x))))
+    for (received, own), other in zip(program.execute_replicated([[x], [x + 1]], backend=backend), (1, 0), strict=True):
+        equal(received, x + other)
+        assert np.asarray(received).flags.f_contiguous
+        assert np.asarray(own).flags.c_contiguous
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arguments_of_dynamic_sizes(backend: str) -> None:
+    """Each replica's own number of elements counts."""
+    builder = XlaBuilder("program")
+    x = xla.Parameter(builder, 0, ShapeUtil.MakeShape(xla.F32, [8], dynamic_dimensions=[True]))
+    own = xla.Reduce(x, xla.ConstantLiteral(builder, np.float32(0)), ADD, [0])
+    program = builder.Build(xla.AllReduce(own, ADD))
+    for first, second in ((3, 3), (3, 5), (8, 0)):
+        arguments = [[np.ones(first, np.float32)], [2 * np.ones(second, np.float32)]]
+        all_equal(program.execute_replicated(arguments, backend=backend), [np.float32(first + 2 * second)] * 2)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

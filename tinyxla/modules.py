@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
-from tinyxla.backends.layouts import compile_laid_out
+from tinyxla.backends.layouts import compile_laid_out, dimension_orders
 from tinyxla.compilation import compiled
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module, is_constant
 from tinyxla.ops import tuples
-from tinyxla.replicas import execute_replicated, mesh_of
+from tinyxla.replicas import Program, execute_replicated, mesh_of
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.shapes import read_program_shape
 from tinyxla.tracing import wrap
@@ -66,7 +66,8 @@ def run_replicated(
             raise ArgumentError(f"{what}: device {device} takes {len(shapes)} arguments, but got {len(values)}.")
         pairs = zip(values, shapes, strict=True)
         given.append([leaf for k, (x, shape) in enumerate(pairs) for leaf in _leaves(k, x, shape)])
-    results = execute_replicated(module.name, _flattened(module), given, mesh, backend)
+    orders = dimension_orders(_result_shape(module))
+    results = execute_replicated(Program(module.name, _flattened(module), orders), given, mesh, backend)
     return [tuples.regrouped(module.entry.root.shape, iter(several)) for several in results]
 
 

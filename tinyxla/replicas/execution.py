@@ -1,8 +1,8 @@
 """Running a program on several replicas: as lanes of one compiled program, or each in a thread.
 
 Lanes are the faster way: values that differ among replicas have one more dimension, and collective operations are
-ordinary ones along it. All replicas must do the same then; programs with Send and Recv, and those where a loop or
-branch with a collective operation depends on what differs among replicas, run as threads.
+ordinary ones along it. All replicas must do the same then; programs with Send and Recv, those with dynamic sizes, and
+those where a loop or branch with a collective operation depends on what differs among replicas, run as threads.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
+from tinyxla.backends.layouts import LaidOut, laid_out
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
+from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+from tinyxla.ops.op import Ints
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.rendezvous import Rendezvous, running
 from tinyxla.replicas.divergence import analyse
 from tinyxla.replicas.meetings import ends_in, in_thread
-from tinyxla.replicas.resolution import CHANNELS, resolved
+from tinyxla.replicas.resolution import CHANNELS, Same, resolved
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.threads import Task
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
@@ -34,42 +37,78 @@ Axes = tuple[int | None, ...]
 
 
 class Program(NamedTuple):
-    """A computation of arrays, and what it was made of."""
+    """A computation of arrays, and what it was made of.
+
+    The results have their dimensions in memory in these orders, from major to minor; row-major if there are none.
+    """
 
     name: str
     computation: Computation
+    orders: tuple[Ints, ...] = ()
 
 
 def execute_replicated(
-    name: str, computation: Computation, arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
+    program: Program, arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
 ) -> list[list[Array]]:
-    """The results of a computation on each device of a mesh.
+    """The results of a program on each device of a mesh.
 
     Args:
-        name: of the program.
-        computation: of arrays.
+        program: what all devices run.
         arguments: for each device the arrays, which must have the shapes of the parameters.
         mesh: how many replicas and partitions there are.
         backend: of each.
     """
-    whole = resolved(computation, mesh)
+    made = _laid_out(program, arguments)
+    whole = resolved(made.computation, mesh)
     uniform = tuple(all(x is first for x in several) for first, *several in zip(*arguments, strict=True))
     if _run_as_lanes(whole, uniform):
-        return _as_lanes(name, whole, arguments, uniform, backend)
-    programs = [Program(name, computation)] * mesh.device_count
-    return _as_threads(f"execute_replicated: {name}", programs, arguments, mesh, backend)
+        results = _as_lanes(program.name, whole, arguments, uniform, backend)
+    else:
+        programs = [Program(program.name, made.computation)] * mesh.device_count
+        results = _as_threads(f"execute_replicated: {program.name}", programs, arguments, mesh, backend)
+    return _viewed(results, [made] * len(results))
 
 
 def execute_parallel(
     programs: Sequence[Program], arguments: Sequence[Sequence[Array]], backend: str | None
 ) -> list[list[Array]]:
-    """The results of several computations that run at once and talk over channels; number k is replica k."""
-    return _as_threads("execute_parallel", programs, arguments, Mesh(len(programs), 1), backend)
+    """The results of several programs that run at once and talk over channels; number k is replica k."""
+    made = [_laid_out(program, arguments) for program in programs]
+    own = [Program(program.name, x.computation) for program, x in zip(programs, made, strict=True)]
+    return _viewed(_as_threads("execute_parallel", own, arguments, Mesh(len(programs), 1), backend), made)
+
+
+def _is_concrete(arguments: Sequence[Sequence[Array]]) -> bool:
+    return state.staging is None and all(isinstance(x, ConcreteArray) for given in arguments for x in given)
+
+
+def _laid_out(program: Program, arguments: Sequence[Sequence[Array]]) -> LaidOut:
+    """Traced values have no layout."""
+    if not program.orders or not _is_concrete(arguments):
+        return LaidOut(program.computation, ())
+    return _transposing(Same(program.computation), program.orders)
+
+
+@lru_cache(256)
+def _transposing(same: Same, orders: tuple[Ints, ...]) -> LaidOut:
+    return laid_out(same.computation, orders)
+
+
+def _viewed(results: list[list[Array]], made: Sequence[LaidOut]) -> list[list[Array]]:
+    """The results of each device in their layouts; what is one array stays one."""
+    if not any(program.views for program in made):
+        return results
+    known: dict[int, Array] = {}
+    for several, program in zip(results, made, strict=True):
+        arrays: list[Any] = [x.dense() for x in several]  # pyright: ignore[reportAttributeAccessIssue]
+        for x, viewed in zip(several, program.view(arrays), strict=True):
+            known.setdefault(id(x), wrap(viewed))
+    return [[known[id(x)] for x in several] for several in results]
 
 
 @lru_cache(256)
 def _run_as_lanes(computation: Computation, uniform: tuple[bool, ...]) -> bool:
-    if computation.all_opcodes & CHANNELS:
+    if computation.all_opcodes & CHANNELS or has_dynamic_sizes(computation):  # arrays of one size are lanes of one
         return False
     return not analyse(computation, [not x for x in uniform]).diverges
 
@@ -86,7 +125,7 @@ def _as_lanes(
 ) -> list[list[Array]]:
     count = len(arguments)
     per_argument = list(zip(*arguments, strict=True)) if uniform else []
-    if state.staging is None and all(isinstance(x, ConcreteArray) for several in per_argument for x in several):
+    if _is_concrete(arguments):
         axes, executable = _lanes_program(name, computation, count, uniform, backend)
         inputs = [
             several[0].dense() if same else _stacked([x.dense() for x in several])
@@ -165,10 +204,10 @@ def _lanes_program(
 def _as_threads(
     name: str, programs: Sequence[Program], arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
 ) -> list[list[Array]]:
-    if state.staging is not None or not all(isinstance(x, ConcreteArray) for given in arguments for x in given):
+    if not _is_concrete(arguments):
         raise TracerError(
-            f"{name}: replicas that send to one another, or part at a loop or branch, run at once, so their arguments "
-            "must be arrays, not traced values; call it outside of jit, grad and vmap."
+            f"{name}: replicas that send to one another, have dynamic sizes, or part at a loop or branch, run at once, "
+            "so their arguments must be arrays, not traced values; call it outside of jit, grad and vmap."
         )
     own = [Program(p.name, in_thread(p.computation, mesh)) for p in programs]
     executables = [_compiled(program, backend) for program in own]

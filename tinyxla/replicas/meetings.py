@@ -21,7 +21,7 @@ from tinyxla.ops.callback import Callback, callback
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.rendezvous import Wait, current
-from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, between_devices
+from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, Same, between_devices
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.transforms.batch import batch, map_computations
@@ -113,26 +113,13 @@ def _check_agreement(first: Meeting, x: Sequence[Array], other: Meeting, y: Sequ
         )
 
 
-class _Same:
-    """A computation, compared by identity: equal ones may stand at other lines."""
-
-    def __init__(self, computation: Computation) -> None:
-        self.computation = computation
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.computation is other.computation
-
-    def __hash__(self) -> int:
-        return id(self.computation)
-
-
 def in_thread(computation: Computation, mesh: Mesh) -> Computation:
     """The program of one device of several, each of which runs in a thread."""
-    return _in_thread(_Same(computation), mesh)
+    return _in_thread(Same(computation), mesh)
 
 
 @lru_cache(256)
-def _in_thread(same: _Same, mesh: Mesh) -> Computation:
+def _in_thread(same: Same, mesh: Mesh) -> Computation:
     computation = same.computation
     if not computation.all_opcodes & PARTICIPATING:
         return computation

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla import text
 from tinyxla.backends import Executable, compile_module
-from tinyxla.backends.layouts import compile_laid_out
+from tinyxla.backends.layouts import compile_laid_out, dimension_orders
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
@@ -127,7 +127,7 @@ class XlaComputation:
         what = f"execute_replicated: {self.name}"
         mesh = mesh_of(what, arguments, replica_count, partition_count)
         given = [self._flat_arguments(f"{what}: device {k}", args) for k, args in enumerate(_shared(arguments))]
-        results = execute_replicated(self.name, self.computation, given, mesh, backend)
+        results = execute_replicated(self._program(), given, mesh, backend)
         return [regrouped(self._program_shape.result_shape, iter(several)) for several in results]
 
     def _flat_arguments(self, what: str, args: Sequence[Any]) -> list[Array]:
@@ -141,6 +141,10 @@ class XlaComputation:
             for arg, shape, name in zip(args, shapes, names, strict=True)
             for x in _arguments(arg, shape, f"{what}: argument {name}")
         ]
+
+    def _program(self) -> Program:
+        orders = dimension_orders(self._program_shape.result_shape)
+        return Program(self.name, self.computation, orders)
 
     def _executable(self, backend: str | None) -> Executable:
         if backend not in self._executables:
@@ -180,7 +184,7 @@ def execute_parallel(
                 f"is {reprlib.repr(pair)}."
             )
     given = [c._flat_arguments(f"execute_parallel: {c.name}", args) for c, args in computations]  # pyright: ignore[reportPrivateUsage]
-    results = run_parallel([Program(c.name, c.computation) for c, _ in computations], given, backend)
+    results = run_parallel([c._program() for c, _ in computations], given, backend)  # pyright: ignore[reportPrivateUsage]
     return [
         regrouped(c.GetProgramShape().result_shape, iter(several))
         for (c, _), several in zip(computations, results, strict=True)
