@@ -382,6 +382,31 @@ def test_arguments_of_dynamic_sizes(backend: str) -> None:
         all_equal(program.execute_replicated(arguments, backend=backend), [np.float32(first + 2 * second)] * 2)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("has_side_effect", [False, True])
+def test_functions_of_the_host_are_called_by_each_replica(has_side_effect: bool, backend: str) -> None:
+    """Also those without a batch rule, and those whose operands are the same for all replicas."""
+    seen: list[float] = []
+
+    def noted(x: Array) -> Array:
+        seen.append(float(x[0]))
+        return x + 1
+
+    tx.ffi.register_ffi_target("test_collectives.noted", noted)
+    shape = ShapeUtil.MakeShape(xla.F32, [2])
+
+    def build(b: XlaBuilder, x: Any) -> Any:
+        if has_side_effect:
+            xla.CustomCall(b, "test_collectives.noted", [x], shape, has_side_effect=True)
+            return xla.CrossReplicaSum(x)
+        return xla.CrossReplicaSum(xla.CustomCall(b, "test_collectives.noted", [x], shape))
+
+    same = f32(1, 2)
+    found = built(build, same).execute_replicated([[same], [same], [same]], backend=backend)
+    all_equal(found, [3 * (same + (not has_side_effect))] * 3)
+    assert seen == [1, 1, 1]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 X = f32(1, 2, 3, 4)

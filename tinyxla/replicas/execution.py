@@ -2,7 +2,8 @@
 
 Lanes are the faster way: values that differ among replicas have one more dimension, and collective operations are
 ordinary ones along it. All replicas must do the same then; programs with Send and Recv, those with dynamic sizes, and
-those where a loop or branch with a collective operation depends on what differs among replicas, run as threads.
+those where a loop or branch with a collective operation depends on what differs among replicas, run as threads, and so
+do those that call functions of the host which know nothing of lanes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from tinyxla.backends import Executable, compile_module
 from tinyxla.backends.layouts import LaidOut, laid_out
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
-from tinyxla.hlo import Computation, Module
+from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.ops import movement
+from tinyxla.ops.custom_call import find_target
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Ints
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
@@ -106,8 +108,30 @@ def _viewed(results: list[list[Array]], made: Sequence[LaidOut]) -> list[list[Ar
     return [[known[id(x)] for x in several] for several in results]
 
 
-@lru_cache(256)
 def _run_as_lanes(computation: Computation, uniform: tuple[bool, ...]) -> bool:
+    if computation.all_opcodes & {"callback", "custom-call"} and _calls_host_one_by_one(computation):
+        return False
+    return _takes_one_way(computation, uniform)
+
+
+def _calls_host_one_by_one(computation: Computation) -> bool:
+    """Whether there are functions of the host that each replica must call by itself: for their effect, or because they
+    are known for one example only."""
+    for x in computation.instructions:
+        is_call = x.op.name in ("callback", "custom-call")
+        if is_call and (x.has_side_effect or (x.op.name == "custom-call" and not _has_batch_rule(x))):
+            return True
+        if any(map(_calls_host_one_by_one, x.computations())):
+            return True
+    return False
+
+
+def _has_batch_rule(x: Instruction) -> bool:
+    return find_target(x.attributes.custom_call_target).batch is not None
+
+
+@lru_cache(256)
+def _takes_one_way(computation: Computation, uniform: tuple[bool, ...]) -> bool:
     if computation.all_opcodes & CHANNELS or has_dynamic_sizes(computation):  # arrays of one size are lanes of one
         return False
     return not analyse(computation, [not x for x in uniform]).diverges
@@ -206,8 +230,9 @@ def _as_threads(
 ) -> list[list[Array]]:
     if not _is_concrete(arguments):
         raise TracerError(
-            f"{name}: replicas that send to one another, have dynamic sizes, or part at a loop or branch, run at once, "
-            "so their arguments must be arrays, not traced values; call it outside of jit, grad and vmap."
+            f"{name}: replicas that send to one another, have dynamic sizes, call the host, or part at a loop or "
+            "branch, run at once, so their arguments must be arrays, not traced values; call it outside of jit, grad "
+            "and vmap."
         )
     own = [Program(p.name, in_thread(p.computation, mesh)) for p in programs]
     executables = [_compiled(program, backend) for program in own]
