@@ -407,6 +407,22 @@ def test_functions_of_the_host_are_called_by_each_replica(has_side_effect: bool,
     assert seen == [1, 1, 1]
 
 
+def test_error_of_a_function_of_the_host_says_whose_it_is() -> None:
+    def failing(x: Array) -> Array:
+        if x[0] > 2:
+            raise OSError("the disk is gone")
+        return x
+
+    tx.ffi.register_ffi_target("test_collectives.failing", failing)
+    shape = ShapeUtil.MakeShape(xla.F32, [2])
+    program = built(
+        lambda b, x: xla.CrossReplicaSum(xla.CustomCall(b, "test_collectives.failing", [x], shape)), f32(1, 2)
+    )
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        program.execute_replicated([[f32(1, 2)], [f32(3, 4)]])
+    assert caught.value.__notes__ == ["execute_replicated: program: raised by replica 1"]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 X = f32(1, 2, 3, 4)

@@ -258,7 +258,7 @@ def _as_threads(
     except BaseException:
         meeting.abandon(f"{name} was interrupted.")
         raise
-    _raise_first(tasks)
+    _raise_first(tasks, meeting)
     return [[wrap(x) for x in results] for results in found]
 
 
@@ -270,11 +270,13 @@ def _described(mesh: Mesh) -> Callable[[int], str]:
     return words
 
 
-def _raise_first(tasks: Sequence[Task]) -> None:
+def _raise_first(tasks: Sequence[Task], meeting: Rendezvous) -> None:
     """Raise what ended a replica; that others have waited for it in vain follows from it."""
-    failed = [task for task in tasks if task.error is not None]
-    for task in sorted(failed, key=lambda task: isinstance(task.error, DeadlockError)):
-        task.raise_error()
+    errors = [(number, task.error) for number, task in enumerate(tasks) if task.error is not None]
+    for number, error in sorted(errors, key=lambda pair: isinstance(pair[1], DeadlockError)):
+        if not isinstance(error, DeadlockError):
+            error.add_note(f"{meeting.name}: raised by {meeting.described(number)}")
+        tasks[number].raise_error()
 
 
 @lru_cache(256)
