@@ -13,7 +13,7 @@ from device_programs import DEVICES, GOLDEN, partitioned_programs, programs
 
 import tinyxla as tx
 from tinyxla import xla
-from tinyxla.errors import HloSyntaxError
+from tinyxla.errors import DeadlockError, HloSyntaxError
 from tinyxla.hlo import Module
 from tinyxla.modules import Module as RunnableModule
 from tinyxla.text import parse_hlo, print_module
@@ -300,6 +300,21 @@ def test_infeed_and_outfeed(backend: str) -> None:
     np.testing.assert_array_equal(data, X + 10)
     assert number == 7
     np.testing.assert_array_equal(xla.transfer_from_outfeed(), X)
+
+
+def test_deadlock_of_a_text_without_lines_names_instructions() -> None:
+    body = f"""
+      t = token[] after-all()
+      r = {CONTEXT} recv(t), channel_id=1, {PAIRS}
+      early = (f32[2,4], token[]) recv-done(r), channel_id=1, {PAIRS}
+      late = {CONTEXT} send(x, t), channel_id=1, {PAIRS}
+      ROOT z = f32[2,4] get-tuple-element(early), index=0
+    """
+    with pytest.raises(DeadlockError) as caught:
+        module_of(body).execute_replicated([[X, X], [X + 10, X]])
+    said = str(caught.value)
+    assert "replica 0 waits in recv-done on channel 1 for replica 1 to send, at the instruction early; " in said
+    assert "the other end is at the instruction late, of replica 1" in said
 
 
 @pytest.mark.parametrize(

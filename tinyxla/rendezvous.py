@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import ChannelError, DeadlockError, SourceLine
 
+Line = SourceLine | str | None  # where an instruction stands: a line, or its name in a text that tells no lines
+
 
 class Wait(NamedTuple):
     """What a replica waits for."""
 
     what: str  # the operation, with its channel
     whom: str
-    line: SourceLine | None
+    line: Line
     end: Hashable  # what it waits for, as `ends` of the other devices name it
     others: Sequence[int] | None  # the devices that it waits for; None: any
 
@@ -48,7 +50,7 @@ class _Channel:
 
     posted: int = 0
     sent: deque[Any] = field(default_factory=deque[Any])
-    ends: dict[str, tuple[int, SourceLine | None]] = field(default_factory=dict[str, tuple[int, SourceLine | None]])
+    ends: dict[str, tuple[int, Line]] = field(default_factory=dict[str, tuple[int, Line]])
 
 
 class Rendezvous:
@@ -66,7 +68,7 @@ class Rendezvous:
         name: str,
         count: int,
         described: Callable[[int], str],
-        ends: Callable[[int], Mapping[Hashable, SourceLine | None]],
+        ends: Callable[[int], Mapping[Hashable, Line]],
     ) -> None:
         self.name = name
         self.count = count
@@ -173,7 +175,7 @@ class Rendezvous:
 
     # --- channels
 
-    def post(self, channel: Hashable, device: int, line: SourceLine | None) -> None:
+    def post(self, channel: Hashable, device: int, line: Line) -> None:
         """Recv: the device will take what is sent."""
         with self._condition:
             self._channel(channel, "receiver", device, line).posted += 1
@@ -195,7 +197,7 @@ class Rendezvous:
             self._wait(device, wait, lambda: bool(found.sent))
             return found.sent.popleft()
 
-    def _channel(self, channel: Hashable, end: str, device: int, line: SourceLine | None) -> _Channel:
+    def _channel(self, channel: Hashable, end: str, device: int, line: Line) -> _Channel:
         """The channel, of which the device is an end; an error if another device is."""
         found = self._channels.setdefault(channel, _Channel())
         there, other_line = found.ends.setdefault(end, (device, line))

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla import host_queues, rendezvous
-from tinyxla.errors import ArgumentError, AttributeValueError, ChannelError, ShapeError, SourceLine
+from tinyxla.errors import ArgumentError, AttributeValueError, ChannelError, ShapeError
 from tinyxla.ops import movement
 from tinyxla.ops.hlo_level import regrouping
 from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value
 from tinyxla.ops.replica_groups import REPLICAS, Pairs, check_pairs
-from tinyxla.rendezvous import Wait
+from tinyxla.rendezvous import Line, Wait
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape, element_type
 
 _TOKEN = Shape(TOKEN)
@@ -218,7 +218,7 @@ class _End(NamedTuple):
     peer: str
     others: tuple[int, ...] | None  # the device at the other end, if it is known
 
-    def wait(self, what: str, does: str, line: SourceLine | None, other: tuple[str, int]) -> Wait:
+    def wait(self, what: str, does: str, line: Line, other: tuple[str, int]) -> Wait:
         """For what the other end, an operation on a channel, does."""
         return Wait(f"{what} on channel {other[1]}", f"{self.peer} to {does}", line, other, self.others)
 
@@ -241,7 +241,7 @@ def _end(name: str, channel_id: int, pairs: Pairs, sends: bool) -> _End | None:
     return _End(meeting, device, (channel_id, *pair), meeting.described(peer), (peer,))
 
 
-def send_value(x: Array, line: SourceLine | None = None, **attributes: Any) -> None:
+def send_value(x: Array, line: Line = None, **attributes: Any) -> None:
     """What `send` does."""
     given = Channel(**attributes)
     if given.is_host_transfer:
@@ -252,7 +252,7 @@ def send_value(x: Array, line: SourceLine | None = None, **attributes: Any) -> N
         end.meeting.send(end.key, end.device, np.array(x), wait)
 
 
-def post_receiver(line: SourceLine | None = None, **attributes: Any) -> None:
+def post_receiver(line: Line = None, **attributes: Any) -> None:
     """What `recv` does."""
     given = Receiver(**attributes)
     if given.is_host_transfer:
@@ -261,7 +261,7 @@ def post_receiver(line: SourceLine | None = None, **attributes: Any) -> None:
         end.meeting.post(end.key, end.device, line)
 
 
-def received_value(like: Array, line: SourceLine | None = None, **attributes: Any) -> Array:
+def received_value(like: Array, line: Line = None, **attributes: Any) -> Array:
     """What `recv-done` does."""
     given = Channel(**attributes)
     shape = Shape.of(like)
@@ -281,20 +281,20 @@ def received_value(like: Array, line: SourceLine | None = None, **attributes: An
     return found
 
 
-def _send_evaluate(x: Array, token: Array, line: SourceLine | None = None, **attributes: Any) -> tuple[Array, ...]:
+def _send_evaluate(x: Array, token: Array, line: Line = None, **attributes: Any) -> tuple[Array, ...]:
     send_value(x, line, **attributes)
     return x, np.zeros((), np.uint32), token
 
 
 def _recv_evaluate(
-    token: Array, line: SourceLine | None = None, *, shape: Shape, **attributes: Any
+    token: Array, line: Line = None, *, shape: Shape, **attributes: Any
 ) -> tuple[Array, ...]:
     post_receiver(line, shape=shape, **attributes)
     return np.zeros(shape.dimensions, shape.dtype), np.zeros((), np.uint32), token
 
 
 def _recv_done_evaluate(
-    x: Array, context: Array, token: Array, line: SourceLine | None = None, **attributes: Any
+    x: Array, context: Array, token: Array, line: Line = None, **attributes: Any
 ) -> tuple[Array, ...]:
     return received_value(x, line, **attributes), token
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ChannelError, SourceLine
+from tinyxla.errors import ChannelError
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import calls, movement
 from tinyxla.ops.callback import Callback, callback
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.ops.tuples import leaf_shapes
-from tinyxla.rendezvous import Wait, current
+from tinyxla.rendezvous import Line, Wait, current
 from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, Same, between_devices
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
@@ -40,7 +40,7 @@ class Meeting:
 
     op: Operation
     attributes: Any  # numbered by devices
-    line: SourceLine | None
+    line: Line
     number: int  # of the instruction in its computation
     channel: int | None
 
@@ -145,7 +145,8 @@ def _called(x: Instruction, operands: Sequence[Instruction], number: int, mesh: 
     effect = x.op.name not in _NUMBERS
     given = x.attributes._replace(**between_devices(x, x.attributes._asdict(), mesh))
     channel = None if x.op.name in CHANNELS else getattr(x.attributes, "channel_id", None)
-    meeting = Meeting(x.op, given, x.source, number, channel or None)
+    line = x.source or (f"the instruction {x.name}" if x.name else None)
+    meeting = Meeting(x.op, given, line, number, channel or None)
     attributes = Callback(meeting, shapes, custom_call_has_side_effect=effect, ordered=effect)
     call = emit(Instruction(callback, operands, attributes, TupleShape(shapes), x.source, x.name))
     if isinstance(x.shape, TupleShape):
@@ -153,9 +154,9 @@ def _called(x: Instruction, operands: Sequence[Instruction], number: int, mesh: 
     return emit(Instruction(calls.get_tuple_element, (call,), calls.GetTupleElement(0), x.shape, x.source))
 
 
-def ends_in(computation: Computation) -> dict[Hashable, SourceLine | None]:
+def ends_in(computation: Computation) -> dict[Hashable, Line]:
     """Of a program that `in_thread` has made, what other devices may wait for, and where that stands."""
-    found: dict[Hashable, SourceLine | None] = {}
+    found: dict[Hashable, Line] = {}
     for x in computation.instructions:
         if isinstance(x.attributes, Callback) and isinstance(meeting := x.attributes.function, Meeting):
             is_channel = meeting.op.name in CHANNELS
