@@ -167,6 +167,16 @@ def test_names_of_axes_are_kept() -> None:
     assert module.entry.root.attributes.axis_name == "rows"
 
 
+def test_control_predecessors_are_printed_under_their_new_names() -> None:
+    """`a` and `b` are names in the computation `add`, too."""
+    body = """
+      a = f32[2,4] negate(x)
+      b = f32[2,4] all-reduce(y), replica_groups={}, to_apply=add, control-predecessors={%a, x}
+      ROOT z = f32[2,4] add(a, b)
+    """
+    assert "control-predecessors={a.1, x}" in print_module(module_of(body))
+
+
 # --- what is begun and waited for -------------------------------------------------------------------------------------
 
 PAIR = "(f32[2,4], f32[2,4])"
