@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends
+from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends, sum_in_a_loop
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
@@ -257,6 +258,49 @@ def test_transfers_over_channels_of_the_host(backend: str | None) -> None:
     assert float(xla.transfer_from_channel(3)) == 5
     with pytest.raises(TransferError, match="channel 3, of replica 0 has nothing to be taken"):
         xla.transfer_from_channel(3)
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+class FromOutside(Exception):
+    pass
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no such timer")
+@pytest.mark.parametrize("counts", [(2, 2), (2, 3)], ids=["lanes", "threads"])
+def test_interrupt_ends_the_wait_for_an_infeed(counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replica 1 waits for its infeed, and in a program of threads replica 0 for replica 1."""
+
+    def function(count: Any, x: Any) -> Any:
+        data = channels.infeed(hlo_level.after_all(), shape=PAIR)[0]
+        return sum_in_a_loop(count, x + data)
+
+    def interrupt(*_: object) -> None:
+        raise FromOutside
+
+    monkeypatch.setattr(client, "timeout", 100.0)
+    made = program(function, SCALAR, PAIR)
+    count = np.float32(counts[0])
+    arguments = [
+        [count, np.float32([1, 2])],
+        [count if counts[0] == counts[1] else np.float32(counts[1]), np.ones(2, "f")],
+    ]
+    xla.transfer_to_infeed(np.float32([1, 1]), 0)
+    outer = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(FromOutside):
+            made.execute_replicated(arguments)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, outer)
+    xla.clear_transfers()
+    for replica in range(2):
+        xla.transfer_to_infeed(np.float32([replica, 1]), replica)
+    first, second = made.execute_replicated([[count, x] for _, x in arguments])
+    np.testing.assert_array_equal(first, [1 + 3 + 9, 3 + 5 + 15])
+    np.testing.assert_array_equal(second, [2 + 3 + 9, 2 + 5 + 15])
 
 
 # --- a training loop --------------------------------------------------------------------------------------------------
