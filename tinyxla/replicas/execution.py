@@ -8,6 +8,7 @@ do those that call functions of the host which know nothing of lanes.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -289,9 +290,11 @@ def _compiled(program: Program, backend: str | None) -> Executable:
 def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, partition_count: int) -> Mesh:
     """The mesh for arguments of all devices."""
     if not isinstance(arguments, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError(f"{what}: arguments must be a list with one for each device, but is {arguments!r}.")
+        raise ArgumentError(
+            f"{what}: arguments must be a list with the arguments of each device, but is {reprlib.repr(arguments)}."
+        )
     for key, count in (("replica_count", replica_count), ("partition_count", partition_count)):
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if count is not None and (not isinstance(count, (int, np.integer)) or isinstance(count, bool)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError(f"{what}: {key} must be an integer, but is {count!r}.")
     if partition_count < 1 or (replica_count is not None and replica_count < 1):
         raise ArgumentError(
@@ -304,4 +307,4 @@ def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, part
             f"{what}: arguments must have one tuple for each of the {replicas} x {partition_count} devices, but has "
             f"{len(arguments)}."
         )
-    return Mesh(replicas, partition_count)
+    return Mesh(int(replicas), int(partition_count))
