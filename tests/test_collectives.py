@@ -423,6 +423,21 @@ def test_error_of_a_function_of_the_host_says_whose_it_is() -> None:
     assert caught.value.__notes__ == ["execute_replicated: program: raised by replica 1"]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_replica_draws_random_numbers_of_its_own(backend: str) -> None:
+    def build(b: XlaBuilder) -> Any:
+        low, high = (xla.ConstantLiteral(b, np.float32(x)) for x in (2, 3))
+        own = xla.RngUniform(low, high, ShapeUtil.MakeShape(xla.F32, [2, 3]))
+        return xla.Tuple(b, [own, xla.CrossReplicaSum(own)])
+
+    found = built(build).execute_replicated([[]] * 4, backend=backend)
+    numbers = np.stack([np.asarray(own) for own, _ in found])
+    assert len(np.unique(numbers)) == numbers.size
+    assert np.all((numbers >= 2) & (numbers < 3))
+    for _, total in found:
+        np.testing.assert_allclose(np.asarray(total), numbers.sum(0), rtol=1e-6)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 X = f32(1, 2, 3, 4)
