@@ -41,6 +41,25 @@ def programs() -> dict[str, Callable[[Any], Any]]:
     }
 
 
+def partitioned_programs() -> dict[str, tuple[Callable[[Any], Any], Any, Any]]:
+    """Functions of a whole array f32[8,4], which XLA's partitioner divides, and how operand and result are divided."""
+    import jax
+    from jax import numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    both, rows, turned = PartitionSpec("a", "b"), PartitionSpec(("a", "b")), PartitionSpec("b", "a")
+    return {
+        "product": (lambda x: x @ x.T, both, both),
+        "transpose": (lambda x: x.T + 1, both, both),
+        "sums": (lambda x: (x / x.sum(0)).sum(1), both, PartitionSpec("b")),
+        "softmax of columns": (lambda x: jax.nn.softmax(x, 0), turned, turned),
+        "sort": (lambda x: jnp.sort(x, 0), rows, rows),
+        "cumulative sum": (lambda x: jnp.cumsum(x, 0), rows, rows),
+        "rotation of rows": (lambda x: jnp.roll(x, 3, 0), rows, rows),
+        "rows by number": (lambda x: x[jnp.array([3, 1, 4, 1, 5, 2, 7, 6])], rows, rows),
+    }
+
+
 def without_paths(text: str) -> str:
     return text.replace(f"{Path(__file__).parent}/", "")
 
@@ -49,7 +68,7 @@ def main() -> None:
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     import jax
     import numpy as np
-    from jax.sharding import Mesh, PartitionSpec
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
     spec = PartitionSpec(("a", "b"))
@@ -63,7 +82,23 @@ def main() -> None:
             "optimized": without_paths(lowered.compile().as_text()),
             "result": np.asarray(mapped(x)).tolist(),
         }
-    GOLDEN.write_text(json.dumps({"operand": x.tolist(), "programs": found}, indent=1) + "\n", encoding="utf-8")
+    partitioned: dict[str, Any] = {}
+    for name, (function, given, asked) in partitioned_programs().items():
+        operand = jax.device_put(x, NamedSharding(mesh, given))
+        divided = jax.jit(function, out_shardings=NamedSharding(mesh, asked))
+        partitioned[name] = {
+            "optimized": without_paths(divided.lower(operand).compile().as_text()),
+            "operands": parts_of(operand),
+            "results": parts_of(divided(operand)),
+        }
+    written = {"operand": x.tolist(), "programs": found, "partitioned": partitioned}
+    GOLDEN.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+
+
+def parts_of(array: Any) -> list[Any]:
+    """What each device has of an array."""
+    shards = sorted(array.addressable_shards, key=lambda shard: shard.device.id)
+    return [shard.data.tolist() for shard in shards]
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("Send", "SendWithToken", "SendWithTokens", "SendToHost"), "send"),
         "SendDone": "send-done",
         "Recv": "recv",
-        **dict.fromkeys(("RecvDone", "RecvWithToken", "RecvWithTokens", "RecvFromHost"), "recv-done"),
+        **dict.fromkeys(("RecvDone", "RecvWithToken", "RecvWithTokens", "RecvFromHost", "RecvToHost"), "recv-done"),
         "Infeed": "infeed",
         "InfeedWithToken": "infeed",
         "Outfeed": "outfeed",

@@ -345,6 +345,97 @@ def test_layouts_of_results(backend: str) -> None:
         found = replicated(build, [x], [y], backend=backend)
         all_equal(found, expected)
         assert "{0,1}" in built(build, x).as_hlo_text()
+        for result in found:
+            for part in result if isinstance(result, tuple) else (result,):
+                assert np.asarray(part).flags.f_contiguous
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_layouts_of_results_of_programs_that_run_as_threads(backend: str) -> None:
+    columns = ShapeUtil.MakeShapeWithLayout(xla.F32, [2, 4], [0, 1])
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    swap = [(0, 1), (1, 0)]
+
+    def exchanged(b: XlaBuilder, x: Any) -> Any:
+        begun = xla.Recv(b, columns, 1, swap)
+        xla.SendDone(xla.Send(x, 1, swap))
+        return xla.Tuple(b, [xla.RecvDone(begun), x])
+
+    builder = XlaBuilder("program")
+    root = exchanged(builder, xla.Parameter(builder, 0, Shape.of(x)))
+    program = builder.Build(root, result_layout=xla.TupleShape((columns, Shape.of(x))))
+    for (received, own), other in zip(program.execute_replicated([[x], [x + 1]], backend=backend), (1, 0), strict=True):
+        equal(received, x + other)
+        assert np.asarray(received).flags.f_contiguous
+        assert np.asarray(own).flags.c_contiguous
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arguments_of_dynamic_sizes(backend: str) -> None:
+    """Each replica's own number of elements counts."""
+    builder = XlaBuilder("program")
+    x = xla.Parameter(builder, 0, ShapeUtil.MakeShape(xla.F32, [8], dynamic_dimensions=[True]))
+    own = xla.Reduce(x, xla.ConstantLiteral(builder, np.float32(0)), ADD, [0])
+    program = builder.Build(xla.AllReduce(own, ADD))
+    for first, second in ((3, 3), (3, 5), (8, 0)):
+        arguments = [[np.ones(first, np.float32)], [2 * np.ones(second, np.float32)]]
+        all_equal(program.execute_replicated(arguments, backend=backend), [np.float32(first + 2 * second)] * 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("has_side_effect", [False, True])
+def test_functions_of_the_host_are_called_by_each_replica(has_side_effect: bool, backend: str) -> None:
+    """Also those without a batch rule, and those whose operands are the same for all replicas."""
+    seen: list[float] = []
+
+    def noted(x: Array) -> Array:
+        seen.append(float(x[0]))
+        return x + 1
+
+    tx.ffi.register_ffi_target("test_collectives.noted", noted)
+    shape = ShapeUtil.MakeShape(xla.F32, [2])
+
+    def build(b: XlaBuilder, x: Any) -> Any:
+        if has_side_effect:
+            xla.CustomCall(b, "test_collectives.noted", [x], shape, has_side_effect=True)
+            return xla.CrossReplicaSum(x)
+        return xla.CrossReplicaSum(xla.CustomCall(b, "test_collectives.noted", [x], shape))
+
+    same = f32(1, 2)
+    found = built(build, same).execute_replicated([[same], [same], [same]], backend=backend)
+    all_equal(found, [3 * (same + (not has_side_effect))] * 3)
+    assert seen == [1, 1, 1]
+
+
+def test_error_of_a_function_of_the_host_says_whose_it_is() -> None:
+    def failing(x: Array) -> Array:
+        if x[0] > 2:
+            raise OSError("the disk is gone")
+        return x
+
+    tx.ffi.register_ffi_target("test_collectives.failing", failing)
+    shape = ShapeUtil.MakeShape(xla.F32, [2])
+    program = built(
+        lambda b, x: xla.CrossReplicaSum(xla.CustomCall(b, "test_collectives.failing", [x], shape)), f32(1, 2)
+    )
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        program.execute_replicated([[f32(1, 2)], [f32(3, 4)]])
+    assert caught.value.__notes__ == ["execute_replicated: program: raised by replica 1"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_replica_draws_random_numbers_of_its_own(backend: str) -> None:
+    def build(b: XlaBuilder) -> Any:
+        low, high = (xla.ConstantLiteral(b, np.float32(x)) for x in (2, 3))
+        own = xla.RngUniform(low, high, ShapeUtil.MakeShape(xla.F32, [2, 3]))
+        return xla.Tuple(b, [own, xla.CrossReplicaSum(own)])
+
+    found = built(build).execute_replicated([[]] * 4, backend=backend)
+    numbers = np.stack([np.asarray(own) for own, _ in found])
+    assert len(np.unique(numbers)) == numbers.size
+    assert np.all((numbers >= 2) & (numbers < 3))
+    for _, total in found:
+        np.testing.assert_allclose(np.asarray(total), numbers.sum(0), rtol=1e-6)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

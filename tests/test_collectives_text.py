@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import xla_oracle
-from device_programs import DEVICES, GOLDEN, programs
+from device_programs import DEVICES, GOLDEN, partitioned_programs, programs
 
 import tinyxla as tx
 from tinyxla import xla
 from tinyxla.api.module_call import Module as RunnableModule
-from tinyxla.errors import HloSyntaxError
+from tinyxla.errors import DeadlockError, HloSyntaxError
 from tinyxla.hlo import Module
 from tinyxla.text import parse_hlo, print_module
 
@@ -43,6 +43,7 @@ def check_round_trip(module: Any) -> None:
 
 def test_golden_programs_are_all_there() -> None:
     assert set(JAX["programs"]) == set(programs())
+    assert set(JAX["partitioned"]) == set(partitioned_programs())
 
 
 @pytest.mark.parametrize("name", JAX["programs"])
@@ -58,6 +59,19 @@ def test_jax_program_on_four_devices_gives_what_jax_computes(name: str) -> None:
         np.testing.assert_allclose(together, np.float32(program["result"]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", JAX["partitioned"])
+def test_jax_program_divided_by_the_partitioner_gives_what_jax_computes(name: str) -> None:
+    """Its collective operations are the partitioner's own, whose groups are axes of a mesh."""
+    program = JAX["partitioned"][name]
+    module = parse_hlo(program["optimized"])
+    check_round_trip(module)
+    devices = [[np.float32(x)] for x in program["operands"]]
+    for backend in BACKENDS:
+        found = module.execute_replicated(devices, replica_count=1, partition_count=DEVICES, backend=backend)
+        for x, expected in zip(found, program["results"], strict=True):
+            np.testing.assert_allclose(np.asarray(x), np.float32(expected), rtol=1e-5, atol=1e-5)
+
+
 # --- groups and axes --------------------------------------------------------------------------------------------------
 
 GROUPS = {
@@ -69,6 +83,16 @@ GROUPS = {
     ", replica_groups=[2,4]<=[4,2]T(1,0)": "{{0,2,4,6},{1,3,5,7}}",
     ", replica_groups=[4,2]<=[2,2,2]T(2,0,1)": "{{0,2},{4,6},{1,3},{5,7}}",
     ", replica_groups=[1,1]<=[1], constrain_layout=true": "{{0}}",
+    ", replica_groups=mesh['x'=2,'y'=4] {'x'}": "{{0,4},{1,5},{2,6},{3,7}}",
+    ", replica_groups=mesh['x'=2,'y'=4] {'y'}, constrain_layout=true": "{{0,1,2,3},{4,5,6,7}}",
+    ", replica_groups=mesh['x'=2,'y'=4]{'y','x'}": "{{0,4,1,5,2,6,3,7}}",
+    ", replica_groups=mesh['x'=2, 'y'=2, 'z'=2] {'z', 'x'}": "{{0,4,1,5},{2,6,3,7}}",
+    ", replica_groups=mesh['x'=1,'y'=3] {'x'}": "{{0},{1},{2}}",
+    ", replica_groups=mesh['x'=8] {'x':(1)4}": "{{0,2,4,6},{1,3,5,7}}",
+    ", replica_groups=mesh['x'=8] {'x':(4)2,'x':(1)2}": "{{0,4,1,5},{2,6,3,7}}",
+    ", replica_groups=mesh['x'=2,'y'=4] {'y':(2)2,'x'}": "{{0,4,1,5},{2,6,3,7}}",
+    ", replica_groups=mesh['x'=4,'y'=2], device_ids=([2,4]T(1,0)) {'x'}": "{{0,1,2,3},{4,5,6,7}}",
+    ", replica_groups=mesh['x'=2,'y'=2], device_ids=(3,2,1,0) {'y'}": "{{3,2},{1,0}}",
 }
 
 
@@ -89,6 +113,21 @@ def test_replica_groups_of_every_form(written: str) -> None:
         "{{0,a}}",
         "[2,4]",
         "[2000000,4000000]<=[8]",
+        "mesh['x'=8]",
+        "mesh['x'=8] {}",
+        "mesh[] {}",
+        "mesh[x=8] {'x'}",
+        "mesh['x'=8] {'y'}",
+        "mesh['x'=8] {'x','x'}",
+        "mesh['x'=8] {'x':(1)4,'x':(2)2}",
+        "mesh['x'=8] {'x':(3)2}",
+        "mesh['x'=8] {'x':(0)2}",
+        "mesh['x'=0] {'x'}",
+        "mesh['x'=2,'x'=4] {'x'}",
+        "mesh['x'=8], device_ids=(1,2) {'x'}",
+        "mesh['x'=8], device_ids=([4]) {'x'}",
+        "mesh['x'=8], device_ids=([2,4]T(1,1)) {'x'}",
+        "mesh['x'=999999999,'y'=999999999] {'x'}",
     ],
 )
 def test_groups_that_are_none_are_a_syntax_error(written: str) -> None:
@@ -126,6 +165,16 @@ def test_names_of_axes_are_kept() -> None:
     body = 'ROOT z = f32[2,4] all-reduce(x), to_apply=add, replica_groups={}, frontend_attributes={axis_name="rows"}'
     module: Module = module_of(body)
     assert module.entry.root.attributes.axis_name == "rows"
+
+
+def test_control_predecessors_are_printed_under_their_new_names() -> None:
+    """`a` and `b` are names in the computation `add`, too."""
+    body = """
+      a = f32[2,4] negate(x)
+      b = f32[2,4] all-reduce(y), replica_groups={}, to_apply=add, control-predecessors={%a, x}
+      ROOT z = f32[2,4] add(a, b)
+    """
+    assert "control-predecessors={a.1, x}" in print_module(module_of(body))
 
 
 # --- what is begun and waited for -------------------------------------------------------------------------------------
@@ -261,6 +310,21 @@ def test_infeed_and_outfeed(backend: str) -> None:
     np.testing.assert_array_equal(data, X + 10)
     assert number == 7
     np.testing.assert_array_equal(xla.transfer_from_outfeed(), X)
+
+
+def test_deadlock_of_a_text_without_lines_names_instructions() -> None:
+    body = f"""
+      t = token[] after-all()
+      r = {CONTEXT} recv(t), channel_id=1, {PAIRS}
+      early = (f32[2,4], token[]) recv-done(r), channel_id=1, {PAIRS}
+      late = {CONTEXT} send(x, t), channel_id=1, {PAIRS}
+      ROOT z = f32[2,4] get-tuple-element(early), index=0
+    """
+    with pytest.raises(DeadlockError) as caught:
+        module_of(body).execute_replicated([[X, X], [X + 10, X]])
+    said = str(caught.value)
+    assert "replica 0 waits in recv-done on channel 1 for replica 1 to send, at the instruction early; " in said
+    assert "the other end is at the instruction late, of replica 1" in said
 
 
 @pytest.mark.parametrize(

@@ -87,3 +87,25 @@ def test_products_of_vectors_are_summed_as_they_are_in_memory() -> None:
         )
     report = tx.jit(lambda x, y: jnp.einsum("xyz,xyz->z", x, y)).lower(x, y).compile().report()
     assert report.steps[0].kind == "column"
+
+
+LONG_ROWS = [((8, 5003), 0), ((16, 4096), 0), ((3, 2, 4500), 1), ((2, 4, 2, 4100), 1), ((5, 70, 61), 0)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.complex64])
+@pytest.mark.parametrize(("shape", "axis"), LONG_ROWS)
+def test_few_long_rows_are_added_in_registers(shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+    y = np.flip(x, -1).copy()
+    function = tx.jit(lambda x, y: ((x * y).sum(axis), (x - 1).sum(axis)))
+    for found, expected in zip(function(x, y), ((x * y).sum(axis), (x - 1).sum(axis)), strict=True):
+        assert_equal(np.asarray(found), expected.astype(found.dtype))
+
+
+def test_sum_of_few_long_rows_has_no_accumulators_in_memory() -> None:
+    def arrays_in_kernel(rows: int) -> int:
+        (kernel,) = tx.jit(lambda x: x.sum(0)).lower(np.ones((rows, 5000), np.float32)).compile().kernels
+        return kernel.source.count("np.empty")
+
+    assert arrays_in_kernel(16) == 0
+    assert arrays_in_kernel(17) == 1

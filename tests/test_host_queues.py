@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends
+from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends, sum_in_a_loop
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax, xla
-from tinyxla.errors import ArgumentError, ShapeError, TransferError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TransferError
 from tinyxla.ops import channels, collectives, hlo_only, reduction
 from tinyxla.runtime.host_queues import Client, client
 from tinyxla.shapes import Shape, TupleShape
@@ -188,9 +189,38 @@ def test_end_of_a_source_is_an_error_with_its_cause() -> None:
     assert isinstance(found.value.__cause__, OSError)
 
 
-def test_prefetch_must_be_positive() -> None:
-    with pytest.raises(ArgumentError, match="prefetch must be at least 1"):
-        xla.infeed_source([], prefetch=0)
+WRONG_ARGUMENTS: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
+    "no prefetch": (ArgumentError, "prefetch must be an integer and at least 1", lambda: source([], prefetch=0)),
+    "half a prefetch": (ArgumentError, "but is 2.5", lambda: source([], prefetch=2.5)),
+    "a source that is no iterable": (ArgumentError, "items must be an iterable", lambda: source(5)),
+    "a negative replica": (ArgumentError, "replica must be", lambda: xla.transfer_to_infeed(1, -1)),
+    "a replica that is no number": (ArgumentError, "but is 'a'", lambda: xla.transfer_from_outfeed(replica="a")),
+    "a timeout that is no number": (ArgumentError, "timeout", lambda: xla.transfer_from_outfeed(timeout=float("nan"))),
+    "a negative timeout": (ArgumentError, "timeout", lambda: xla.transfer_to_infeed(1, timeout=-1)),
+    "words": (DTypeError, "not an element type", lambda: xla.transfer_to_infeed("abc")),
+    "an object": (DTypeError, "not an element type", lambda: xla.transfer_to_channel(1, object())),
+    "a channel that is no number": (ArgumentError, "channel must be", lambda: xla.transfer_to_channel("x", 1)),
+    "a tuple over a channel": (ShapeError, "must be an array", lambda: xla.transfer_to_channel(1, (1, 2))),
+    "a shape that is none": (ArgumentError, "must be a Shape", lambda: xla.transfer_from_outfeed("f32[]")),
+}
+
+
+def source(items: Any, **options: Any) -> object:
+    return xla.infeed_source(items, **options)
+
+
+@pytest.mark.parametrize("mistake", WRONG_ARGUMENTS)
+def test_wrong_arguments_are_refused(mistake: str) -> None:
+    error, says, call = WRONG_ARGUMENTS[mistake]
+    with pytest.raises(error, match=says):
+        call()
+    assert len(client.queue("infeed", 0)) == 0
+
+
+def test_nested_shape_of_an_outfeed_is_refused() -> None:
+    lax.outfeed(lax.create_token(), np.float32(1))
+    with pytest.raises(ShapeError, match="nested tuple shapes"):
+        xla.transfer_from_outfeed(TupleShape((TupleShape((SCALAR,)),)))
 
 
 # --- outfeed and host transfers ---------------------------------------------------------------------------------------
@@ -228,6 +258,49 @@ def test_transfers_over_channels_of_the_host(backend: str | None) -> None:
     assert float(xla.transfer_from_channel(3)) == 5
     with pytest.raises(TransferError, match="channel 3, of replica 0 has nothing to be taken"):
         xla.transfer_from_channel(3)
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+class FromOutside(Exception):
+    pass
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no such timer")
+@pytest.mark.parametrize("counts", [(2, 2), (2, 3)], ids=["lanes", "threads"])
+def test_interrupt_ends_the_wait_for_an_infeed(counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replica 1 waits for its infeed, and in a program of threads replica 0 for replica 1."""
+
+    def function(count: Any, x: Any) -> Any:
+        data = channels.infeed(hlo_only.after_all(), shape=PAIR)[0]
+        return sum_in_a_loop(count, x + data)
+
+    def interrupt(*_: object) -> None:
+        raise FromOutside
+
+    monkeypatch.setattr(client, "timeout", 100.0)
+    made = program(function, SCALAR, PAIR)
+    count = np.float32(counts[0])
+    arguments = [
+        [count, np.float32([1, 2])],
+        [count if counts[0] == counts[1] else np.float32(counts[1]), np.ones(2, "f")],
+    ]
+    xla.transfer_to_infeed(np.float32([1, 1]), 0)
+    outer = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(FromOutside):
+            made.execute_replicated(arguments)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, outer)
+    xla.clear_transfers()
+    for replica in range(2):
+        xla.transfer_to_infeed(np.float32([replica, 1]), replica)
+    first, second = made.execute_replicated([[count, x] for _, x in arguments])
+    np.testing.assert_array_equal(first, [1 + 3 + 9, 3 + 5 + 15])
+    np.testing.assert_array_equal(second, [2 + 3 + 9, 2 + 5 + 15])
 
 
 # --- a training loop --------------------------------------------------------------------------------------------------

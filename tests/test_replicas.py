@@ -51,9 +51,9 @@ def rows(count: int, *sizes: int) -> list[list[Any]]:
 
 def threads(computation: XlaComputation, arguments: Sequence[Any], mesh: Mesh, backend: str | None = None) -> list[Any]:
     """The results with each replica in a thread."""
-    whole = execution.resolved(computation.computation, mesh)
     given = [[tx.numpy.asarray(x) for x in args] for args in arguments]
-    return execution._as_threads("threads", [execution.Program("p", whole)] * mesh.device_count, given, mesh, backend)
+    programs = [execution.Program("p", computation.computation)] * mesh.device_count
+    return execution._as_threads("threads", programs, given, mesh, backend)
 
 
 @pytest.fixture
@@ -217,6 +217,90 @@ def test_results_of_one_execution_are_arguments_of_the_next_without_a_copy() -> 
     np.testing.assert_array_equal(execution._stacked(lanes[1:]), np.stack(lanes[1:]))
 
 
+def test_result_that_is_the_same_for_all_replicas_is_uniform_in_the_next_execution(meetings: list[Rendezvous]) -> None:
+    count = program(lambda x: collectives.all_reduce(x, to_apply=SUM), SCALAR)
+    counts = count.execute_replicated([[np.float32(1)], [np.float32(2)]])
+    assert counts[0] is counts[1]
+    loop = program(sum_in_a_loop, SCALAR, Shape(F32, (2,)))
+    first, _ = loop.execute_replicated([[counts[0], np.float32([1, 2])], [counts[1], np.float32([3, 4])]])
+    np.testing.assert_array_equal(first, [1 + 4 + 12 + 36, 2 + 6 + 18 + 54])
+    assert not meetings  # a loop that runs as often on all replicas needs no threads
+
+
+# --- who meets whom ---------------------------------------------------------------------------------------------------
+
+
+def one_collective(reduce: Any, channel: int | None = None, negations: int = 0, size: int = 2) -> XlaComputation:
+    def function(x: Any) -> Any:
+        for _ in range(negations):
+            x = -x
+        return collectives.all_reduce(x, to_apply=reduce, channel_id=channel)
+
+    return program(function, Shape(F32, (size,)))
+
+
+MAXIMUM = reduction.scalar_computation("maximum", np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_modules_meet_over_a_channel(backend: str | None) -> None:
+    """The documents: only operations with the same channel_id can communicate with each other."""
+    modules = [one_collective(SUM, 1), one_collective(SUM, 1, negations=2)]
+    given = list(zip(modules, rows(2, 2), strict=True))
+    for _ in range(5):
+        np.testing.assert_array_equal(xla.execute_parallel(given, backend), [[3, 5], [3, 5]])
+
+
+def test_modules_with_different_channels_do_not_meet() -> None:
+    modules = [one_collective(SUM, channel) for channel in (1, 2)]
+    with pytest.raises(DeadlockError) as found:
+        xla.execute_parallel(list(zip(modules, rows(2, 2), strict=True)))
+    said = str(found.value)
+    for replica, channel in ((0, 1), (1, 2)):
+        assert f"replica {replica} waits in all-reduce over channel {channel} for replica {1 - replica}, at" in said
+    assert said.count("no other program has the other end") == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "size", "differs"), [(MAXIMUM, 2, "to_apply"), (SUM, 3, r"operands f32\[2\] and f32\[3\]")]
+)
+def test_what_meets_over_a_channel_must_be_alike(other: Any, size: int, differs: str) -> None:
+    modules = [one_collective(SUM, 1), one_collective(other, 1, size=size)]
+    arguments = [[np.float32([1, 2])], [np.ones(size, np.float32)]]
+    with pytest.raises(ChannelError, match=f"over channel 1 must be the same operation.*differ in {differs}"):
+        xla.execute_parallel(list(zip(modules, arguments, strict=True)))
+
+
+def test_different_collectives_of_two_branches_do_not_meet() -> None:
+    """Replicas that part at a branch and come to different operations at the same position of each."""
+    shape = Shape(F32, (2,))
+
+    def choose(x: Any) -> Any:
+        functions = [lambda x, op=op: [collectives.all_reduce(x, to_apply=op)] for op in (SUM, MAXIMUM)]
+        branches = tuple(trace(f, [shape], "branch")[0] for f in functions)
+        index = elementwise.convert(exchanges.replica_id(), new_element_type=element_type("s32"))
+        return conditional(index, x, branch_computations=branches)[0]
+
+    with pytest.raises(DeadlockError, match=r"replica 0 waits in all-reduce for replica 1.*replica 1 waits in all-red"):
+        program(choose, shape).execute_replicated(rows(2, 2))
+
+
+def test_errors_name_the_lines_of_the_program_not_of_an_equal_one() -> None:
+    def first(x: Any) -> Any:
+        return collectives.all_reduce(x, to_apply=SUM)
+
+    def second(x: Any) -> Any:
+        return collectives.all_reduce(x, to_apply=SUM)
+
+    shape, x = Shape(F32, (2,)), np.float32([1, 2])
+    idle = program(lambda x: x, shape)
+    for function in (first, second):
+        with pytest.raises(DeadlockError) as found:
+            xla.execute_parallel([(idle, [x]), (program(function, shape), [x])])
+        assert f"replica 1 waits in all-reduce for replica 0, at {__file__}" in str(found.value)
+        assert f"({function.__name__})" in str(found.value)
+
+
 # --- channels ---------------------------------------------------------------------------------------------------------
 
 
@@ -298,6 +382,45 @@ def test_transfer_without_another_end_is_an_error() -> None:
         lonely()
 
 
+def test_error_names_the_other_end_that_never_comes() -> None:
+    """Replica 1 has a Send, in a branch that it does not take."""
+    branches = tuple(
+        trace(f, [SCALAR], "branch")[0] for f in (lambda x: [sends(x, 4)], lambda x: [hlo_level.after_all()])
+    )
+
+    def perhaps(index: Any, x: Any) -> Any:
+        conditional(index, x, branch_computations=branches)
+        return x
+
+    given = [
+        (program(lambda: receives(4)), []),
+        (program(perhaps, Shape(element_type("s32")), SCALAR), [np.int32(1), np.float32(3)]),
+    ]
+    with pytest.raises(DeadlockError) as found:
+        xla.execute_parallel(given)
+    said = str(found.value)
+    assert "replica 0 waits in recv-done on channel 4 for the other end to send, at" in said
+    assert "(receives)" in said
+    assert "the other end is at" in said
+    assert "(sends): " in said
+    assert "of replica 1; replica 1 has ended" in said
+
+
+def test_pairs_of_a_channel_are_of_partitions_where_there_are_several() -> None:
+    pairs = ((0, 1), (1, 0))
+
+    def swap(x: Any) -> Any:
+        context = channels.recv(hlo_level.after_all(), shape=Shape(F32, (2,)), channel_id=1, source_target_pairs=pairs)
+        sends(x, 1, source_target_pairs=pairs)
+        return channels.recv_done(*context, channel_id=1, source_target_pairs=pairs)[0]
+
+    given = rows(4, 2)
+    found = program(swap, Shape(F32, (2,))).execute_replicated(given, partition_count=2)
+    np.testing.assert_array_equal(found, [given[k][0] for k in (1, 0, 3, 2)])
+    with pytest.raises(AttributeValueError, match="source_target_pairs must name replicas from 0 to 0, but 1 is not"):
+        program(swap, Shape(F32, (2,))).execute_replicated(given[:1])
+
+
 def test_channel_with_two_receivers_is_refused() -> None:
     lonely = program(lambda: receives(4))
     with pytest.raises(ChannelError, match=r"channel 4 has two receivers, replica [01] .*, or source_target_pairs"):
@@ -336,12 +459,16 @@ def test_arguments_are_checked() -> None:
     refused: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (ArgumentError, "one tuple for each of the 3 x 1 devices, but has 2", lambda: run([[x], [x]], 3)),
         (ArgumentError, "must be at least 1", lambda: run([[x]], 0)),
+        (ArgumentError, "replica_count must be an integer, but is 1.0", lambda: run([[x]], 1.0)),
+        (ArgumentError, "partition_count must be an integer", lambda: run([[x]], 1, "1")),
+        (ArgumentError, "arguments must be a list", lambda: run(None)),
+        (ArgumentError, "number 0 must be a pair", lambda: xla.execute_parallel([computation])),
         (ArgumentError, "device 1 takes 1 arguments", lambda: run([[x], []])),
         (ArgumentError, "device 0 takes 1 arguments", lambda: run([x, x])),
         (ShapeError, r"device 1: argument x0 must be f32\[2\]", lambda: run([[x], [x[:1]]])),
         (DTypeError, "device 0: argument x0", lambda: run([[np.int32([1, 2])], [x]])),
     ]
-    run = computation.execute_replicated
+    run: Any = computation.execute_replicated
     for error, said, call in refused:
         with pytest.raises(error, match=said):
             call()

@@ -38,6 +38,8 @@ PAIRS = [[[[1, 2]]], [[[3, 4]]], [[[5, 6]]], [[[7, 8]]]]
 ZERO = [[0, 0]]
 SQUARES = [[[[4 * k + 1, 4 * k + 2], [4 * k + 3, 4 * k + 4]]] for k in range(5)]
 SHIFTED = [[[0, 0], [0, 0]], *(SQUARES[k][0] for k in (0, 1, 3, 4))]
+HALVES = [[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]]
+WHOLE = [[1, 2, 5, 6], [3, 4, 7, 8]]
 EVERY_SECOND = [[0, 2], [1, 3], [4, 6], [5, 7]]  # the major half of the axis y of a mesh of x = 2 by y = 4
 
 
@@ -89,6 +91,9 @@ VECTORS = [
         [[[10 * k]] for k in range(1, 9)],
         [[40], [60], [40], [60], [120], [140], [120], [140]],
     ),
+    Vector("all_gather", lambda x: xla.AllGather(x, 1, 2, [[0, 1]]), HALVES, [WHOLE] * 2),
+    Vector("all_gather_over_a_channel", lambda x: xla.AllGather(x, 1, 2, [[0, 1]], 1), HALVES, [WHOLE] * 2),
+    Vector("all_gather_flattened", lambda x: xla.AllGather(x, 1, 2, [[0, 1]], 1, None, True), HALVES, [WHOLE] * 2),
     Vector(
         "all_gather_replicas_and_partitions",
         lambda x: xla.AllGather(x, 1, 4, [[0, 1]], 1),

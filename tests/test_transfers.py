@@ -52,11 +52,11 @@ def equal(found: Any, *expected: Any) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_send_and_recv(backend: str) -> None:
     def sends(b: XlaBuilder, x: Any) -> Any:
-        assert xla.Send(x, ONE).shape == xla.CreateToken(b).shape  # there is no result
+        assert xla.Send(x, channel_handle=ONE).shape == xla.CreateToken(b).shape  # there is no result
         return xla.Neg(x)
 
     def receives(b: XlaBuilder, x: Any) -> Any:
-        return xla.Add(x, xla.Recv(b, PAIR, ONE))
+        return xla.Add(x, xla.Recv(b, PAIR, channel_handle=ONE))
 
     programs = [(program(sends), [f32(1, 2)]), (program(receives), [f32(10, 20)])]
     first, second = xla.execute_parallel(programs, backend)
@@ -116,6 +116,8 @@ def test_transfers_to_and_from_the_host(backend: str) -> None:
         token = xla.SendToHost(x, xla.CreateToken(b), PAIR, TO_HOST)
         return xla.GetTupleElement(xla.RecvFromHost(token, PAIR, FROM_HOST), 0)
 
+    assert xla.RecvToHost is xla.RecvFromHost  # the newest page's name
+
     xla.transfer_to_channel(FROM_HOST, f32(5, 6))
     equal(program(build)(f32(1, 2), backend=backend), 5, 6)
     equal(xla.transfer_from_channel(TO_HOST), 1, 2)
@@ -142,6 +144,66 @@ def test_infeed_and_outfeed(backend: str) -> None:
     equal(data, 10, 20)
     assert scalar == 3
     equal(xla.transfer_from_outfeed(PAIR), 8, 9)
+
+
+def counted_loop(b: XlaBuilder, count: int, init: Any, step: Callable[..., Any]) -> Any:
+    """While: `step(builder, x)` so many times, from `init` on."""
+    state = xla.TupleShape((ShapeUtil.MakeShape(xla.S32, []), PAIR))
+
+    def of_state(name: str, function: Callable[..., Any]) -> XlaComputation:
+        inner = XlaBuilder(name)
+        given = xla.Parameter(inner, 0, state)
+        return inner.Build(function(inner, xla.GetTupleElement(given, 0), xla.GetTupleElement(given, 1)))
+
+    condition = of_state("condition", lambda c, i, x: xla.Lt(i, xla.ConstantLiteral(c, np.int32(count))))
+    body = of_state("body", lambda c, i, x: xla.Tuple(c, [xla.Add(i, xla.ConstantLiteral(c, np.int32(1))), step(c, x)]))
+    return xla.GetTupleElement(xla.While(condition, body, xla.Tuple(b, [xla.ConstantLiteral(b, np.int32(0)), init])), 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_infeeds_of_two_while_loops_are_read_in_order(backend: str) -> None:
+    """The documents' example: the second loop begins with the result of the first one."""
+    twice = lambda c, x: xla.Add(xla.Add(x, x), xla.Infeed(c, PAIR))  # noqa: E731
+    made = program(lambda b, x: counted_loop(b, 2, counted_loop(b, 3, x, twice), twice))
+    for k in range(5):
+        xla.transfer_to_infeed(f32(k, 1))
+    equal(made(f32(1, 0), backend=backend), 32 + 26, 31)
+    for replica in range(3):
+        for k in range(5):
+            xla.transfer_to_infeed(f32(k, replica), replica)
+    found = made.execute_replicated([[f32(1, 0)]] * 3, backend=backend)
+    for replica, x in enumerate(found):
+        equal(x, 32 + 26, 31 * replica)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_reduce_that_one_replica_runs_more_often_is_a_deadlock(backend: str) -> None:
+    """The documents' example of a replica that would wait for ever: infeeds say how often the loops run."""
+    state = xla.TupleShape((ShapeUtil.MakeShape(xla.PRED, []), PAIR))
+    condition, body = XlaBuilder("condition"), XlaBuilder("body")
+    goes_on = condition.Build(xla.GetTupleElement(xla.Parameter(condition, 0, state), 0))
+    given = xla.Parameter(body, 0, state)
+    again = xla.Infeed(body, ShapeUtil.MakeShape(xla.PRED, []))
+    step = body.Build(xla.Tuple(body, [again, xla.CrossReplicaSum(xla.GetTupleElement(given, 1))]))
+
+    def build(b: XlaBuilder, x: Any) -> Any:
+        init = xla.Tuple(b, [xla.ConstantLiteral(b, np.bool_(True)), x])
+        return xla.GetTupleElement(xla.While(goes_on, step, init), 1)
+
+    made = program(build)
+    arguments = [[f32(1, 2)], [f32(3, 4)]]
+    for often in ((2, 2), (2, 3)):
+        for replica, count in enumerate(often):
+            for k in range(count):
+                xla.transfer_to_infeed(np.bool_(k < count - 1), replica)
+        if often[0] == often[1]:
+            for x in made.execute_replicated(arguments, backend=backend):
+                equal(x, 8, 12)
+    with pytest.raises(DeadlockError) as found:
+        made.execute_replicated(arguments, backend=backend)
+    said = str(found.value)
+    assert f"replica 1 waits in all-reduce for replica 0, at {__file__}" in said
+    assert "replica 0 has ended" in said
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -208,6 +270,22 @@ REFUSED: dict[str, tuple[type[TinyxlaError], str, Callable[..., Any]]] = {
         lambda b, x: xla.Send(x, 1, [(0, 1), (2, 1)]),
     ),
     "an array for a context": (ArgumentError, "context must be", lambda b, x: xla.SendDone(x)),
+    "the buffer of a receiver that nothing waits for": (
+        ArgumentError,
+        "must be used once, by recv-done",
+        lambda b, x: xla.GetTupleElement(xla.Recv(b, PAIR, 1), 0),
+    ),
+    "a context that is the result": (ArgumentError, "used by the result", lambda b, x: xla.Recv(b, PAIR, 1)),
+    "a context that is waited for twice": (
+        ArgumentError,
+        "recv-done and recv-done",
+        lambda b, x: (lambda context: xla.Add(xla.RecvDone(context), xla.RecvDone(context)))(xla.Recv(b, PAIR, 1)),
+    ),
+    "what a send begins, to be computed with": (
+        ArgumentError,
+        "used by negate",
+        lambda b, x: xla.Neg(xla.GetTupleElement(xla.Send(x, 1), 0)),
+    ),
     "the context of a send to be received": (
         ArgumentError,
         "context must be",

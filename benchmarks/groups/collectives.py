@@ -1,7 +1,8 @@
 """Workloads: collective operations among replicas in one process.
 
 tinyxla runs a builder's computation on several replicas, JAX a `shard_map` on as many CPU devices. Each replica has its
-argument already, and keeps its result: arrays that an execution before has made.
+argument already, and keeps its result: arrays that an execution before has made. XLA has no broadcast for CPUs, so JAX
+gathers and takes the first; RaggedAllToAll, which it has neither, is not measured.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ OPERATIONS: dict[str, tuple[Build, Apply]] = {
         lambda x, count: xla.CollectivePermute(x, _ring(count)),
         lambda lax, x, count: lax.ppermute(x, "i", _ring(count)),
     ),
+    "broadcast": (
+        lambda x, count: xla.CollectiveBroadcast(x),
+        lambda lax, x, count: lax.all_gather(x, "i")[0],
+    ),
 }
+SCATTERING = ("reduce-scatter", "all-to-all")  # each replica's array has an element for each
 
 
 def _arguments(count: int, size: int) -> np.ndarray[Any, Any]:
@@ -86,17 +92,21 @@ def _in_jax(library: Library, count: int, size: int, apply: Apply) -> Callable[[
 
 def _row(name: str, count: int, size: int) -> Calls:
     build, apply = OPERATIONS[name]
+    length = max(size, count) if name in SCATTERING else size
 
     def call(library: Library) -> Callable[[], object]:
         if library.name == "tinyxla":
-            return _in_tinyxla(count, size, build)
-        return _in_jax(library, count, size, apply)
+            return _in_tinyxla(count, length, build)
+        return _in_jax(library, count, length, apply)
 
-    kilobytes = size * 4 // 1024
-    shown = f"{kilobytes // 1024} MB" if kilobytes >= 1024 else f"{kilobytes} KB"
+    number, unit = length * 4, "B"
+    for larger in ("KB", "MB"):
+        if number >= 1024:
+            number, unit = number // 1024, larger
+    shown = f"{number} {unit}"
     return Calls(f"{name} of {shown}, {count} replicas", call)
 
 
-_SIZES: Sequence[int] = (1 << 10, 1 << 16, 1 << 20)
+_SIZES: Sequence[int] = (1, 1 << 10, 1 << 16, 1 << 20)
 
 WORKLOADS = tuple(_row(name, count, size) for name in OPERATIONS for size in _SIZES for count in (2, 4, 8))

@@ -13,11 +13,11 @@ import numpy as np
 
 from tinyxla.api.jit import compiled
 from tinyxla.backends import Executable, compile_module
-from tinyxla.backends.layouts import compile_laid_out
+from tinyxla.backends.layouts import compile_laid_out, dimension_orders
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module, is_constant
 from tinyxla.ops import tuples
-from tinyxla.replicas import execute_replicated, mesh_of
+from tinyxla.replicas import Program, execute_replicated, mesh_of
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.shapes import read_program_shape
 from tinyxla.tracing import wrap
@@ -66,7 +66,8 @@ def run_replicated(
             raise ArgumentError(f"{what}: device {device} takes {len(shapes)} arguments, but got {len(values)}.")
         pairs = zip(values, shapes, strict=True)
         given.append([leaf for k, (x, shape) in enumerate(pairs) for leaf in _leaves(k, x, shape)])
-    results = execute_replicated(module.name, _flattened(module), given, mesh, backend)
+    orders = dimension_orders(_result_shape(module))
+    results = execute_replicated(Program(module.name, _flattened(module), orders), given, mesh, backend)
     return [tuples.regrouped(module.entry.root.shape, iter(several)) for several in results]
 
 
@@ -77,7 +78,7 @@ def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:
 def _prepare(module: Module, backend: str | None) -> Executable:
     computation = _flattened(module)
     if backend == "interpreter":  # calls are compiled wherever they are evaluated, so there must be none
-        from tinyxla.compiler.passes.inline_calls import inline_calls  # here: no compiler is loaded by `import tinyxla`
+        from tinyxla.compiler.pipeline import inline_calls  # here: no compiler is loaded by `import tinyxla`
 
         computation = inline_calls(computation)
 

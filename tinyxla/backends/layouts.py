@@ -9,7 +9,7 @@ Source: "Shapes and Layout", section "Minor-to-major dimension ordering".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,26 +24,48 @@ Ints = tuple[int, ...]
 
 
 def compile_laid_out(computation: Computation, wanted: AnyShape, compile_: Compile) -> Any:
-    """The executable of a computation on arrays, whose results have the layouts that the shape `wanted` says.
+    """The executable of a computation on arrays, whose results have the layouts that the shape `wanted` says."""
+    program = laid_out(computation, dimension_orders(wanted))
+    made = compile_(program.computation)
+    return _LaidOutExecutable(made, program) if program.views else made
 
-    Of a layout with padding or tiles, the order of dimensions is what counts: an array has no padding.
-    """
-    orders = [shape.major_to_minor for shape in leaf_shapes(wanted)]
+
+class LaidOut(NamedTuple):
+    """A computation that gives transposes of the results, and the permutations that undo these; none for a computation
+    that stays as it is."""
+
+    computation: Computation
+    views: tuple[Ints, ...]
+
+    def view(self, found: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """The results."""
+        if not self.views:
+            return list(found)
+        return [np.asarray(x, order="C").transpose(view) for x, view in zip(found, self.views, strict=True)]
+
+
+def dimension_orders(shape: AnyShape) -> tuple[Ints, ...]:
+    """The dimensions of each array, from major to minor. Of a layout with padding or tiles this is what counts: an
+    array has no padding."""
+    return tuple(x.major_to_minor for x in leaf_shapes(shape))
+
+
+def laid_out(computation: Computation, orders: Sequence[Ints]) -> LaidOut:
+    """A computation on arrays whose results, once viewed, have their dimensions in memory in these orders."""
     if all(map(_is_row_major, orders)):
-        return compile_(computation)
-    return _LaidOut(compile_(_transposed(computation, orders)), orders)
+        return LaidOut(computation, ())
+    return LaidOut(_transposed(computation, orders), tuple(map(movement.inverse_permutation, orders)))
 
 
-class _LaidOut(WrappedExecutable):
+class _LaidOutExecutable(WrappedExecutable):
     """An executable that gives the transposes of the results."""
 
-    def __init__(self, inside: Any, orders: Sequence[Ints]) -> None:
+    def __init__(self, inside: Any, program: LaidOut) -> None:
         super().__init__(inside)
-        self._views = [movement.inverse_permutation(order) for order in orders]
+        self._program = program
 
     def __call__(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        found = self._inside(arguments)
-        return [np.asarray(x, order="C").transpose(view) for x, view in zip(found, self._views, strict=True)]
+        return self._program.view(self._inside(arguments))
 
 
 def _is_row_major(order: Ints) -> bool:

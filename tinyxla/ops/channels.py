@@ -2,8 +2,8 @@
 
 A transfer has two halves, as in HLO: `recv` says that its replica will take something, `send` waits for that and hands
 over, `recv-done` waits for what was handed over. So a Recv comes before its Send, and that before its RecvDone; other
-orders deadlock, which is found and reported (`tinyxla.runtime.rendezvous`). With `is_host_transfer` the other end is
-the host (`tinyxla.runtime.host_queues`), as for `infeed` and `outfeed`.
+orders deadlock, which is found and reported (`tinyxla.runtime.rendezvous`). With `is_host_transfer` the other end is the host
+(`tinyxla.runtime.host_queues`), as for `infeed` and `outfeed`.
 
 Sources: sections "Infeed", "Outfeed", "Send", "SendDone", "Recv", "RecvDone" and "Scheduling of channel instructions"
 of the XLA documents.
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, ChannelError, ShapeError, SourceLine
+from tinyxla.errors import ArgumentError, AttributeValueError, ChannelError, ShapeError
 from tinyxla.ops import movement
 from tinyxla.ops.hlo_only import regrouping
 from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value
 from tinyxla.ops.replica_groups import REPLICAS, Pairs, check_pairs
 from tinyxla.runtime import host_queues, rendezvous
-from tinyxla.runtime.rendezvous import Wait
+from tinyxla.runtime.rendezvous import Line, Wait
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape, element_type
 
 _TOKEN = Shape(TOKEN)
@@ -37,14 +37,6 @@ def _token() -> Array:
 def _check_token(name: str, token: AnyShape) -> None:
     if token != _TOKEN:
         raise ShapeError(f"{name}: the last operand must be a token, but is {token}; make one with after_all.")
-
-
-def _array_shapes(name: str, shape: AnyShape) -> tuple[Shape, ...]:
-    """The arrays of an array or a tuple that is not nested."""
-    parts = (shape,) if isinstance(shape, Shape) else shape.elements
-    if not all(isinstance(x, Shape) for x in parts):
-        raise ShapeError(f"{name}: nested tuple shapes are not supported, but got {shape}; transfer a flat tuple.")
-    return tuple(x for x in parts if isinstance(x, Shape))
 
 
 def _no_derivative(name: str) -> NotDifferentiable:
@@ -75,12 +67,12 @@ def _lanes(replica_count: int) -> Sequence[int]:
 def _infeed_shape(token: AnyShape, *, shape: AnyShape, replica_count: int, **others: Any) -> TupleShape:
     _check_token("infeed", token)
     leading = (replica_count,) if replica_count else ()
-    data = [s.with_dimensions((*leading, *s.dimensions)) for s in _array_shapes("infeed", shape)]
+    data = [s.with_dimensions((*leading, *s.dimensions)) for s in host_queues.array_shapes("infeed", shape)]
     return TupleShape((*data, _TOKEN))
 
 
 def _infeed_evaluate(token: Array, *, shape: AnyShape, replica_count: int, **others: Any) -> tuple[Array, ...]:
-    shapes = _array_shapes("infeed", shape)
+    shapes = host_queues.array_shapes("infeed", shape)
     if not shapes:
         return (_token(),)
     items = [
@@ -94,7 +86,7 @@ def _infeed_batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, 
     if axis_name is not OWN:
         raise ArgumentError(f"vmap: infeed: {_UNORDERED}.")
     others |= {"replica_count": size, "axis_name": None}
-    return infeed(operands[0], shape=shape, **others), (*(0 for _ in _array_shapes("infeed", shape)), None)
+    return infeed(operands[0], shape=shape, **others), (*(0 for _ in host_queues.array_shapes("infeed", shape)), None)
 
 
 infeed = Op(
@@ -224,6 +216,11 @@ class _End(NamedTuple):
     device: int
     key: Hashable  # of the channel between two replicas
     peer: str
+    others: tuple[int, ...] | None  # the device at the other end, if it is known
+
+    def wait(self, what: str, does: str, line: Line, other: tuple[str, int]) -> Wait:
+        """For what the other end, an operation on a channel, does."""
+        return Wait(f"{what} on channel {other[1]}", f"{self.peer} to {does}", line, other, self.others)
 
 
 def _end(name: str, channel_id: int, pairs: Pairs, sends: bool) -> _End | None:
@@ -235,26 +232,27 @@ def _end(name: str, channel_id: int, pairs: Pairs, sends: bool) -> _End | None:
             "with execute_replicated or execute_parallel."
         )
     if not pairs:
-        return _End(meeting, device, channel_id, "the other end")
+        return _End(meeting, device, channel_id, "the other end", None)
     peers = dict(pairs) if sends else {target: source for source, target in pairs}
     if device not in peers:
         return None
-    pair = (device, peers[device]) if sends else (peers[device], device)
-    return _End(meeting, device, (channel_id, *pair), f"replica {peers[device]}")
+    peer = peers[device]
+    pair = (device, peer) if sends else (peer, device)
+    return _End(meeting, device, (channel_id, *pair), meeting.described(peer), (peer,))
 
 
-def send_value(x: Array, line: SourceLine | None = None, **attributes: Any) -> None:
+def send_value(x: Array, line: Line = None, **attributes: Any) -> None:
     """What `send` does."""
     given = Channel(**attributes)
     if given.is_host_transfer:
         queue = host_queues.client.queue("send to host", rendezvous.current()[1], given.channel_id)
         queue.put((np.array(x),))
     elif end := _end("send", given.channel_id, given.source_target_pairs, sends=True):
-        wait = Wait(f"send on channel {given.channel_id}", f"{end.peer} to post its recv", line)
+        wait = end.wait("send", "post its recv", line, ("recv", given.channel_id))
         end.meeting.send(end.key, end.device, np.array(x), wait)
 
 
-def post_receiver(line: SourceLine | None = None, **attributes: Any) -> None:
+def post_receiver(line: Line = None, **attributes: Any) -> None:
     """What `recv` does."""
     given = Receiver(**attributes)
     if given.is_host_transfer:
@@ -263,7 +261,7 @@ def post_receiver(line: SourceLine | None = None, **attributes: Any) -> None:
         end.meeting.post(end.key, end.device, line)
 
 
-def received_value(like: Array, line: SourceLine | None = None, **attributes: Any) -> Array:
+def received_value(like: Array, line: Line = None, **attributes: Any) -> Array:
     """What `recv-done` does."""
     given = Channel(**attributes)
     shape = Shape.of(like)
@@ -273,7 +271,7 @@ def received_value(like: Array, line: SourceLine | None = None, **attributes: An
     end = _end("recv-done", given.channel_id, given.source_target_pairs, sends=False)
     if end is None:
         return np.zeros_like(like)
-    wait = Wait(f"recv-done on channel {given.channel_id}", f"{end.peer} to send", line)
+    wait = end.wait("recv-done", "send", line, ("send", given.channel_id))
     found = end.meeting.receive(end.key, end.device, wait)
     if Shape.of(found) != shape:
         raise ShapeError(
@@ -283,20 +281,18 @@ def received_value(like: Array, line: SourceLine | None = None, **attributes: An
     return found
 
 
-def _send_evaluate(x: Array, token: Array, line: SourceLine | None = None, **attributes: Any) -> tuple[Array, ...]:
+def _send_evaluate(x: Array, token: Array, line: Line = None, **attributes: Any) -> tuple[Array, ...]:
     send_value(x, line, **attributes)
     return x, np.zeros((), np.uint32), token
 
 
-def _recv_evaluate(
-    token: Array, line: SourceLine | None = None, *, shape: Shape, **attributes: Any
-) -> tuple[Array, ...]:
+def _recv_evaluate(token: Array, line: Line = None, *, shape: Shape, **attributes: Any) -> tuple[Array, ...]:
     post_receiver(line, shape=shape, **attributes)
     return np.zeros(shape.dimensions, shape.dtype), np.zeros((), np.uint32), token
 
 
 def _recv_done_evaluate(
-    x: Array, context: Array, token: Array, line: SourceLine | None = None, **attributes: Any
+    x: Array, context: Array, token: Array, line: Line = None, **attributes: Any
 ) -> tuple[Array, ...]:
     return received_value(x, line, **attributes), token
 

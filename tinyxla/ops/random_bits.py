@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import bits, elementwise, movement
 from tinyxla.ops.op import Array, Axes, Ints, NotDifferentiable, Op, Sample, Value, Zero
+from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 Run = Callable[..., Any]
@@ -345,9 +346,10 @@ rng_get_and_update_state = Op(
 class Rng(NamedTuple):
     distribution: str  # rng_uniform or rng_normal
     shape: Shape
+    axis_name: Hashable = REPLICAS  # each lane of it draws numbers of its own
 
 
-def _rng_shape(a: AnyShape, b: AnyShape, *, distribution: str, shape: Shape) -> Shape:
+def _rng_shape(a: AnyShape, b: AnyShape, *, distribution: str, shape: Shape, axis_name: Hashable = REPLICAS) -> Shape:
     kinds = {"rng_uniform": ("pred", "signed", "unsigned", "float"), "rng_normal": ("float",)}
     if distribution not in kinds:
         raise AttributeValueError(f"rng: distribution must be one of {', '.join(kinds)}, but got {distribution!r}.")
@@ -360,7 +362,7 @@ def _rng_shape(a: AnyShape, b: AnyShape, *, distribution: str, shape: Shape) -> 
     return shape
 
 
-def _draw(run: Run, a: Any, b: Any, *, distribution: str, shape: Shape) -> Any:
+def _draw(run: Run, a: Any, b: Any, *, distribution: str, shape: Shape, axis_name: Hashable = REPLICAS) -> Any:
     """The parameters may have leading dimensions, and so has the result: each number is drawn on its own."""
     kind, sizes = shape.element_type, (*a.shape, *shape.dimensions)
     a, b = (_spread(run, x, shape.dimensions) for x in (a, b))
@@ -415,6 +417,7 @@ def _rng_samples(random: np.random.Generator) -> Iterator[Sample]:
 rng = Op(
     "rng",
     attributes=Rng,
+    fill_defaults=True,
     shape=_rng_shape,
     evaluate=partial(_draw, _evaluating),
     derivative=NotDifferentiable("its numbers come from a hidden state; scale and shift standard ones instead"),

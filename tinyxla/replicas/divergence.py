@@ -17,7 +17,7 @@ from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.replicas.resolution import PARTICIPATING
 
 _OF_ALL = ("all-gather", "all-reduce")  # the same for all members of a group
-_VARYING = ("infeed", "partition-id", "recv-done", "replica-id")
+_VARYING = ("infeed", "partition-id", "recv-done", "replica-id", "rng")
 Varies = list[bool]  # for each array of a value
 
 

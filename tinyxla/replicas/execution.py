@@ -1,12 +1,14 @@
 """Running a program on several replicas: as lanes of one compiled program, or each in a thread.
 
 Lanes are the faster way: values that differ among replicas have one more dimension, and collective operations are
-ordinary ones along it. All replicas must do the same then; programs with Send and Recv, and those where a loop or
-branch with a collective operation depends on what differs among replicas, run as threads.
+ordinary ones along it. All replicas must do the same then; programs with Send and Recv, those with dynamic sizes, and
+those where a loop or branch with a collective operation depends on what differs among replicas, run as threads, and so
+do those that call functions of the host which know nothing of lanes.
 """
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,14 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
-from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.backends.layouts import LaidOut, laid_out
+from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
-from tinyxla.hlo import Computation, Module
+from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.ops import movement
+from tinyxla.ops.custom_call import find_target
+from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+from tinyxla.ops.op import Ints
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.replicas.divergence import analyse
-from tinyxla.replicas.meetings import in_thread
-from tinyxla.replicas.resolution import CHANNELS, resolved
+from tinyxla.replicas.meetings import ends_in, in_thread
+from tinyxla.replicas.resolution import CHANNELS, Same, resolved
 from tinyxla.runtime.rendezvous import Rendezvous, running
 from tinyxla.runtime.threads import Task
 from tinyxla.shapes import AnyShape, Shape
@@ -34,44 +40,100 @@ Axes = tuple[int | None, ...]
 
 
 class Program(NamedTuple):
-    """A computation of arrays, and what it was made of."""
+    """A computation of arrays, and what it was made of.
+
+    The results have their dimensions in memory in these orders, from major to minor; row-major if there are none.
+    """
 
     name: str
     computation: Computation
+    orders: tuple[Ints, ...] = ()
 
 
 def execute_replicated(
-    name: str, computation: Computation, arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
+    program: Program, arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
 ) -> list[list[Array]]:
-    """The results of a computation on each device of a mesh.
+    """The results of a program on each device of a mesh.
 
     Args:
-        name: of the program.
-        computation: of arrays.
+        program: what all devices run.
         arguments: for each device the arrays, which must have the shapes of the parameters.
         mesh: how many replicas and partitions there are.
         backend: of each.
     """
-    whole = resolved(computation, mesh)
+    made = _laid_out(program, arguments)
+    whole = resolved(made.computation, mesh)
     uniform = tuple(all(x is first for x in several) for first, *several in zip(*arguments, strict=True))
     if _run_as_lanes(whole, uniform):
-        return _as_lanes(name, whole, arguments, uniform, backend)
-    programs = [Program(name, whole)] * mesh.device_count
-    return _as_threads(f"execute_replicated: {name}", programs, arguments, mesh, backend)
+        results = _as_lanes(program.name, whole, arguments, uniform, backend)
+    else:
+        programs = [Program(program.name, made.computation)] * mesh.device_count
+        results = _as_threads(f"execute_replicated: {program.name}", programs, arguments, mesh, backend)
+    return _viewed(results, [made] * len(results))
 
 
 def execute_parallel(
     programs: Sequence[Program], arguments: Sequence[Sequence[Array]], backend: str | None
 ) -> list[list[Array]]:
-    """The results of several computations that run at once and talk over channels; number k is replica k."""
-    mesh = Mesh(len(programs), 1)
-    whole = [Program(p.name, resolved(p.computation, mesh)) for p in programs]
-    return _as_threads("execute_parallel", whole, arguments, mesh, backend)
+    """The results of several programs that run at once and talk over channels; number k is replica k."""
+    made = [_laid_out(program, arguments) for program in programs]
+    own = [Program(program.name, x.computation) for program, x in zip(programs, made, strict=True)]
+    return _viewed(_as_threads("execute_parallel", own, arguments, Mesh(len(programs), 1), backend), made)
+
+
+def _is_concrete(arguments: Sequence[Sequence[Array]]) -> bool:
+    return state.staging is None and all(isinstance(x, ConcreteArray) for given in arguments for x in given)
+
+
+def _laid_out(program: Program, arguments: Sequence[Sequence[Array]]) -> LaidOut:
+    """Traced values have no layout."""
+    if not program.orders or not _is_concrete(arguments):
+        return LaidOut(program.computation, ())
+    return _transposing(Same(program.computation), program.orders)
 
 
 @lru_cache(256)
+def _transposing(same: Same, orders: tuple[Ints, ...]) -> LaidOut:
+    return laid_out(same.computation, orders)
+
+
+def _viewed(results: list[list[Array]], made: Sequence[LaidOut]) -> list[list[Array]]:
+    """The results of each device in their layouts; what is one array stays one."""
+    if not any(program.views for program in made):
+        return results
+    known: dict[int, Array] = {}
+    for several, program in zip(results, made, strict=True):
+        arrays: list[Any] = [x.dense() for x in several]  # pyright: ignore[reportAttributeAccessIssue]
+        for x, viewed in zip(several, program.view(arrays), strict=True):
+            known.setdefault(id(x), wrap(viewed))
+    return [[known[id(x)] for x in several] for several in results]
+
+
 def _run_as_lanes(computation: Computation, uniform: tuple[bool, ...]) -> bool:
-    if computation.all_opcodes & CHANNELS:
+    if computation.all_opcodes & {"callback", "custom-call"} and _calls_host_one_by_one(computation):
+        return False
+    return _takes_one_way(computation, uniform)
+
+
+def _calls_host_one_by_one(computation: Computation) -> bool:
+    """Whether there are functions of the host that each replica must call by itself: for their effect, or because they
+    are known for one example only."""
+    for x in computation.instructions:
+        is_call = x.op.name in ("callback", "custom-call")
+        if is_call and (x.has_side_effect or (x.op.name == "custom-call" and not _has_batch_rule(x))):
+            return True
+        if any(map(_calls_host_one_by_one, x.computations())):
+            return True
+    return False
+
+
+def _has_batch_rule(x: Instruction) -> bool:
+    return find_target(x.attributes.custom_call_target).batch is not None
+
+
+@lru_cache(256)
+def _takes_one_way(computation: Computation, uniform: tuple[bool, ...]) -> bool:
+    if computation.all_opcodes & CHANNELS or has_dynamic_sizes(computation):  # arrays of one size are lanes of one
         return False
     return not analyse(computation, [not x for x in uniform]).diverges
 
@@ -88,7 +150,7 @@ def _as_lanes(
 ) -> list[list[Array]]:
     count = len(arguments)
     per_argument = list(zip(*arguments, strict=True)) if uniform else []
-    if state.staging is None and all(isinstance(x, ConcreteArray) for several in per_argument for x in several):
+    if _is_concrete(arguments):
         axes, executable = _lanes_program(name, computation, count, uniform, backend)
         inputs = [
             several[0].dense() if same else _stacked([x.dense() for x in several])
@@ -103,7 +165,9 @@ def _as_lanes(
             for several, same in zip(per_argument, uniform, strict=True)
         ]
         values, axes = _mapped(computation, count, uniform, inputs)
-    return [[_of_lane(value, axis, lane) for value, axis in zip(values, axes, strict=True)] for lane in range(count)]
+    # What is the same for all lanes is one array, by which the next execution knows that.
+    whole = [wrap(x) if isinstance(x, np.ndarray) and axis is None else x for x, axis in zip(values, axes, strict=True)]
+    return [[_of_lane(x, axis, lane) for x, axis in zip(whole, axes, strict=True)] for lane in range(count)]
 
 
 def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
@@ -123,10 +187,10 @@ def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 
 
 def _of_lane(value: Any, axis: int | None, lane: int) -> Array:
-    if isinstance(value, np.ndarray):
-        return wrap(value if axis is None else value[lane])
     if axis is None:
         return value
+    if isinstance(value, np.ndarray):
+        return wrap(value[lane])
     row: Any = movement.reshape_to(movement.slice_axis(value, 0, lane, lane + 1), value.shape[1:])
     return row
 
@@ -165,14 +229,16 @@ def _lanes_program(
 def _as_threads(
     name: str, programs: Sequence[Program], arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
 ) -> list[list[Array]]:
-    if state.staging is not None or not all(isinstance(x, ConcreteArray) for given in arguments for x in given):
+    if not _is_concrete(arguments):
         raise TracerError(
-            f"{name}: replicas that send to one another, or part at a loop or branch, run at once, so their arguments "
-            "must be arrays, not traced values; call it outside of jit, grad and vmap."
+            f"{name}: replicas that send to one another, have dynamic sizes, call the host, or part at a loop or "
+            "branch, run at once, so their arguments must be arrays, not traced values; call it outside of jit, grad "
+            "and vmap."
         )
-    executables = [_compiled(Program(p.name, in_thread(p.computation)), backend) for p in programs]
+    own = [Program(p.name, in_thread(p.computation, mesh)) for p in programs]
+    executables = [_compiled(program, backend) for program in own]
     inputs = [[x.dense() for x in given] for given in arguments]  # pyright: ignore[reportAttributeAccessIssue]
-    meeting = Rendezvous(name, len(programs), _described(mesh))
+    meeting = Rendezvous(name, len(programs), _described(mesh), lambda number: ends_in(own[number].computation))
     found: list[Any] = [None] * len(programs)
 
     def device(number: int) -> Callable[[], None]:
@@ -193,7 +259,7 @@ def _as_threads(
     except BaseException:
         meeting.abandon(f"{name} was interrupted.")
         raise
-    _raise_first(tasks)
+    _raise_first(tasks, meeting)
     return [[wrap(x) for x in results] for results in found]
 
 
@@ -205,11 +271,13 @@ def _described(mesh: Mesh) -> Callable[[int], str]:
     return words
 
 
-def _raise_first(tasks: Sequence[Task]) -> None:
+def _raise_first(tasks: Sequence[Task], meeting: Rendezvous) -> None:
     """Raise what ended a replica; that others have waited for it in vain follows from it."""
-    failed = [task for task in tasks if task.error is not None]
-    for task in sorted(failed, key=lambda task: isinstance(task.error, DeadlockError)):
-        task.raise_error()
+    errors = [(number, task.error) for number, task in enumerate(tasks) if task.error is not None]
+    for number, error in sorted(errors, key=lambda pair: isinstance(pair[1], DeadlockError)):
+        if not isinstance(error, DeadlockError):
+            error.add_note(f"{meeting.name}: raised by {meeting.described(number)}")
+        tasks[number].raise_error()
 
 
 @lru_cache(256)
@@ -221,6 +289,13 @@ def _compiled(program: Program, backend: str | None) -> Executable:
 
 def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, partition_count: int) -> Mesh:
     """The mesh for arguments of all devices."""
+    if not isinstance(arguments, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(
+            f"{what}: arguments must be a list with the arguments of each device, but is {reprlib.repr(arguments)}."
+        )
+    for key, count in (("replica_count", replica_count), ("partition_count", partition_count)):
+        if count is not None and (not isinstance(count, (int, np.integer)) or isinstance(count, bool)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"{what}: {key} must be an integer, but is {count!r}.")
     if partition_count < 1 or (replica_count is not None and replica_count < 1):
         raise ArgumentError(
             f"{what}: replica_count and partition_count must be at least 1, but are {replica_count} and "
@@ -232,4 +307,4 @@ def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, part
             f"{what}: arguments must have one tuple for each of the {replicas} x {partition_count} devices, but has "
             f"{len(arguments)}."
         )
-    return Mesh(replicas, partition_count)
+    return Mesh(int(replicas), int(partition_count))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops.replica_groups import REPLICAS, Mesh, device_groups, device_pairs, group_mode
+from tinyxla.ops.replica_groups import REPLICAS, GroupMode, Mesh, device_groups, device_pairs, group_mode
 from tinyxla.transforms.batch import map_computations
 
 COLLECTIVES = frozenset(
@@ -17,6 +17,19 @@ COLLECTIVES = frozenset(
 CHANNELS = frozenset("send recv recv-done".split())
 # What a replica does that others or the host take part in.
 PARTICIPATING = COLLECTIVES | CHANNELS | {"infeed", "outfeed"}
+
+
+class Same:
+    """A computation, compared by identity: equal ones may stand at other lines."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.computation is other.computation
+
+    def __hash__(self) -> int:
+        return id(self.computation)
 
 
 @lru_cache(256)
@@ -29,15 +42,20 @@ def resolved(computation: Computation, mesh: Mesh) -> Computation:
         given: dict[str, Any] = x.attributes._asdict()
         changed = map_computations(given, lambda inner: resolved(inner, mesh))
         if given.get("axis_name") is REPLICAS:
-            changed |= _between_devices(x, given, mesh)
+            changed |= between_devices(x, given, mesh)
         x.attributes = x.attributes._replace(**changed)
     return made
 
 
-def _between_devices(x: Instruction, given: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
+def between_devices(x: Instruction, given: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
+    """Of the attributes of a collective operation, or of an end of a channel, those that number replicas or partitions,
+    with numbers of devices instead. The pairs of a channel are of partitions if replicas have several."""
     name = x.op.name
     if "partition_count" in given:
         return {"partition_count": mesh.partition_count}
+    if name in CHANNELS:
+        crosses = GroupMode.CROSS_PARTITION if mesh.partition_count > 1 else GroupMode.CROSS_REPLICA
+        return {"source_target_pairs": device_pairs(name, given["source_target_pairs"], crosses, mesh)}
     if name not in COLLECTIVES:
         return {}
     mode = group_mode(name, given["channel_id"], given.get("use_global_device_ids"))

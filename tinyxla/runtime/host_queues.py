@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError, TransferError
-from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
@@ -109,6 +109,8 @@ class Source:
         self.count = 0
         self.error: BaseException | None = None
         self._queue = queue
+        if not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"infeed_source: items must be an iterable of arrays, but is {items!r}.")
         self._items: Iterator[Any] = iter(items)
         self._prefetch = prefetch
         self._capacity = 0  # that the queue had before
@@ -158,7 +160,18 @@ def as_arrays(what: str, value: Any) -> Arrays:
     parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(x, (tuple, list, dict)) for x in parts):
         raise ShapeError(f"{what}: a value must be an array or a tuple of arrays; nested tuples are not supported.")
-    return tuple(np.array(x) for x in parts)
+    arrays = tuple(np.array(x) for x in parts)
+    for x in arrays:
+        Shape.of(x)  # an error for what is not an array of numbers
+    return arrays
+
+
+def array_shapes(name: str, shape: AnyShape) -> tuple[Shape, ...]:
+    """The arrays of an array or a tuple that is not nested."""
+    parts = (shape,) if isinstance(shape, Shape) else shape.elements
+    if not all(isinstance(x, Shape) for x in parts):
+        raise ShapeError(f"{name}: nested tuple shapes are not supported, but got {shape}; transfer a flat tuple.")
+    return tuple(x for x in parts if isinstance(x, Shape))
 
 
 def check_item(what: str, item: Arrays, shapes: Sequence[Shape]) -> Arrays:
@@ -199,6 +212,7 @@ class Client:
         self._lock = threading.Lock()
 
     def queue(self, kind: str, device: int, channel: Hashable = None) -> HostQueue:
+        """That of a device, and of a channel if there is one; made when it is first asked for."""
         key = Key(kind, device, channel)
         with self._lock:
             if key not in self._queues:
@@ -216,7 +230,9 @@ class Client:
         >>> xla.transfer_to_infeed(3)
         >>> xla.clear_transfers()
         """
-        self.queue("infeed", replica).put(as_arrays("transfer_to_infeed", value), timeout)
+        what = "transfer_to_infeed"
+        item, limit = as_arrays(what, value), _seconds(what, timeout)
+        self.queue("infeed", _replica(what, replica)).put(item, limit)
 
     def transfer_from_outfeed(self, shape: Any = None, replica: int = 0, timeout: float | None = None) -> Any:
         """Take the next value from the outfeed of a replica.
@@ -233,21 +249,28 @@ class Client:
             TransferError: nothing came in time.
             ShapeError: it is another shape.
         """
-        item = self.queue("outfeed", replica).get(timeout)
+        what = "transfer_from_outfeed"
+        if shape is not None and not isinstance(shape, (Shape, TupleShape)):
+            raise ArgumentError(f"{what}: shape must be a Shape or a TupleShape, but is {shape!r}.")
+        item = self.queue("outfeed", _replica(what, replica)).get(_seconds(what, timeout))
         if shape is not None:
-            check_item("transfer_from_outfeed", item, [shape] if isinstance(shape, Shape) else shape.elements)
+            check_item(what, item, list(array_shapes(what, shape)))
         is_array = isinstance(shape, Shape) or (shape is None and len(item) == 1)
         return item[0] if is_array else item
 
     def transfer_to_channel(self, channel: Any, value: Any, replica: int = 0, timeout: float | None = None) -> None:
         """Put an array into the queue from which `RecvFromHost` over this channel reads."""
-        item = as_arrays("transfer_to_channel", value)
-        self.queue("recv from host", replica, _number(channel)).put(item, timeout)
+        what = "transfer_to_channel"
+        if isinstance(value, (tuple, list, dict)):
+            raise ShapeError(f"{what}: a value must be an array, but is a {type(value).__name__}.")
+        item, limit = as_arrays(what, value), _seconds(what, timeout)
+        self.queue("recv from host", _replica(what, replica), _channel(what, channel)).put(item, limit)
 
     def transfer_from_channel(self, channel: Any, replica: int = 0, timeout: float | None = None) -> Any:
         """Take what `SendToHost` has sent over this channel."""
-        item = self.queue("send to host", replica, _number(channel)).get(timeout)
-        return item[0] if len(item) == 1 else item
+        what = "transfer_from_channel"
+        queue = self.queue("send to host", _replica(what, replica), _channel(what, channel))
+        return queue.get(_seconds(what, timeout))[0]
 
     def infeed_source(self, items: Iterable[Any], replica: int = 0, prefetch: int = 2) -> Source:
         """Let an iterable fill the infeed of a replica: another thread reads it, `prefetch` items ahead.
@@ -261,11 +284,11 @@ class Client:
             The source; `close()` it, or use it in a `with` statement.
 
         Raises:
-            ArgumentError: the infeed has a source already, or prefetch is below 1.
+            ArgumentError: the infeed has a source already, items is not an iterable, or prefetch is below 1.
         """
-        if prefetch < 1:
-            raise ArgumentError(f"infeed_source: prefetch must be at least 1, but is {prefetch}.")
-        return Source(self.queue("infeed", replica), items, prefetch).start()
+        what = "infeed_source"
+        room = _integer(f"{what}: prefetch", prefetch, 1)
+        return Source(self.queue("infeed", _replica(what, replica)), items, room).start()
 
     def clear_transfers(self) -> None:
         """Drop all that is in the queues, and end all waits for them with an error."""
@@ -275,8 +298,24 @@ class Client:
             queue.close()
 
 
-def _number(channel: Any) -> Any:
-    return getattr(channel, "handle", channel)
+def _integer(what: str, given: Any, least: int) -> int:
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool) and given >= least:
+        return int(given)
+    raise ArgumentError(f"{what} must be an integer and at least {least}, but is {given!r}.")
+
+
+def _replica(what: str, given: Any) -> int:
+    return _integer(f"{what}: replica", given, 0)
+
+
+def _channel(what: str, given: Any) -> int:
+    return _integer(f"{what}: channel", getattr(given, "handle", given), 0)
+
+
+def _seconds(what: str, given: Any) -> float | None:
+    if given is None or (isinstance(given, (int, float, np.number)) and given >= 0):
+        return given  # pyright: ignore[reportReturnType]
+    raise ArgumentError(f"{what}: timeout must be a number of seconds and not negative, but is {given!r}.")
 
 
 client = Client()

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tinyxla.errors import ChannelError, DeadlockError, SourceLine
+
+Line = SourceLine | str | None  # where an instruction stands: a line, or its name in a text that tells no lines
 
 
 class Wait(NamedTuple):
@@ -24,7 +26,9 @@ class Wait(NamedTuple):
 
     what: str  # the operation, with its channel
     whom: str
-    line: SourceLine | None
+    line: Line
+    end: Hashable  # what it waits for, as `ends` of the other devices name it
+    others: Sequence[int] | None  # the devices that it waits for; None: any
 
     def __str__(self) -> str:
         return f"in {self.what} for {self.whom}" + (f", at {self.line}" if self.line else "")
@@ -46,16 +50,30 @@ class _Channel:
 
     posted: int = 0
     sent: deque[Any] = field(default_factory=deque[Any])
-    ends: dict[str, tuple[int, SourceLine | None]] = field(default_factory=dict[str, tuple[int, SourceLine | None]])
+    ends: dict[str, tuple[int, Line]] = field(default_factory=dict[str, tuple[int, Line]])
 
 
 class Rendezvous:
-    """Of `count` devices, each of which one thread runs (`running`)."""
+    """Of `count` devices, each of which one thread runs (`running`).
 
-    def __init__(self, name: str, count: int, described: Callable[[int], str]) -> None:
+    Args:
+        name: of the execution, for errors.
+        count: how many devices there are.
+        described: a device in words: "replica 1".
+        ends: what the program of a device has that others may wait for, and where it stands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        described: Callable[[int], str],
+        ends: Callable[[int], Mapping[Hashable, Line]],
+    ) -> None:
         self.name = name
         self.count = count
-        self._described = described  # a device in words: "replica 1"
+        self.described = described
+        self._ends = ends
         self._condition = threading.Condition()
         self._waits: dict[int, tuple[Wait, Callable[[], bool]]] = {}
         self._ended: set[int] = set()
@@ -98,12 +116,26 @@ class Rendezvous:
         return not any(ready() for _, ready in self._waits.values())
 
     def _report(self) -> str:
-        waits = [f"{self._described(d)} waits {wait}" for d, (wait, _) in sorted(self._waits.items())]
-        waits += [f"{self._described(d)} has ended" for d in sorted(self._ended)]
+        waits: list[str] = []
+        for device, (wait, _) in sorted(self._waits.items()):
+            waits += [f"{self.described(device)} waits {wait}", *self._other_ends(device, wait)]
+        waits += [f"{self.described(d)} has ended" for d in sorted(self._ended)]
         return (
             f"{self.name}: no replica can go on: {'; '.join(waits)}. Let every Send have its Recv, which comes first, "
             "and let all members of a group run the same collective operations in the same order."
         )
+
+    def _other_ends(self, device: int, wait: Wait) -> Iterator[str]:
+        """Where what a device waits for stands in the programs of others."""
+        others = [d for d in range(self.count) if d != device] if wait.others is None else wait.others
+        ends = {other: self._ends(other) for other in others}
+        there = [other for other in others if wait.end in ends[other]]
+        for other in there:
+            line = ends[other][wait.end]
+            if line is not None and line != wait.line:
+                yield f"the other end is at {line}, of {self.described(other)}"
+        if not there:
+            yield "no other program has the other end"
 
     # --- collective operations
 
@@ -114,7 +146,7 @@ class Rendezvous:
         device: int,
         operands: Any,
         combine: Callable[[list[Any]], Sequence[Any]],
-        wait: Callable[[str], Wait],
+        wait: Callable[[Sequence[int], str], Wait],
     ) -> Any:
         """The result of a device for what it brings: `combine` makes the members' results, in order, of what they all
         bring. The n-th time that a device comes with a key it meets the others for the n-th time."""
@@ -130,8 +162,9 @@ class Rendezvous:
                     meeting.error, meeting.results = error, {}
                 self._condition.notify_all()
             else:
-                absent = [self._described(member) for member in members if member not in meeting.operands]
-                self._wait(device, wait(" and ".join(absent)), lambda: meeting.results is not None)
+                absent = [member for member in members if member not in meeting.operands]
+                said = " and ".join(map(self.described, absent))
+                self._wait(device, wait(absent, said), lambda: meeting.results is not None)
             meeting.left -= 1
             if not meeting.left:
                 del self._meetings[key, time]
@@ -142,7 +175,7 @@ class Rendezvous:
 
     # --- channels
 
-    def post(self, channel: Hashable, device: int, line: SourceLine | None) -> None:
+    def post(self, channel: Hashable, device: int, line: Line) -> None:
         """Recv: the device will take what is sent."""
         with self._condition:
             self._channel(channel, "receiver", device, line).posted += 1
@@ -164,15 +197,15 @@ class Rendezvous:
             self._wait(device, wait, lambda: bool(found.sent))
             return found.sent.popleft()
 
-    def _channel(self, channel: Hashable, end: str, device: int, line: SourceLine | None) -> _Channel:
+    def _channel(self, channel: Hashable, end: str, device: int, line: Line) -> _Channel:
         """The channel, of which the device is an end; an error if another device is."""
         found = self._channels.setdefault(channel, _Channel())
         there, other_line = found.ends.setdefault(end, (device, line))
         if there != device:
             places = [f" (at {x})" if x else "" for x in (other_line, line)]
             raise ChannelError(
-                f"{self.name}: channel {channel} has two {end}s, {self._described(there)}{places[0]} and "
-                f"{self._described(device)}{places[1]}; give each pair of replicas a channel of its own, or "
+                f"{self.name}: channel {channel} has two {end}s, {self.described(there)}{places[0]} and "
+                f"{self.described(device)}{places[1]}; give each pair of replicas a channel of its own, or "
                 "source_target_pairs."
             )
         return found

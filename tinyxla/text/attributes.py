@@ -415,7 +415,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     "recv": {"shape": lambda x: x.shape.elements[0], "axis_name": _replicas},
     "recv-done": {"axis_name": _replicas},
     "reshape": {"sizes": _result_sizes},
-    "rng": {"shape": lambda x: x.shape},
+    "rng": {"shape": lambda x: x.shape, "axis_name": _replicas},
     "rng-bit-generator": {"shape": lambda x: x.shape.elements[1]},
     "send": {"axis_name": _replicas},
     "scaled-dot": {"preferred_element_type": _other_factor_type},

@@ -127,6 +127,8 @@ class _Printer:
         if opcode not in OPCODES:
             opcode, fields = "custom-call", {"custom_call_target": quoted(x.op.name), **_as_custom(fields)}
         fields |= x.annotations
+        if "control-predecessors" in fields:
+            fields["control-predecessors"] = _renamed(fields["control-predecessors"], names)
         if not self.metadata:
             fields.pop("metadata", None)
         elif x.source is not None:
@@ -140,6 +142,13 @@ class _Printer:
 
 def _listed(fields: Mapping[str, str]) -> str:
     return "".join(f", {name}={text}" for name, text in fields.items())
+
+
+def _renamed(listed: str, names: Mapping[Instruction, str]) -> str:
+    """A list of instructions by the names that they were read with, as they are printed."""
+    printed = {x.name: name for x, name in names.items()}
+    found = (printed[name] for name in re.findall(r"[\w.-]+", listed) if name in printed)
+    return "{" + ", ".join(found) + "}"
 
 
 def _as_custom(fields: Mapping[str, str]) -> dict[str, str]:

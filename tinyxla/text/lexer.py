@@ -19,6 +19,9 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OPERAND = re.compile(r"%?([A-Za-z0-9_][\w.-]*)")  # a name; with the sign in front also one that begins with a digit
 _INTEGER = re.compile(r"-?\d+")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_SEPARATOR = re.compile(r",?\s*")
+_DEVICE_IDS = re.compile(r",\s*device_ids=\(")
+_AXES = re.compile(r"\{")
 _SHOWN = re.compile(r"\s*(\S{1,20})?")
 _MOST_NESTED = 100  # brackets inside brackets
 
@@ -148,6 +151,16 @@ class Lexer:
         self.place = place
         self.skip()
         return Raw(self.text[begin:place], begin)
+
+    def mesh_axes(self) -> Raw:
+        """Axes of a mesh, `mesh['x'=2,'y'=4], device_ids=(...) {'y'}`, where the middle is optional."""
+        begin = self.place
+        end = begin + len(self.value().text)
+        for pattern in (_DEVICE_IDS, _AXES):
+            if pattern.match(self.text, self.place):
+                self.accept_match(_SEPARATOR)
+                end = self.place + len(self.value().text)
+        return Raw(self.text[begin:end], begin)
 
     def line(self) -> str:
         """The rest of the line."""

@@ -144,7 +144,8 @@ class _Parser:
             if name in found:
                 self.lexer.error(f"the attribute {name} is there twice", place)
             self.lexer.expect("=")
-            found[name] = self.lexer.value()
+            is_mesh = name == "replica_groups" and self.lexer.at("mesh[")
+            found[name] = self.lexer.mesh_axes() if is_mesh else self.lexer.value()
         return found
 
     def tables(self) -> dict[str, str]:

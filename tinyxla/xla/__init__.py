@@ -219,6 +219,7 @@ from tinyxla.xla.transfers import (
     Recv as Recv,
     RecvDone as RecvDone,
     RecvFromHost as RecvFromHost,
+    RecvToHost as RecvToHost,
     RecvWithToken as RecvWithToken,
     RecvWithTokens as RecvWithTokens,
     Send as Send,

@@ -7,7 +7,7 @@ Python here: only arrays are in the graph, where what takes tuples takes their a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.errors import ArgumentError, ShapeError
@@ -134,7 +134,8 @@ class XlaBuilder:
                 that the root's shape has.
 
         Raises:
-            ArgumentError: numbers of parameters with a gap, or a root of another builder.
+            ArgumentError: numbers of parameters with a gap, a root of another builder, or another use of the context
+                that `Send` and `Recv` give for the number of a channel than by one `SendDone` or `RecvDone`.
             ShapeError: a `result_layout` that is not the root's shape.
         """
         program, chosen = self.GetProgramShape(root), self._root(root)
@@ -156,6 +157,7 @@ class XlaBuilder:
                 new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
         instructions = list(new.values())
         results = [new[self.trace.lift(x)] for x in leaves(chosen.value)]
+        check_contexts(instructions, results)
         for k, (x, asked) in enumerate(zip(results, leaf_shapes(program.result_shape), strict=True)):
             if asked.layout != x.array_shape.layout:
                 results[k] = Instruction(hlo_only.copy, (x,), hlo_only.copy.attributes(), asked, x.source)
@@ -167,3 +169,22 @@ class XlaBuilder:
         return XlaComputation(Computation(self.name, parameters, instructions, results[0]), program)
 
     build, get_shape, get_program_shape = Build, GetShape, GetProgramShape  # in XLA's Python bindings
+
+
+def check_contexts(instructions: Sequence[Instruction], results: Sequence[Instruction]) -> None:
+    """What begins a transfer gives the data's buffer and a request, which only what waits for the transfer may use, and
+    once. Source: sections "RecvDone" and "Send" of the XLA documents."""
+    users: dict[Instruction, list[str]] = {}
+    for x in instructions:
+        for operand in dict.fromkeys(x.operands):
+            users.setdefault(operand, []).append(x.op.name)
+    for x in results:
+        users.setdefault(x, []).append("the result")
+    for x in instructions:
+        if x.op is calls.get_tuple_element and x.operands[0].op.name in ("recv", "send") and x.attributes.index < 2:
+            name, used = x.operands[0].op.name, users.get(x, [])
+            if used not in ([], [f"{name}-done"]):
+                raise ArgumentError(
+                    f"Build: the context that {name} gives must be used once, by {name}-done, but that at "
+                    f"{x.operands[0].source} is used by {' and '.join(used)}."
+                )

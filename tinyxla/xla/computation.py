@@ -10,8 +10,8 @@ import numpy as np
 
 from tinyxla import text
 from tinyxla.backends import Executable, compile_module
-from tinyxla.backends.layouts import compile_laid_out
-from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.backends.layouts import compile_laid_out, dimension_orders
+from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.tuples import leaves, regrouped
@@ -127,7 +127,7 @@ class XlaComputation:
         what = f"execute_replicated: {self.name}"
         mesh = mesh_of(what, arguments, replica_count, partition_count)
         given = [self._flat_arguments(f"{what}: device {k}", args) for k, args in enumerate(_shared(arguments))]
-        results = execute_replicated(self.name, self.computation, given, mesh, backend)
+        results = execute_replicated(self._program(), given, mesh, backend)
         return [regrouped(self._program_shape.result_shape, iter(several)) for several in results]
 
     def _flat_arguments(self, what: str, args: Sequence[Any]) -> list[Array]:
@@ -141,6 +141,10 @@ class XlaComputation:
             for arg, shape, name in zip(args, shapes, names, strict=True)
             for x in _arguments(arg, shape, f"{what}: argument {name}")
         ]
+
+    def _program(self) -> Program:
+        orders = dimension_orders(self._program_shape.result_shape)
+        return Program(self.name, self.computation, orders)
 
     def _executable(self, backend: str | None) -> Executable:
         if backend not in self._executables:
@@ -167,13 +171,20 @@ def execute_parallel(
         Their results, in order.
 
     Raises:
+        ArgumentError: something else than such pairs.
         DeadlockError: computations wait for one another, or for one that has ended.
-        ChannelError: a channel with two senders or two receivers.
+        ChannelError: a channel with two senders or two receivers, or operations over one channel that differ.
 
     Source: sections "Send" and "Recv" of the XLA documents.
     """
+    for k, pair in enumerate(computations):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], XlaComputation)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"execute_parallel: number {k} must be a pair of an XlaComputation and the list of its arguments, but "
+                f"is {reprlib.repr(pair)}."
+            )
     given = [c._flat_arguments(f"execute_parallel: {c.name}", args) for c, args in computations]  # pyright: ignore[reportPrivateUsage]
-    results = run_parallel([Program(c.name, c.computation) for c, _ in computations], given, backend)
+    results = run_parallel([c._program() for c, _ in computations], given, backend)  # pyright: ignore[reportPrivateUsage]
     return [
         regrouped(c.GetProgramShape().result_shape, iter(several))
         for (c, _), several in zip(computations, results, strict=True)

@@ -29,7 +29,7 @@ def _device_channel(name: str, handle: Any) -> int:
 # --- between replicas -------------------------------------------------------------------------------------------------
 
 
-@builder_function(channel_id="handle")
+@builder_function(channel_id="handle", channel_handle="handle")
 def Send(builder: XlaBuilder, operand: Value, handle: Any, source_target_pairs: Pairs = ()) -> Tree:
     """Hand an array to the Recv of the same channel, and wait until that has it; the result is a token.
 
@@ -40,7 +40,7 @@ def Send(builder: XlaBuilder, operand: Value, handle: Any, source_target_pairs: 
     return context[2] if isinstance(handle, ChannelHandle) else context
 
 
-@builder_function(channel_id="handle")
+@builder_function(channel_id="handle", channel_handle="handle")
 def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs: Pairs = ()) -> Tree:
     """The array of the Send of the same channel, which must have this shape.
 
@@ -126,6 +126,9 @@ def RecvFromHost(builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any
     """An array that the host gives with `transfer_to_channel`, and a token."""
     number = channel_number("RecvFromHost: handle", handle, ChannelType.HOST_TO_DEVICE)
     return _received("RecvFromHost", channels.recv(token, shape=shape, channel_id=number, is_host_transfer=True))
+
+
+RecvToHost = alias("RecvToHost", RecvFromHost)  # as section "Recv" of the newest page has it
 
 
 def _check_layout(name: str, operand: Tree, shape_with_layout: AnyShape | None) -> None:

@@ -4,6 +4,8 @@ Columns are taken in blocks, each with a row of accumulators, over which the oth
 added at once, so that accumulators are loaded and stored less often. Where columns are few, vectors take several rows,
 which lie one after the other in memory, as one.
 
+Where rows are few, and long, all are added at once in registers, without accumulators in memory: each row is a stream.
+
 Short runs of elements behind the innermost dimension that is kept may be reduced too: they are columns like others,
 until all rows have been added.
 """
@@ -37,6 +39,7 @@ AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLV
 NEAR = 1 << 21  # elements that caches hold; more are read fastest row by row
 SHORT_ROW = 512  # columns that are not worth loading and storing accumulators for a row at a time
 PIECES = 16  # of rows that are reduced by themselves
+STREAMS = 16  # rows that are read side by side
 FEW_BLOCKS = 8  # of columns: with fewer, the rows are cut into pieces
 
 
@@ -62,7 +65,9 @@ class _Columns:
         self.width = min(self.size, COLUMNS // self.run * self.run)
         self.low = Lowering("column", plan, space.own(users))
         self.b = b = self.low.builder
-        self.rows = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x in space.arrays]
+        self.is_direct = self._fits_registers()
+        accumulated = [] if self.is_direct else space.arrays
+        self.rows = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x in accumulated]
         self.copies = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x, _ in self.repeated]
         self.outer: Sequence[Index] = ()
         self.begin: Index = 0
@@ -76,7 +81,7 @@ class _Columns:
         independent = math.prod(a.size for a in self.kept) * blocks
         long = self.over[0].size if self.over else 1
         each = math.prod(a.size for a in self.over[1:]) * self.width * space.work
-        if independent < FEW_BLOCKS and space.divisible:
+        if independent < FEW_BLOCKS and space.divisible and not self.is_direct:
             self.pieces = max(1, min(PIECES, long * each // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.piece = b.delinearize(index, self.pieces)
@@ -85,11 +90,31 @@ class _Columns:
             left = self.size if blocks == 1 else b.sub(self.size, self.begin)
             here = b.min(left, self.width)
             self.lanes = here if self.joined == 1 else self.joined * self.width
-            self._start()
-            self._reduce()
-            self._deliver(here)
+            if self.is_direct:
+                self._reduce_in_registers(here)
+            else:
+                self._start()
+                self._reduce()
+                self._deliver(here)
         first = make_kernel(self.low, independent * self.pieces, each * max(1, long // self.pieces), space.roots)
         return [first] if self.pieces == 1 else [first, combine(space, self.plan, self.users, self.pieces)]
+
+    def _fits_registers(self) -> bool:
+        space, rows = self.space, math.prod(a.size for a in self.over)
+        is_short = space.work <= COSTLY_WORK and space.is_plain and self.joined * self.run == 1
+        return is_short and len(self.over) == 1 and rows <= STREAMS and self.size >= COLUMNS
+
+    def _reduce_in_registers(self, here: Index) -> None:
+        """Each column from its first row to its last one, and what becomes of it."""
+        low, b, space = self.low, self.b, self.space
+        initial = space.start(low, 1)
+        with low.loop(0, here) as (j, _):
+            values = initial
+            for row in range(self.over[0].size):
+                values = space.accumulate(low, values, self._place((row,), j))
+            place = space.place([*self.kept, self.columns], [*self.outer, b.add(self.begin, j)])
+            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
+            space.deliver(low, values, result, self.piece, self.pieces, self.users)
 
     def _start(self) -> None:
         """Accumulators, and what is the same in all rows, so often."""
