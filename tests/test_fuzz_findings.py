@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+import scipy.signal as scipy_signal
+import scipy.stats as scipy_stats
 
 import tinyxla as tx
 from tinyxla import lax, nn, numpy as tnp, random, scipy
@@ -170,3 +173,78 @@ def test_hypergeometric_function_promotes_operands_of_several_types() -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [1.1487483, 1.4142135], rtol=1e-5)
     assert scipy.special.expn(integers, tnp.asarray(half)).dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_floor_divide_of_integers_by_zero_is_minus_one_in_all_ways(dtype: str) -> None:
+    x, y = np.array([2, -2, 0, 7, -7], dtype), np.array([0, 0, 0, 2, 2], dtype)
+    for divide in (tnp.floor_divide, lambda a, b: tnp.divmod(a, b)[0]):
+        for call in (divide, tx.jit(divide), tx.vmap(divide), tx.jit(tx.vmap(divide))):
+            assert np.asarray(call(x, y)).tolist() == [-1, -1, -1, 3, -4]
+
+
+@pytest.mark.parametrize("name", ["stft", "welch", "csd"])
+def test_spectra_of_64_bit_signals_have_windows_of_64_bits(name: str, generator: np.random.Generator) -> None:
+    signals = [generator.normal(size=20)] * (2 if name == "csd" else 1)
+    with tx.enable_x64(True):
+        found = getattr(scipy.signal, name)(*signals, nperseg=8)[-1]
+    expected = getattr(scipy_signal, name)(*signals, nperseg=8)[-1]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_istft_inverts_stft_in_64_bits(generator: np.random.Generator) -> None:
+    signal = generator.normal(size=20)
+    with tx.enable_x64(True):
+        back = scipy.signal.istft(scipy.signal.stft(signal, nperseg=8)[2], nperseg=8)[1]
+    np.testing.assert_allclose(back[:20], signal, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("root", [np.inf, -np.inf])
+def test_poly_of_an_infinite_root_is_monic(root: float) -> None:
+    given = np.array([0.0, 2.0, root, 1.0], np.float32)
+    for call in (tnp.poly, tx.jit(tnp.poly)):
+        np.testing.assert_array_equal(call(given)[:2], [1.0, -root])
+
+
+@pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
+def test_ranks_beside_a_nan_are_nan_and_of_floats(method: str) -> None:
+    x = np.array([[1.0, np.nan, 2.0], [3.0, 1.0, 2.0]])
+    for axis in (None, 0, 1):
+        for call in (scipy.stats.rankdata, tx.jit(scipy.stats.rankdata, static_argnums=1, static_argnames="axis")):
+            found = call(x, method, axis=axis)
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, scipy_stats.rankdata(x, method, axis=axis))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("axis", [0, None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_mode_of_scalars_and_of_nothing_is_that_of_scipy(
+    shape: tuple[int, ...], axis: int | None, keepdims: bool
+) -> None:
+    x = np.ones(shape, np.float32)
+    found = scipy.stats.mode(x, axis=axis, keepdims=keepdims)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of few samples
+        expected = scipy_stats.mode(x, axis=axis, keepdims=keepdims)
+    for y, z in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(y, z)
+        assert (y.shape, y.weak_type) == (np.shape(z), False)
+
+
+def test_derivative_of_the_mode_is_that_of_its_first_element() -> None:
+    gradient = tx.grad(lambda x: scipy.stats.mode(x).mode)(np.array([2.0, 1.0, 2.0, 1.0, 1.0]))
+    assert np.asarray(gradient).tolist() == [0, 1, 0, 0, 0]
+
+
+def test_truncnorm_logarithms_of_nearly_one_keep_their_digits() -> None:
+    z = np.array([-5.0, -4.0, -3.9, -3.0, 0.0, 3.0, 3.9, 4.0, 5.0], np.float32)
+    family, oracle = scipy.stats.truncnorm, scipy_stats.truncnorm
+    np.testing.assert_allclose(family.logsf(z, -4.0, 4.0), oracle.logsf(z, -4, 4), rtol=2e-5)
+    np.testing.assert_allclose(family.logcdf(z, -4.0, 4.0), oracle.logcdf(z, -4, 4), rtol=2e-5)
+    slopes = tx.vmap(tx.grad(lambda t: family.logsf(t, -4.0, 4.0)))(z)
+    expected = np.where(
+        (z > -4) & (z < 4), -np.exp(oracle.logpdf(z, -4, 4) - np.maximum(oracle.logsf(z, -4, 4), -99)), 0
+    )
+    inside = np.abs(z) != 4  # at the edges of the support there is a kink
+    np.testing.assert_allclose(slopes[inside], expected[inside], rtol=1e-4)

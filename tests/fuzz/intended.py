@@ -108,7 +108,6 @@ INTENDED: tuple[Intended, ...] = (
     Intended("lax.conv_transpose", "nan value .*", "^nan: nan at", "whether an infinite factor meets the zeros of padding and holes is left to the algorithm", INFINITE),
     Intended("scipy.stats.betabinom.logpmf", "value (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", r"^value: -?0\.0 at", "outside of its support a density is constant", value=INFINITE),
     Intended("numpy.take", "raises value eager", "index -?\\d+ is out of range", "known indices out of range are errors, as in NumPy, unless a mode is given"),
-    Intended("scipy.stats.rankdata", "dtype value .*", "int(32|64), expected float", "ranks that are no means are integers, as in SciPy"),
     Intended("lax.nextafter", "accepts eager", "does not accept dtype u?int", "a Python number takes the type of the array beside it"),
     Intended("numpy.percentile numpy.quantile numpy.nanpercentile numpy.nanquantile numpy.median numpy.nanmedian", "nan value .*", r"^nan: -?inf at .*expected nan", "an infinity beside a weight of zero does not count", INFINITE),
     Intended("lax.igamma lax.igammac scipy.special.gammainc scipy.special.gammaincc", "(nan|value) value .*", r"^(nan: (1\.0|0\.0|nan)|value: 0\.5) at", "SciPy's values at zero, at infinities, and where huge arguments are equal"),

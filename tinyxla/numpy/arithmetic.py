@@ -110,7 +110,7 @@ def _floor_of_signed(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=_floor_of_signed)
 def floor_divide(x: Any, y: Any) -> Any:
-    """The largest integer not above x / y; a zero has the sign of the quotient."""
+    """The largest integer not above x / y, -1 for an integer over 0; a zero has the sign of the quotient."""
     kind = _kind(x)
     if kind == "complex":
         raise DTypeError("floor_divide: complex numbers have no order, so there is no floor of their quotient.")
@@ -120,6 +120,7 @@ def floor_divide(x: Any, y: Any) -> Any:
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
     if kind == "signed":
         quotient = ops.div(x, y)
+        shift = ops.and_(shift, ops.ne(y, _zero(y)))  # an integer over 0 is -1, which has no remainder
         return ops.select(shift, ops.sub(quotient, like(1, x)), quotient)
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
