@@ -117,6 +117,15 @@ def test_betaln_of_huge_operand_does_not_cancel() -> None:
     np.testing.assert_allclose(scipy.special.betaln(np.float32(0.001), np.float32(9.2e18)), 6.863513, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_beta_of_negative_beside_huge_operand_does_not_cancel(dtype: str) -> None:
+    a, b = np.array([-1.728, -0.25, -3.5, -3.5], dtype), np.array([9.2e18, 1e6, 12.25, 11.75], dtype)
+    expected = [float(mpmath.beta(float(x), float(y))) for x, y in zip(a, b, strict=True)]
+    with tx.enable_x64(dtype == "float64"):
+        for function in (scipy.special.beta, tx.jit(scipy.special.beta)):
+            np.testing.assert_allclose(function(a, b), expected, rtol=2e-4 if dtype == "float32" else 1e-11)
+
+
 def test_betaln_derivatives_are_differences_of_digamma() -> None:
     with tx.enable_x64(True):
         first, second = tx.grad(scipy.special.betaln, (0, 1))(2.0, 9.0)
@@ -248,3 +257,11 @@ def test_truncnorm_logarithms_of_nearly_one_keep_their_digits() -> None:
     )
     inside = np.abs(z) != 4  # at the edges of the support there is a kink
     np.testing.assert_allclose(slopes[inside], expected[inside], rtol=1e-4)
+
+
+def test_spacing_of_all_numbers_of_float16_is_that_of_numpy() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        expected = np.spacing(x)
+    for call in (tnp.spacing, tx.jit(tnp.spacing)):
+        np.testing.assert_array_equal(call(x), expected)
