@@ -2,7 +2,7 @@
 
 Functions are words, in which `*` stands for any text; kind and way a regular expression that must match in full; the
 message one that is searched. A line that only holds for arrays with an infinity or NaN says so, and so does one that
-only holds for derivatives where the value is infinite or NaN.
+only holds for derivatives where the value is infinite or NaN, or for some types of the inputs' elements.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Intended(NamedTuple):
     reason: str
     inputs: str = ""
     value: str = ""
+    types: str = ".*"
 
     def covers(self, found: Difference) -> bool:
         return bool(
@@ -32,6 +33,7 @@ class Intended(NamedTuple):
             and re.search(self.message, found.detail)
             and self.inputs in ("", found.inputs)
             and self.value in ("", found.value)
+            and re.fullmatch(self.types, found.types)
         )
 
     def unknown(self, names: Iterable[str]) -> list[str]:
@@ -135,6 +137,23 @@ INTENDED: tuple[Intended, ...] = (
     Intended("lax.abs", "accepts eager", "does not accept dtype (uint|bool)", "what has no sign is its own magnitude"),
     Intended("scipy.special.betaln", "nan value .*", "^nan: -inf at .*expected nan", "where the gamma function of the sum overflows, so does the logarithm"),
     Intended("numpy.true_divide numpy.divide lax.div", "nan value .*", r"^nan: \(-?inf[+-]infj\) at", "an infinity over a finite number has the direction that the C standard gives it", INFINITE),
+    Intended("*.logaddexp *.logaddexp2", "nan value .*", r"^nan: \(-?[\d.e+]+[+-][\d.e+-]+j\) at .*expected \(nan\+nanj\)", "the larger operand, where the exponential of the difference is 0, whatever its angle", types=".*complex.*"),
+    Intended("numpy.logaddexp", "(nan|infinity) value .*", r"^(nan|infinity): \(inf[+-]\S*j\) at .*expected \(nan\+nanj\)", "one infinite exponential is the sum", INFINITE),
+    Intended("nn.squareplus", "(nan|value) value .*", ANY, "integers become floats before they are squared, which does not overflow", types="u?int\\d+"),
+    Intended("nn.log_sigmoid", "value value .*", r"^value: -0\.0 at", "unsigned numbers become floats before they are negated", types="uint\\d+"),
+    Intended("random.logistic", "value value .*", r"^value: (-?\d+\.\d{12})\d* at .*expected \1", "near its median a sample has the absolute error of a logarithm of nearly 1"),
+    Intended("numpy.std numpy.nanstd numpy.nanvar", "nan (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", r"^nan: -?0\.0 at .*expected nan", "the deviation of equal numbers is constant"),
+    Intended("scipy.signal.detrend", "nan value .*", r"^nan: -?inf at", "sums of infinities depend on the order", INFINITE),
+    Intended("scipy.special.spence", "nan (jvp|vjp|linearize|forward_over_reverse|reverse_over_reverse) .*", "expected nan", "JAX's derivative is NaN everywhere; ours is log(x) / (1 - x), which is compared with differences where all is finite", value=INFINITE),
+    Intended("scipy.special.gammaln scipy.special.loggamma lax.lgamma", "nan (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", r"^nan: -?inf at .*expected nan", "at a pole derivatives are infinite", value=INFINITE),
+    Intended("scipy.stats.gennorm.logcdf scipy.stats.gennorm.logsf", "infinity value .*", r"^infinity: -inf at .*expected -\d{3,}", "the logarithm of a probability that is 0 in the type", types="(bfloat16|float16|float32)( .*)?"),
+    Intended("scipy.stats.gamma.logsf scipy.stats.chi2.logsf", "value value .*", r"^value: -\d\.\d+e-\d+ at .*expected -?0\.0", "the logarithm of nearly one keeps its digits"),
+    Intended("lax.atan2", "accepts eager", "does not accept dtype u?int", "a Python number takes the type of the array beside it"),
+    Intended("numpy.arctan2 numpy.atan2", "nan (forward|reverse)_over_reverse .*", r"^nan: -?inf at \S* expected nan", "at the origin an angle has no derivatives"),
+    Intended("operator.pow", "nan (forward|reverse)_over_reverse .*", r"^nan: -?[\d.e-]+ at .*expected nan", "no NaN from the logarithm of a base that is not positive, beside a factor of zero"),
+    Intended("operator.pow numpy.power numpy.float_power lax.pow", "nan (forward|reverse)_over_reverse .*", r"^nan: -?inf at .*expected nan", "at a pole derivatives are infinite", value=INFINITE),
+    Intended("lax.conv_with_general_padding", "nan value .*", "^nan: nan at", "whether an infinite factor meets the zeros of padding and holes is left to the algorithm", INFINITE),
+    Intended("numpy.convolve numpy.correlate", "nan value .*", r"^nan: \(?-?nan", "whether an infinite factor meets the zeros of padding is left to the algorithm", INFINITE),
 )  # fmt: skip
 
 
