@@ -265,3 +265,53 @@ def test_spacing_of_all_numbers_of_float16_is_that_of_numpy() -> None:
         expected = np.spacing(x)
     for call in (tnp.spacing, tx.jit(tnp.spacing)):
         np.testing.assert_array_equal(call(x), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cbrt_of_subnormal_numbers_is_the_root_or_zero(dtype: Any) -> None:
+    tiny = float(np.finfo(dtype).tiny)
+    x = np.array([-tiny / 3, tiny / 4, 0.0, -0.0, np.inf, -np.inf, np.nan, 8.0, -27.0, tiny, 1e-3], dtype)
+    with tx.enable_x64(True):
+        for call in (tnp.cbrt, tx.jit(tnp.cbrt)):
+            found, exact = np.asarray(call(x)), np.cbrt(x)
+            flushed = (np.abs(x) < tiny) & (found == 0) & (np.signbit(found) == np.signbit(x))
+            np.testing.assert_allclose(np.where(flushed, exact, found), exact, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivative_of_modf_is_that_of_the_fraction_at_negative_whole_numbers(dtype: str) -> None:
+    x = np.array([-2.5, -2.0, -0.0, 0.0, 2.0, 2.5, -np.inf], dtype)
+    with tx.enable_x64(True):
+        for call in (tnp.modf, tx.jit(tnp.modf)):
+            (fraction, whole), (slope, _) = tx.jvp(call, (x,), (np.ones_like(x),))
+            np.testing.assert_array_equal(np.signbit(fraction), np.signbit(x))
+            np.testing.assert_array_equal((fraction, whole), np.modf(x))
+            assert np.asarray(slope)[:-1].tolist() == [1.0] * 6
+
+
+def _inverse_derivatives(name: str, z: complex) -> tuple[complex, complex]:
+    """The first two derivatives of an inverse function of complex numbers, off its branch cuts."""
+    w, i = mpmath.mpc(z), mpmath.mpc(0, 1)
+    minus, plus = {"arcsinh": (1 + i * w, 1 - i * w), "arccosh": (w - 1, w + 1)}.get(name, (1 - w, 1 + w))
+    root = mpmath.sqrt(minus) * mpmath.sqrt(plus)
+    first, second = {"arcsin": (1, 1), "arccos": (-1, -1), "arcsinh": (1, -1), "arccosh": (1, -1)}[name]
+    return complex(first / root), complex(second * w / root**3)
+
+
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arcsinh", "arccosh"])
+def test_derivatives_of_complex_inverse_functions_have_no_kinks_above_foci(name: str) -> None:
+    z = np.array([complex(x, y) for x in (-1.0, 1.0, 0.5, 2.0) for y in (-1.0, 1.0, 0.5, 1e-9, 2.0)])
+    with tx.enable_x64(True), mpmath.workdps(40):
+        one = np.ones_like(z)
+        for call in (getattr(tnp, name), tx.jit(getattr(tnp, name))):
+            first, second = tx.jvp(lambda x, f=call: tx.jvp(f, (x,), (one,))[1], (z,), (one,))
+            expected = np.array([_inverse_derivatives(name, complex(x)) for x in z]).T
+            np.testing.assert_allclose(first, expected[0], rtol=1e-13)
+            np.testing.assert_allclose(second, expected[1], rtol=1e-12)
+
+
+def test_derivative_of_arcsin_of_huge_and_nearly_singular_complex_numbers_keeps_both_parts() -> None:
+    with tx.enable_x64(True):
+        for z, expected in ((1e200 + 1e200j, 5e-201 + 5e-201j), (1 + 1e-170j, 5e84 + 5e84j)):
+            slope = tx.jvp(tnp.arcsin, (np.complex128(z),), (np.complex128(1),))[1]
+            np.testing.assert_allclose(complex(slope), expected, rtol=1e-12)

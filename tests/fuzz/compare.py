@@ -245,6 +245,7 @@ class Arbiter:
         scale *= tolerance(precision).perturbation
         with np.errstate(all="ignore"):
             factor = 1 + precision * self._random.uniform(-scale, scale, x.shape)
+            factor = np.where(np.isfinite(_wide(x) * factor), factor, 2 - factor)  # the largest numbers become smaller
             moved = (_wide(x.astype(narrow)) * factor).astype(narrow)
             wide = _wide(x) * factor
             reached = (narrow == x.dtype) | np.isclose(_wide(moved), wide, rtol=4 * precision, atol=0)

@@ -154,6 +154,9 @@ INTENDED: tuple[Intended, ...] = (
     Intended("operator.pow numpy.power numpy.float_power lax.pow", "nan (forward|reverse)_over_reverse .*", r"^nan: -?inf at .*expected nan", "at a pole derivatives are infinite", value=INFINITE),
     Intended("lax.conv_with_general_padding", "nan value .*", "^nan: nan at", "whether an infinite factor meets the zeros of padding and holes is left to the algorithm", INFINITE),
     Intended("numpy.convolve numpy.correlate", "nan value .*", r"^nan: \(?-?nan", "whether an infinite factor meets the zeros of padding is left to the algorithm", INFINITE),
+    Intended("scipy.linalg.hessenberg", "raises value .*", r"takes square matrices, but got \w+\[0\]", "a vector without elements is no matrix"),
+    Intended("scipy.stats.truncnorm.*", "nan value .*", r"^nan: nan at .*expected (-?[01]\.0|-inf)", "NaN of NaN, as in SciPy", INFINITE),
+    Intended("numpy.mean", "accepts eager", "div does not accept dtype bool", "a mean of truth values is a truth value, as in NumPy"),
 )  # fmt: skip
 
 

@@ -420,7 +420,9 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     (x,), _ = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
     infinite = ops.eq(ops.abs_(x), like(np.inf, x))
-    return copysign(ops.select(infinite, _zero(x), ops.sub(x, whole)), x), whole
+    negative = ops.compare(x, _zero(x), direction="LT", type="TOTALORDER")
+    fraction = ops.select(negative, ops.neg(ops.sub(whole, x)), ops.sub(x, whole))  # -0.0 of a negative whole number
+    return ops.select(infinite, copysign(_zero(x), x), fraction), whole
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
