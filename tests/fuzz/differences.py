@@ -22,8 +22,11 @@ _SETS = 12  # of values, which are the lanes of `vmap`
 
 
 class Difference(NamedTuple):
-    """A result that is not the oracle's. `inputs` are "finite", or "infinite" if one is infinite or NaN; so is, of
-    derivatives, the oracle's `value` at these inputs. `types`: those of the elements of the program's inputs."""
+    """A result that is not the oracle's.
+
+    `inputs` are "finite", "infinite" if one is infinite or NaN, or "subnormal" if one is a subnormal number; "finite" or
+    "infinite" is, of derivatives, the oracle's `value` at these inputs. `types`: those of the inputs' elements.
+    """
 
     name: str
     kind: str
@@ -345,7 +348,9 @@ class Case:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: str, way: str, detail: str, arrays: list[Any]) -> None:
-        inputs = "finite" if compare.is_finite(arrays) else "infinite"
+        inputs = "infinite" if not compare.is_finite(arrays) else "finite"
+        if inputs == "finite" and not all(np.array_equal(x, compare.flushed(x)) for x in arrays):
+            inputs = "subnormal"
         text = self.reproducer(way, arrays)
         value = "" if way.startswith(("value", "eager")) else self._finiteness(arrays)
         types = " ".join(given.dtype for given in self.program.inputs)

@@ -1,8 +1,9 @@
 """Differences from JAX that are intended, one line each: functions, kind and way, message; and the reason.
 
 Functions are words, in which `*` stands for any text; kind and way a regular expression that must match in full; the
-message one that is searched. A line that only holds for arrays with an infinity or NaN says so, and so does one that
-only holds for derivatives where the value is infinite or NaN, or for some types of the inputs' elements.
+message one that is searched. A line that only holds for arrays with an infinity or NaN, or for finite ones with a
+subnormal number, says so, and so does one that only holds for derivatives where the value is infinite or NaN, or for
+some types of the inputs' elements.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Intended(NamedTuple):
 
 ANY = ".*"
 INFINITE = "infinite"
+SUBNORMAL = "subnormal"
 INTENDED: tuple[Intended, ...] = (
     Intended("*", "accepts eager", "narrow-width integers|1-bit, 2-bit and 4-bit|int4|uint4|data type .V.|Invalid integer", "4-bit integers have all operations"),
     Intended("*", "accepts eager", "(bfloat16|float16|float8_e\\w+)['> ]* is not supported|not accept dtype (bfloat16|float16|float8)|Unsupported dtype (bfloat16|float16|float8)|Unimplemented.*16|failed to legalize operation 'chlo", "all types of floats have all functions of floats"),
@@ -157,6 +159,10 @@ INTENDED: tuple[Intended, ...] = (
     Intended("scipy.linalg.hessenberg", "raises value .*", r"takes square matrices, but got \w+\[0\]", "a vector without elements is no matrix"),
     Intended("scipy.stats.truncnorm.*", "nan value .*", r"^nan: nan at .*expected (-?[01]\.0|-inf)", "NaN of NaN, as in SciPy", INFINITE),
     Intended("numpy.mean", "accepts eager", "div does not accept dtype bool", "a mean of truth values is a truth value, as in NumPy"),
+    Intended("numpy.pow numpy.power numpy.float_power lax.pow operator.pow", "value value eager", r"\dj\)? at", "eager powers of subnormal numbers are exact; JAX takes these numbers for zeros", SUBNORMAL, types=".*complex.*"),
+    Intended("numpy.pow numpy.power numpy.float_power lax.pow operator.pow", "nan value .*", r"expected \(nan\+nanj\)", "JAX's complex powers are NaN where a product on the way overflows", types=".*complex.*"),
+    Intended("numpy.arctan2 numpy.atan2 lax.atan2", "(nan|infinity) value .*", r"expected \(nan[+-](nan|inf)j\)", "JAX's complex angles are NaN where squares overflow or vanish", types=".*complex.*"),
+    Intended("numpy.arctan2 numpy.atan2 lax.atan2", "(value|sign of zero) value .*", ANY, "JAX takes subnormal numbers for zeros, which choose the side of a branch cut", SUBNORMAL, types=".*complex.*"),
 )  # fmt: skip
 
 
