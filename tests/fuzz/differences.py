@@ -24,8 +24,8 @@ _SETS = 12  # of values, which are the lanes of `vmap`
 class Difference(NamedTuple):
     """A result that is not the oracle's.
 
-    `inputs` are "finite", "infinite" if one is infinite or NaN, or "subnormal" if one is a subnormal number; "finite" or
-    "infinite" is, of derivatives, the oracle's `value` at these inputs. `types`: those of the inputs' elements.
+    `inputs` are "finite", "infinite" if one is infinite or NaN, or "subnormal" if one is a subnormal number; of
+    derivatives, the oracle's `value` at these inputs is "finite" or "infinite". `types`: those of the inputs' elements.
     """
 
     name: str

@@ -104,7 +104,6 @@ INTENDED: tuple[Intended, ...] = (
     Intended("lax.dot_general", "accepts eager", "preferred_element_type. must not be narrower", "the type of the result is the one that is asked for"),
     Intended("numpy.arccosh numpy.acosh lax.acosh", "nan (jvp|vjp|linearize|forward_over_reverse|reverse_over_reverse) .*", "^nan: nan at", "below 1, where the function is NaN, so is its derivative"),
     Intended("scipy.special.zeta lax.zeta", "nan (jvp|vjp|linearize|forward_over_reverse|reverse_over_reverse) .*", "^nan: nan at", "below 1, where the function is NaN, so is its derivative", value=INFINITE),
-    Intended("nn.hard_tanh", "value value .*", r"^value: 0 at .*expected (255|65535|4294967295|18446744073709551615)", "no unsigned number is below -1"),
     Intended("numpy.*", "accepts eager", r"requires ndarray or scalar arguments, got <class '(list|tuple)'>", "sequences are arrays, as in NumPy"),
     Intended("lax.acosh", "(value|sign of zero) value .*", r"^(value|sign of zero): -?[\d.]+j at .*expected -?[\d.]+j", "the sign of a zero chooses the side of a branch cut, as in NumPy"),
     Intended("numpy.polyder", "dtype value .*", "int|bool", "derivatives of polynomials of integers have integers, as in NumPy"),
@@ -163,6 +162,8 @@ INTENDED: tuple[Intended, ...] = (
     Intended("numpy.pow numpy.power numpy.float_power lax.pow operator.pow", "nan value .*", r"expected \(nan\+nanj\)", "JAX's complex powers are NaN where a product on the way overflows", types=".*complex.*"),
     Intended("numpy.arctan2 numpy.atan2 lax.atan2", "(nan|infinity) value .*", r"expected \(nan[+-](nan|inf)j\)", "JAX's complex angles are NaN where squares overflow or vanish", types=".*complex.*"),
     Intended("numpy.arctan2 numpy.atan2 lax.atan2", "(value|sign of zero) value .*", ANY, "JAX takes subnormal numbers for zeros, which choose the side of a branch cut", SUBNORMAL, types=".*complex.*"),
+    Intended("scipy.stats.*.cdf scipy.stats.*.sf", "sign of zero value .*", r"^sign of zero: 0\.0 at", "a probability of zero is no negative one"),
+    Intended("nn.hard_tanh", "value value .*", r"^value: [01] at .*expected (255|65535|4294967295|18446744073709551615)", "no unsigned number is below -1", types="uint\\d+"),
 )  # fmt: skip
 
 
