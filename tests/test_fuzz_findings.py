@@ -315,3 +315,11 @@ def test_derivative_of_arcsin_of_huge_and_nearly_singular_complex_numbers_keeps_
         for z, expected in ((1e200 + 1e200j, 5e-201 + 5e-201j), (1 + 1e-170j, 5e84 + 5e84j)):
             slope = tx.jvp(tnp.arcsin, (np.complex128(z),), (np.complex128(1),))[1]
             np.testing.assert_allclose(complex(slope), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rel_entr_of_narrow_types_does_not_cancel(dtype: str) -> None:
+    p, q = (np.asarray(tnp.asarray(x, dtype)) for x in ([3.265625, 2.0, 0.75], [3.40625, 2.25, 0.5]))
+    for call in (scipy.special.rel_entr, tx.jit(scipy.special.rel_entr)):
+        exact = p.astype(float) * np.log(p.astype(float) / q.astype(float))
+        np.testing.assert_allclose(np.asarray(call(p, q)).astype(float), exact, rtol=2 * float(tnp.finfo(dtype).eps))
