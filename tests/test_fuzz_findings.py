@@ -323,3 +323,12 @@ def test_rel_entr_of_narrow_types_does_not_cancel(dtype: str) -> None:
     for call in (scipy.special.rel_entr, tx.jit(scipy.special.rel_entr)):
         exact = p.astype(float) * np.log(p.astype(float) / q.astype(float))
         np.testing.assert_allclose(np.asarray(call(p, q)).astype(float), exact, rtol=2 * float(tnp.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_laplace_has_the_bits_of_jax(dtype: str) -> None:
+    jax = pytest.importorskip("jax")
+    key = np.array([3, 22], np.uint32)
+    found, expected = (lib.random.laplace(key, (500,), dtype) for lib in (tx, jax))
+    unit = float(tnp.finfo(dtype).eps)
+    np.testing.assert_allclose(*(np.asarray(x).astype(float) for x in (found, expected)), rtol=2 * unit, atol=unit / 8)

@@ -32,7 +32,7 @@ class _Lax:
     """NumPy's or SciPy's functions by the names that they have in `lax`."""
 
     def __getattr__(self, name: str) -> Any:
-        name = {"lgamma": "gammaln"}.get(name, name)
+        name = {"lgamma": "gammaln", "igamma": "gammainc", "igammac": "gammaincc"}.get(name, name)
         return getattr(np, name) if hasattr(np, name) else getattr(scipy.special, name)
 
 
