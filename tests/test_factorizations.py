@@ -96,7 +96,7 @@ def test_qr_of_large_matrices(shape: tuple[int, ...], dtype: Any, generator: np.
 
 
 def test_the_complete_basis_has_no_derivative() -> None:
-    with pytest.raises(DifferentiationError, match="r must be square"):
+    with pytest.raises(DifferentiationError, match=r"r must not have more rows than columns .* full_matrices=False"):
         tx.grad(lambda x: lax.linalg.qr(x)[0].sum())(np.ones((3, 2), REAL))
     with pytest.raises(DifferentiationError, match="full_matrices=False"):
         tx.grad(lambda x: lax.linalg.svd(x)[0].sum())(np.ones((3, 2), REAL))
@@ -352,3 +352,22 @@ M = np.eye(2, dtype=REAL)
 def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+@pytest.mark.parametrize("shape", [(3, 5), (2, 2, 4)])
+def test_derivatives_of_qr_of_wide_matrices_are_those_of_jax(
+    shape: tuple[int, ...], dtype: Any, generator: np.random.Generator
+) -> None:
+    a, tangent = matrices(generator, shape, dtype), matrices(generator, shape, dtype)
+    found, expected = (
+        lib.jvp(lambda x, lib=lib: tuple(lib.lax.linalg.qr(x, full_matrices=False)), (a,), (tangent,))
+        for lib in (tx, jax)
+    )
+    for x, y in zip(found[1], expected[1], strict=True):
+        close(x, y)
+    cotangents = tuple(matrices(generator, x.shape, dtype) for x in expected[0])
+    for ways in (lambda f: f, tx.jit):
+        pullback = tx.vjp(lambda x, w=ways: tuple(w(lambda y: lax.linalg.qr(y, full_matrices=False))(x)), a)[1]
+        reference = jax.vjp(lambda x: tuple(jax.lax.linalg.qr(x, full_matrices=False)), a)[1]
+        close(pullback(cotangents)[0], reference(cotangents)[0])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+import scipy.signal as scipy_signal
+import scipy.stats as scipy_stats
 
 import tinyxla as tx
 from tinyxla import lax, nn, numpy as tnp, random, scipy
@@ -114,6 +117,15 @@ def test_betaln_of_huge_operand_does_not_cancel() -> None:
     np.testing.assert_allclose(scipy.special.betaln(np.float32(0.001), np.float32(9.2e18)), 6.863513, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_beta_of_negative_beside_huge_operand_does_not_cancel(dtype: str) -> None:
+    a, b = np.array([-1.728, -0.25, -3.5, -3.5], dtype), np.array([9.2e18, 1e6, 12.25, 11.75], dtype)
+    expected = [float(mpmath.beta(float(x), float(y))) for x, y in zip(a, b, strict=True)]
+    with tx.enable_x64(dtype == "float64"):
+        for function in (scipy.special.beta, tx.jit(scipy.special.beta)):
+            np.testing.assert_allclose(function(a, b), expected, rtol=2e-4 if dtype == "float32" else 1e-11)
+
+
 def test_betaln_derivatives_are_differences_of_digamma() -> None:
     with tx.enable_x64(True):
         first, second = tx.grad(scipy.special.betaln, (0, 1))(2.0, 9.0)
@@ -170,3 +182,153 @@ def test_hypergeometric_function_promotes_operands_of_several_types() -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [1.1487483, 1.4142135], rtol=1e-5)
     assert scipy.special.expn(integers, tnp.asarray(half)).dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_floor_divide_of_integers_by_zero_is_minus_one_in_all_ways(dtype: str) -> None:
+    x, y = np.array([2, -2, 0, 7, -7], dtype), np.array([0, 0, 0, 2, 2], dtype)
+    for divide in (tnp.floor_divide, lambda a, b: tnp.divmod(a, b)[0]):
+        for call in (divide, tx.jit(divide), tx.vmap(divide), tx.jit(tx.vmap(divide))):
+            assert np.asarray(call(x, y)).tolist() == [-1, -1, -1, 3, -4]
+
+
+@pytest.mark.parametrize("name", ["stft", "welch", "csd"])
+def test_spectra_of_64_bit_signals_have_windows_of_64_bits(name: str, generator: np.random.Generator) -> None:
+    signals = [generator.normal(size=20)] * (2 if name == "csd" else 1)
+    with tx.enable_x64(True):
+        found = getattr(scipy.signal, name)(*signals, nperseg=8)[-1]
+    expected = getattr(scipy_signal, name)(*signals, nperseg=8)[-1]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_istft_inverts_stft_in_64_bits(generator: np.random.Generator) -> None:
+    signal = generator.normal(size=20)
+    with tx.enable_x64(True):
+        back = scipy.signal.istft(scipy.signal.stft(signal, nperseg=8)[2], nperseg=8)[1]
+    np.testing.assert_allclose(back[:20], signal, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("root", [np.inf, -np.inf])
+def test_poly_of_an_infinite_root_is_monic(root: float) -> None:
+    given = np.array([0.0, 2.0, root, 1.0], np.float32)
+    for call in (tnp.poly, tx.jit(tnp.poly)):
+        np.testing.assert_array_equal(call(given)[:2], [1.0, -root])
+
+
+@pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
+def test_ranks_beside_a_nan_are_nan_and_of_floats(method: str) -> None:
+    x = np.array([[1.0, np.nan, 2.0], [3.0, 1.0, 2.0]])
+    for axis in (None, 0, 1):
+        for call in (scipy.stats.rankdata, tx.jit(scipy.stats.rankdata, static_argnums=1, static_argnames="axis")):
+            found = call(x, method, axis=axis)
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, scipy_stats.rankdata(x, method, axis=axis))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("axis", [0, None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_mode_of_scalars_and_of_nothing_is_that_of_scipy(
+    shape: tuple[int, ...], axis: int | None, keepdims: bool
+) -> None:
+    x = np.ones(shape, np.float32)
+    found = scipy.stats.mode(x, axis=axis, keepdims=keepdims)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of few samples
+        expected = scipy_stats.mode(x, axis=axis, keepdims=keepdims)
+    for y, z in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(y, z)
+        assert (y.shape, y.weak_type) == (np.shape(z), False)
+
+
+def test_derivative_of_the_mode_is_that_of_its_first_element() -> None:
+    gradient = tx.grad(lambda x: scipy.stats.mode(x).mode)(np.array([2.0, 1.0, 2.0, 1.0, 1.0]))
+    assert np.asarray(gradient).tolist() == [0, 1, 0, 0, 0]
+
+
+def test_truncnorm_logarithms_of_nearly_one_keep_their_digits() -> None:
+    z = np.array([-5.0, -4.0, -3.9, -3.0, 0.0, 3.0, 3.9, 4.0, 5.0], np.float32)
+    family, oracle = scipy.stats.truncnorm, scipy_stats.truncnorm
+    np.testing.assert_allclose(family.logsf(z, -4.0, 4.0), oracle.logsf(z, -4, 4), rtol=2e-5)
+    np.testing.assert_allclose(family.logcdf(z, -4.0, 4.0), oracle.logcdf(z, -4, 4), rtol=2e-5)
+    slopes = tx.vmap(tx.grad(lambda t: family.logsf(t, -4.0, 4.0)))(z)
+    expected = np.where(
+        (z > -4) & (z < 4), -np.exp(oracle.logpdf(z, -4, 4) - np.maximum(oracle.logsf(z, -4, 4), -99)), 0
+    )
+    inside = np.abs(z) != 4  # at the edges of the support there is a kink
+    np.testing.assert_allclose(slopes[inside], expected[inside], rtol=1e-4)
+
+
+def test_spacing_of_all_numbers_of_float16_is_that_of_numpy() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        expected = np.spacing(x)
+    for call in (tnp.spacing, tx.jit(tnp.spacing)):
+        np.testing.assert_array_equal(call(x), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cbrt_of_subnormal_numbers_is_the_root_or_zero(dtype: Any) -> None:
+    tiny = float(np.finfo(dtype).tiny)
+    x = np.array([-tiny / 3, tiny / 4, 0.0, -0.0, np.inf, -np.inf, np.nan, 8.0, -27.0, tiny, 1e-3], dtype)
+    with tx.enable_x64(True):
+        for call in (tnp.cbrt, tx.jit(tnp.cbrt)):
+            found, exact = np.asarray(call(x)), np.cbrt(x)
+            flushed = (np.abs(x) < tiny) & (found == 0) & (np.signbit(found) == np.signbit(x))
+            np.testing.assert_allclose(np.where(flushed, exact, found), exact, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivative_of_modf_is_that_of_the_fraction_at_negative_whole_numbers(dtype: str) -> None:
+    x = np.array([-2.5, -2.0, -0.0, 0.0, 2.0, 2.5, -np.inf], dtype)
+    with tx.enable_x64(True):
+        for call in (tnp.modf, tx.jit(tnp.modf)):
+            (fraction, whole), (slope, _) = tx.jvp(call, (x,), (np.ones_like(x),))
+            np.testing.assert_array_equal(np.signbit(fraction), np.signbit(x))
+            np.testing.assert_array_equal((fraction, whole), np.modf(x))
+            assert np.asarray(slope)[:-1].tolist() == [1.0] * 6
+
+
+def _inverse_derivatives(name: str, z: complex) -> tuple[complex, complex]:
+    """The first two derivatives of an inverse function of complex numbers, off its branch cuts."""
+    w, i = mpmath.mpc(z), mpmath.mpc(0, 1)
+    minus, plus = {"arcsinh": (1 + i * w, 1 - i * w), "arccosh": (w - 1, w + 1)}.get(name, (1 - w, 1 + w))
+    root = mpmath.sqrt(minus) * mpmath.sqrt(plus)
+    first, second = {"arcsin": (1, 1), "arccos": (-1, -1), "arcsinh": (1, -1), "arccosh": (1, -1)}[name]
+    return complex(first / root), complex(second * w / root**3)
+
+
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arcsinh", "arccosh"])
+def test_derivatives_of_complex_inverse_functions_have_no_kinks_above_foci(name: str) -> None:
+    z = np.array([complex(x, y) for x in (-1.0, 1.0, 0.5, 2.0) for y in (-1.0, 1.0, 0.5, 1e-9, 2.0)])
+    with tx.enable_x64(True), mpmath.workdps(40):
+        one = np.ones_like(z)
+        for call in (getattr(tnp, name), tx.jit(getattr(tnp, name))):
+            first, second = tx.jvp(lambda x, f=call: tx.jvp(f, (x,), (one,))[1], (z,), (one,))
+            expected = np.array([_inverse_derivatives(name, complex(x)) for x in z]).T
+            np.testing.assert_allclose(first, expected[0], rtol=1e-13)
+            np.testing.assert_allclose(second, expected[1], rtol=1e-12)
+
+
+def test_derivative_of_arcsin_of_huge_and_nearly_singular_complex_numbers_keeps_both_parts() -> None:
+    with tx.enable_x64(True):
+        for z, expected in ((1e200 + 1e200j, 5e-201 + 5e-201j), (1 + 1e-170j, 5e84 + 5e84j)):
+            slope = tx.jvp(tnp.arcsin, (np.complex128(z),), (np.complex128(1),))[1]
+            np.testing.assert_allclose(complex(slope), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rel_entr_of_narrow_types_does_not_cancel(dtype: str) -> None:
+    p, q = (np.asarray(tnp.asarray(x, dtype)) for x in ([3.265625, 2.0, 0.75], [3.40625, 2.25, 0.5]))
+    for call in (scipy.special.rel_entr, tx.jit(scipy.special.rel_entr)):
+        exact = p.astype(float) * np.log(p.astype(float) / q.astype(float))
+        np.testing.assert_allclose(np.asarray(call(p, q)).astype(float), exact, rtol=2 * float(tnp.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_laplace_has_the_bits_of_jax(dtype: str) -> None:
+    jax = pytest.importorskip("jax")
+    key = np.array([3, 22], np.uint32)
+    found, expected = (lib.random.laplace(key, (500,), dtype) for lib in (tx, jax))
+    unit = float(tnp.finfo(dtype).eps)
+    np.testing.assert_allclose(*(np.asarray(x).astype(float) for x in (found, expected)), rtol=2 * unit, atol=unit / 8)

@@ -8,11 +8,13 @@ import jax
 import numpy as np
 import pytest
 
+import tinyxla
 from tests.fuzz import catalogue, compare
 from tests.fuzz.differences import Case, Difference
 from tests.fuzz.intended import INFINITE, Intended
 from tests.fuzz.programs import Program
 from tests.fuzz.values import Input, draw
+from tinyxla.tracing.core import GraphTracer
 
 
 def gradient(x: Any) -> Any:
@@ -60,3 +62,26 @@ def test_numbers_that_a_scale_makes_subnormal_are_flushed() -> None:
     x = np.array([-1.5e-38, 1e-39, 1e-30], np.float32)
     assert compare.flushed(x).tolist() == [x[0], 0.0, x[2]]
     assert compare.flushed(x, 4.0).tolist() == [0.0, 0.0, x[2]]
+
+
+_SINE = tinyxla.numpy.sin
+
+
+def _loses_its_derivative_when_compiled(x: Any) -> Any:
+    """The sine, which counts as constant where it is traced into a graph without derivatives: `grad(jit(f))` does so,
+    `jit(grad(f))` does not."""
+    return tinyxla.lax.stop_gradient(_SINE(x)) if isinstance(x, GraphTracer) else _SINE(x)
+
+
+def _ways_of_differences(program: Program, seed: int) -> set[str]:
+    found = Case(program, np.random.default_rng(seed), sets=3).run(("vjp",)).differences
+    return {d.way.partition(" ")[2] for d in found}
+
+
+def test_planted_defect_of_derivatives_of_compiled_functions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program("numpy.sin", "    return jx.numpy.sin(x0)\n", (Input("float32", (3,)),), False, elementwise=True)
+    seeds = (0, 3, 12)  # of which each draws a derivative of a compiled function
+    assert [_ways_of_differences(program, seed) for seed in seeds] == [set()] * 3
+    monkeypatch.setattr(tinyxla.numpy, "sin", _loses_its_derivative_when_compiled)
+    assert set().union(*(_ways_of_differences(program, seed) for seed in seeds)) == {"eager of jit", "jit of jit"}
+    assert _ways_of_differences(program, 1) == set()  # a compiled derivative, which the defect does not reach

@@ -96,7 +96,9 @@ def cbrt(x: Scalar) -> Scalar:
     root = residual.fma(z * z * (1 / 3), root)
     lowered = tiny.where(thirds - raised // 3, thirds)
     y = (root.bits() + ((lowered - (form.bias + even) // 3) << form.mantissa_bits)).bitcast(form.type)
-    return ((magnitude > 0.0) & (magnitude < math.inf)).where(y.copysign(x), x)
+    # Where arithmetic takes subnormal numbers for zeros, the scaled magnitude was one, and x + x is another.
+    # A comparison of x with zero may become a test of its bits, which are not zero.
+    return ((bits > 0) & (magnitude < math.inf)).where(y.copysign(x), x + x)
 
 
 def log_in_two_parts(x: Scalar) -> tuple[Scalar, Scalar]:

@@ -214,6 +214,7 @@ def _run(given: argparse.Namespace) -> int:
                     worker.process.kill()
                     break
                 first = resumed
+            print(f"{summary.programs} programs of {summary.cases} cases, {summary.clean} clean", flush=True)
 
     threads = [threading.Thread(target=work) for _ in range(given.jobs)]
     for thread in threads:

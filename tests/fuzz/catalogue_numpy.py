@@ -55,7 +55,15 @@ NUMPY: dict[str, tuple[str, ...]] = {
         "({float N,4 distinct}, {?0|1|3|-1}<<, axis=-1>>)",
         "jx.vmap(lambda u: u[jx.numpy.argpartition(u, {?0|1|3|-1}<<, axis=-1>>)])({real N,4})",
     ),
-    "partition": ("({number N,4}, {?0|1|3|-1}<<, axis=-1>>)", "({number 5}, {?2|0})"),
+    # Among each other the elements before and behind have no order.
+    "partition": (
+        "jx.numpy.partition({number N,4}, 2<<, axis=-1>>)[..., 2]",
+        "jx.numpy.sort(jx.numpy.partition({number N,4}, {?2|-2}), axis=-1)",
+        "jx.numpy.sort(jx.numpy.partition({number 5}, {?2|3})[:2])",
+        "jx.numpy.sort(jx.numpy.partition({number 5}, {?0|2})[3:])",
+    ),
+    # Of integers a negative exponent is left to the implementation.
+    "power": ("({inexact S}, {inexact S~})", "({number S}, {int S~ natural:9})", "({number S}, {?0|1|2|3|0.5|2.5})"),
     "argsort": ("({any S}<<, axis={?None|{axis}}>><<, stable={?True}>><<, descending={?True|False}>>)",),
     "sort": ("({any S}<<, axis={?None|{axis}}>><<, stable={?True|False}>><<, descending={?True|False}>>)",),
     "sort_complex": ("({number S})",),

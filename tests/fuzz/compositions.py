@@ -4,6 +4,7 @@ and control flow."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -165,6 +166,27 @@ def prefixes(program: Program) -> list[Program]:
         )
         for i in range(len(lines))
     ]
+
+
+def with_all_values(program: Program) -> Program:
+    """The program whose result is a dictionary of the values of all its statements."""
+    head, *lines, _ = program.body.splitlines()
+    names = [line.split()[0] for line in lines]
+    body = [head, *lines, f"    return {{{', '.join(f'{name!r}: {name}' for name in names)}}}"]
+    return program._replace(body="".join(f"{line}\n" for line in body))
+
+
+def results_of(program: Program) -> list[str]:
+    """The names of the values that a composition returns."""
+    return re.findall(r"\bt\d+\b", program.body.splitlines()[-1])
+
+
+def statements(program: Program) -> Iterator[tuple[str, Callable[[dict[str, Any]], Any]]]:
+    """The name of each value, and JAX's function of the values before it."""
+    space = {"jx": jax, "jnp": jax.numpy, "lax": jax.lax, "np": np}
+    for line in program.body.splitlines()[1:-1]:
+        name, _, expression = line.strip().partition(" = ")
+        yield name, lambda known, source=expression: eval(source, {**space, **known})
 
 
 def _filled(statement: str, values: dict[str, Any], random: np.random.Generator) -> str | None:

@@ -32,7 +32,7 @@ class _Lax:
     """NumPy's or SciPy's functions by the names that they have in `lax`."""
 
     def __getattr__(self, name: str) -> Any:
-        name = {"lgamma": "gammaln"}.get(name, name)
+        name = {"lgamma": "gammaln", "igamma": "gammainc", "igammac": "gammaincc"}.get(name, name)
         return getattr(np, name) if hasattr(np, name) else getattr(scipy.special, name)
 
 
@@ -98,13 +98,14 @@ def single(entry: Entry, random: np.random.Generator, x64: bool, small: bool = F
     )
 
 
-def derive(program: Program, what: str, package: Any) -> Function:
+def derive(program: Program, what: str, package: Any, compiled: bool = False) -> Function:
     """What is compared: the value, or derivatives of the inexact results by the inexact inputs.
 
     Derivatives are functions of the arrays, of tangents for those that are differentiated, and of one cotangent for
-    each inexact result.
+    each inexact result. `compiled`: the derivatives of the compiled function, and of its compiled gradient.
     """
     function = program.reference() if package is jax else program.function(package)
+    function = package.jit(function) if compiled else function
     if what == "value":
         return function
     which = program.differentiable
@@ -125,7 +126,8 @@ def derive(program: Program, what: str, package: Any) -> Function:
         chosen = tuple(arrays[i] for i in which)
 
         def gradient(*x: Any) -> Any:
-            return package.grad(lambda *y: weighted(arrays, weights, y), argnums=tuple(range(len(which))))(*x)
+            found = package.grad(lambda *y: weighted(arrays, weights, y), argnums=tuple(range(len(which))))
+            return (package.jit(found) if compiled else found)(*x)
 
         if what == "jvp":
             return package.jvp(lambda *x: of(arrays, x), chosen, tuple(tangents))
@@ -165,13 +167,17 @@ def _interpreted(function: Function) -> Function:
 
 
 def wrapped(function: Function, way: str, in_axes: Any = None) -> Function:
-    """The function run in a way: as it stands, compiled, mapped, recomputed."""
+    """The function run in a way: as it stands, compiled, mapped, recomputed. Of a derivative of a compiled function
+    (`derive`), which the function given is, the name of the way ends in " of jit"."""
+    way = way.removesuffix(" of jit")
     if way == "eager":
         return function
     if way == "jit":
         return tinyxla.jit(function)
     if way == "vmap":
         return tinyxla.vmap(function, in_axes)
+    if way == "vmap(jit)":
+        return tinyxla.vmap(tinyxla.jit(function), in_axes)
     if way == "jit(vmap)":
         return tinyxla.jit(tinyxla.vmap(function, in_axes))
     if way == "interpreter":

@@ -110,7 +110,7 @@ def _floor_of_signed(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=_floor_of_signed)
 def floor_divide(x: Any, y: Any) -> Any:
-    """The largest integer not above x / y; a zero has the sign of the quotient."""
+    """The largest integer not above x / y, -1 for an integer over 0; a zero has the sign of the quotient."""
     kind = _kind(x)
     if kind == "complex":
         raise DTypeError("floor_divide: complex numbers have no order, so there is no floor of their quotient.")
@@ -120,6 +120,7 @@ def floor_divide(x: Any, y: Any) -> Any:
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
     if kind == "signed":
         quotient = ops.div(x, y)
+        shift = ops.and_(shift, ops.ne(y, _zero(y)))  # an integer over 0 is -1, which has no remainder
         return ops.select(shift, ops.sub(quotient, like(1, x)), quotient)
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
@@ -419,7 +420,9 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     (x,), _ = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
     infinite = ops.eq(ops.abs_(x), like(np.inf, x))
-    return copysign(ops.select(infinite, _zero(x), ops.sub(x, whole)), x), whole
+    negative = ops.compare(x, _zero(x), direction="LT", type="TOTALORDER")
+    fraction = ops.select(negative, ops.neg(ops.sub(whole, x)), ops.sub(x, whole))  # -0.0 of a negative whole number
+    return ops.select(infinite, copysign(_zero(x), x), fraction), whole
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

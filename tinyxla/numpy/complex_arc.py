@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 
 from tinyxla.numpy.arguments import like
+from tinyxla.numpy.elementwise import with_slope
 from tinyxla.numpy.operations import ops
 
 
@@ -99,22 +100,43 @@ def _side_and_size(x: Any, y: Any) -> tuple[Any, Any]:
     return ops.select(upright, _one(x), side), size
 
 
-def arcsin(z: Any) -> Any:
+def _slope(ans: Any, z: Any) -> Any:
+    """1 / sqrt(1 - z*z), the derivative of arcsin. Derivatives of the operations that `_ellipse` is made of have kinks
+    where Re z is 1, above a focus. The roots of 1 - z and 1 + z do not overflow, and the sign of a zero chooses the
+    side of a branch cut."""
+    x, y = ops.real(z), ops.imag(z)
+    before, behind = ops.complex_(ops.sub(_one(x), x), ops.neg(y)), ops.complex_(ops.add(x, _one(x)), y)
+    return ops.div(ops.div(_one(z), ops.sqrt(before)), ops.sqrt(behind))
+
+
+def _hyperbolic_slope(ans: Any, z: Any) -> Any:
+    """1 / sqrt(z*z - 1), the derivative of arccosh, by the roots of z - 1 and z + 1."""
+    x, y = ops.real(z), ops.imag(z)
+    before, behind = ops.complex_(ops.sub(x, _one(x)), y), ops.complex_(ops.add(x, _one(x)), y)
+    return ops.div(ops.div(_one(z), ops.sqrt(before)), ops.sqrt(behind))
+
+
+def _arcsin(z: Any) -> Any:
     x, y = ops.real(z), ops.imag(z)
     side, size = _side_and_size(x, y)
     return ops.complex_(ops.atan2(x, side), ops.mul(size, _direction(y)))
 
 
-def arccos(z: Any) -> Any:
+def _arccos(z: Any) -> Any:
     x, y = ops.real(z), ops.imag(z)
     side, size = _side_and_size(x, y)
     return ops.complex_(ops.atan2(side, x), ops.neg(ops.mul(size, _direction(y))))
 
 
-def arccosh(z: Any) -> Any:
+def _arccosh(z: Any) -> Any:
     x, y = ops.real(z), ops.imag(z)
     side, size = _side_and_size(x, y)
     return ops.complex_(size, ops.mul(ops.atan2(side, x), _direction(y)))
+
+
+arcsin = with_slope("arcsin", _arcsin, _slope)
+arccos = with_slope("arccos", _arccos, lambda ans, z: ops.neg(_slope(ans, z)))
+arccosh = with_slope("arccosh", _arccosh, _hyperbolic_slope)
 
 
 def arcsinh(z: Any) -> Any:

@@ -84,8 +84,8 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @replayed
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance from x to the next float away from zero; NaN of infinities. As NumPy's, it has the sign of x, except
-    in float16, and it is infinite beside the largest number.
+    """The distance from x to the next float away from zero; NaN of infinities. As NumPy's, it has the sign of x, and is
+    infinite beside the largest number; in float16 it is positive, the distance to the next larger number.
 
     It is a power of two, whose bits follow from those of the exponent of x, also where it is subnormal.
     """
@@ -96,6 +96,9 @@ def spacing(x: ArrayLike, /) -> Array:
     sign = ops.and_(pattern, like(np.iinfo(pattern.dtype).min, pattern))
     shift = like(mantissa_bits, pattern)
     magnitude = ops.xor(pattern, sign)
+    if x.dtype == np.float16:
+        toward_zero = ops.and_(ops.ne(sign, like(0, pattern)), ops.ne(magnitude, like(0, pattern)))
+        magnitude = ops.select(toward_zero, ops.sub(magnitude, like(1, pattern)), magnitude)
     exponent = ops.shift_right_logical(magnitude, shift)
     lowest = ops.max_(ops.sub(exponent, like(1, pattern)), like(0, pattern))  # the place of the last bit
     inside = ops.min_(lowest, shift)

@@ -312,10 +312,19 @@ def _qr_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
 
 
 def _qr_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value, Value]:
-    """With D = dA R^-1 and M = Q* D: the change of Q inside its columns is skew, with the lower triangle of M."""
+    """With D = dA R^-1 and M = Q* D: the change of Q inside its columns is skew, with the lower triangle of M. Of a
+    wide matrix R and dA stand for their first columns, of which Q is made; then Q turns, and the other columns of R are
+    those of Q* A."""
     q, r = _with_derivative(ans, a)
-    change = triangular_solve(r, tangents[0], left_side=False, transpose_a="NO_TRANSPOSE", **_UPPER)
+    (change, wide), steps = tangents * 2, r.shape[-2]
+    if a.shape[-1] > steps:
+        change, r = _cut(change, steps, steps), _cut(r, steps, steps)
+    change = triangular_solve(r, change, left_side=False, transpose_a="NO_TRANSPOSE", **_UPPER)
     inside = matrix_product(adjoint(q), change)
+    if a.shape[-1] > steps:
+        spin = _skew(halved(inside))
+        turned = elementwise.sub(matrix_product(adjoint(q), wide), matrix_product(spin, ans[1]))
+        return matrix_product(q, spin), turned
     turn = elementwise.sub(_skew(halved(inside)), inside)
     return elementwise.add(change, matrix_product(q, turn)), elementwise.neg(matrix_product(turn, r))
 
@@ -323,6 +332,11 @@ def _qr_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, full_
 def _qr_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value]:
     q, r = _with_derivative(ans, a)
     turn = elementwise.sub(matrix_product(transposed(q), g[0]), matrix_product(g[1], transposed(r)))
+    if a.shape[-1] > r.shape[-2]:
+        steps, conjugate = r.shape[-2], elementwise.conj(q)
+        first = matrix_product(conjugate, halved(_skew(turn)))
+        first = triangular_solve(_cut(r, steps, steps), first, left_side=False, transpose_a="TRANSPOSE", **_UPPER)
+        return (elementwise.add(_grown(first, *a.shape[-2:]), matrix_product(conjugate, g[1])),)
     inside = elementwise.sub(halved(_skew(turn)), turn)
     change = elementwise.add(g[0], matrix_product(elementwise.conj(q), inside))
     return (triangular_solve(r, change, left_side=False, transpose_a="TRANSPOSE", **_UPPER),)
@@ -330,9 +344,10 @@ def _qr_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, full_
 
 def _with_derivative(ans: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
     q, r = ans
-    if r.shape[-1] != r.shape[-2]:
+    if r.shape[-2] > r.shape[-1]:
         raise DifferentiationError(
-            f"Qr: r must be square for a derivative, but it is {Shape.of(r)}; factor a square part."
+            f"Qr: r must not have more rows than columns for a derivative, but it is {Shape.of(r)}, and the complement"
+            " of a basis is not unique; say full_matrices=False."
         )
     return q, r
 
@@ -346,7 +361,9 @@ qr = Op(
     ),
     derivative=Rules(_qr_jvp, _qr_vjp),
     batch=movement.one_more_in_front(lambda: qr),
-    samples=samples_of(((3, 3), (2, 3, 2), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False),
+    samples=samples_of(
+        ((3, 3), (2, 3, 2), (2, 2, 4), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False
+    ),
 )
 
 # --- eigenvalues ------------------------------------------------------------------------------------------------------

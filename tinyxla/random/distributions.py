@@ -409,7 +409,7 @@ def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array
     """
     what = "tinyxla.random.laplace"
     source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
-    drawn = uniform(source, sizes, wanted, -1.0 + _eps(wanted), 1.0)
+    drawn = uniform(source, sizes, wanted, -1.0 + float(tnp.finfo(wanted).epsneg), 1.0)
     size = elementwise.log1p(elementwise.neg(elementwise.abs_(drawn)))
     return elementwise.mul(elementwise.sign(drawn), size)
 

@@ -223,11 +223,15 @@ class _Segments(NamedTuple):
     transformed: int  # the length of a segment's transform
 
     @staticmethod
-    def of(what: str, window: Any, size: int | None, overlap: int | None, transformed: int | None) -> _Segments:
+    def of(
+        what: str, dtype: np.dtype[Any], window: Any, size: int | None, overlap: int | None, transformed: int | None
+    ) -> _Segments:
+        """`dtype`: that of the signal, whose precision a window by name has, with 32 bits at least."""
         size, overlap, transformed = (
             None if n is None else count_of(what, name, n)
             for name, n in (("nperseg", size), ("noverlap", overlap), ("nfft", transformed))
         )
+        precision = np.float64 if dtype in (np.float64, np.complex128) else np.float32
         words: Any = window if isinstance(window, tuple) and window else [window]
         name, *parameters = words
         if not isinstance(name, str):
@@ -236,10 +240,10 @@ class _Segments(NamedTuple):
             if weights.shape != (size,):
                 raise ShapeError(f"{what}: window must have nperseg = {size} elements, but got {Shape.of(weights)}.")
         elif name == "kaiser" and size is not None and len(parameters) == 1:
-            weights = tnp.kaiser(size + 1, *parameters)[:-1]
+            weights = tnp.kaiser(size + 1, *parameters)[:-1].astype(precision)
         elif name in _WINDOWS and size is not None and not parameters:
             check_memory(what, (size,))
-            weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1], np.float32)
+            weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1], precision)
         else:
             raise ArgumentError(f"{what}: window must be an array, ('kaiser', beta) or one of {list(_WINDOWS)}.")
         overlap = size // 2 if overlap is None else overlap
@@ -319,7 +323,9 @@ def stft(
     (signal,), _ = promoted(what, x, to_inexact=True)
     signal = tnp.moveaxis(signal, axis, -1)
     rate = _rate(what, fs)
-    cut = _Segments.of(what, window, min(count_of(what, "nperseg", nperseg), signal.shape[-1]), noverlap, nfft)
+    cut = _Segments.of(
+        what, signal.dtype, window, min(count_of(what, "nperseg", nperseg), signal.shape[-1]), noverlap, nfft
+    )
     sides = [(0, 0)] * (signal.ndim - 1)
     if boundary is not None:
         choice_of(what, "boundary", boundary, _BOUNDARIES)
@@ -368,7 +374,8 @@ def istft(
         nperseg = count_of(what, "nperseg", nperseg)
     if input_onesided and nperseg == whole + 1:  # which has as many frequencies
         whole += 1
-    cut = _Segments.of(what, window, whole if nperseg is None else nperseg, noverlap, whole if nfft is None else nfft)
+    size, transformed = whole if nperseg is None else nperseg, whole if nfft is None else nfft
+    cut = _Segments.of(what, lines.dtype, window, size, noverlap, transformed)
     back = tnp.fft.irfft if input_onesided else tnp.fft.ifft
     parts = cut.weighted(back(lines, cut.transformed)[..., : cut.size]) * tnp.sum(cut.window)
     places = cut.places(parts.shape[-2])
@@ -417,7 +424,7 @@ def csd(
     (first, second), _ = promoted(what, x, x if y is None else y, to_inexact=True)
     first, second = tnp.moveaxis(first, axis, -1), tnp.moveaxis(second, axis, -1)
     n = max(first.shape[-1], second.shape[-1])
-    cut = _Segments.of(what, window, _size(what, window, nperseg, n), noverlap, nfft)
+    cut = _Segments.of(what, first.dtype, window, _size(what, window, nperseg, n), noverlap, nfft)
     one_sided = return_onesided and first.dtype.kind != "c"
 
     def transforms(line: Array) -> Array:

@@ -194,14 +194,14 @@ _LARGE = 8.0
 
 def _log_beta(a: Array, b: Array) -> Array:
     """log B(a, b). With an operand from 8 on, the large terms of the logarithms of the gamma functions, which cancel,
-    are taken together.
+    are taken together; with a negative operand beside it, if the sum is from 8 on too.
 
     Source: A. R. DiDonato and A. H. Morris, "Algorithm 708: significant digit computation of the incomplete beta
     function ratios", ACM TOMS 18 (1992), section 3.
     """
     lgamma = lax_special.lgamma
     low, high = tnp.minimum(a, b), tnp.maximum(a, b)
-    stable = (low > 0) & (high >= _LARGE) & tnp.isfinite(high)
+    stable = ((low > 0) | (low + high >= _LARGE)) & (high >= _LARGE) & tnp.isfinite(high)
     p, q = tnp.where(stable, low, 1.0), tnp.where(stable, high, _LARGE)
     total, ratio = p + q, tnp.log1p(p / q)
     one_large = lgamma(p) - p * tnp.log(q) + (p - (total - 0.5) * ratio) + _stirling(q) - _stirling(total)
@@ -546,6 +546,8 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
 
 def _log_quotient(p: Array, q: Array) -> Array:
     """log(p / q) of positive numbers, 0 of others."""
+    if p.dtype.itemsize < 4:  # the difference of logarithms would cancel most of their digits
+        return lax_special.narrowed(_log_quotient)(p, q)
     both = (p > 0) & (q > 0)
     return tnp.log(tnp.where(both, p, 1.0)) - tnp.log(tnp.where(both, q, 1.0))
 

@@ -326,14 +326,25 @@ def _log_normal_between(low: Any, high: Any) -> Any:
 
 def _truncated_below(z: Any, a: Any, b: Any) -> Any:
     outside = z <= a  # where the probability is the constant 0
-    found = _log_normal_between(a, tnp.where(outside, b, z)) - _log_normal_between(a, b)
-    return tnp.where(outside, -math.inf, found)
+    below, above = _log_normal_between(a, tnp.where(outside, b, z)), _log_normal_between(tnp.where(z >= b, a, z), b)
+    found = _log_share(below, above, _log_normal_between(a, b), (z > a) & (z < b))
+    return tnp.where(outside, -math.inf, tnp.where(z >= b, 0.0, found))
 
 
 def _truncated_above(z: Any, a: Any, b: Any) -> Any:
     outside = z >= b
-    found = _log_normal_between(tnp.where(outside, a, z), b) - _log_normal_between(a, b)
-    return tnp.where(outside, -math.inf, found)
+    above, below = _log_normal_between(tnp.where(outside, a, z), b), _log_normal_between(a, tnp.where(z <= a, b, z))
+    found = _log_share(above, below, _log_normal_between(a, b), (z > a) & (z < b))
+    return tnp.where(outside, -math.inf, tnp.where(z <= a, 0.0, found))
+
+
+def _log_share(part: Any, other: Any, whole: Any, proper: Any) -> Any:
+    """log(part / whole) of two parts' and the whole's logarithms; where a `proper` part is nearly the whole, by the
+    share of the other one, in which nothing cancels. Source: `scipy.stats.truncnorm`, with its bound for "nearly"."""
+    found = part - whole
+    nearly = proper & (found > -0.1)
+    missing = tnp.exp(tnp.where(nearly, other - whole, -math.inf))
+    return tnp.where(nearly, tnp.log1p(-missing), found)
 
 
 def _below_generalized_normal(z: Any, beta: Any) -> Any:
@@ -662,22 +673,28 @@ class ModeResult(NamedTuple):
 
 @with_flags
 def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent element along an axis (of all, with None), the least of several, and how often it is there.
-    `nan_policy` must be "propagate": NaN counts as an element.
+    """The most frequent element along an axis (of all, with None), the least of several, and how often it is there; of
+    no elements NaN, and 0.0. Of equal elements the first one has the derivative. `nan_policy` must be "propagate": NaN
+    counts as an element.
 
     >>> mode(np.array([3, 1, 3, 1, 2]))
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
     """
     choice_of("scipy.stats.mode", "nan_policy", nan_policy, ("propagate",))
-    x = array_of(a, "scipy.stats.mode")
+    x = tnp.atleast_1d(array_of(a, "scipy.stats.mode"))
     moved = tnp.moveaxis(x, axis, 0) if axis is not None else tnp.reshape(x, (-1,))
     ordered = tnp.sort(moved, 0)
     counts = tnp.cumsum(tnp.ones(ordered.shape, int), 0)
     first = tnp.concatenate([tnp.ones_like(ordered[:1], bool), ordered[1:] != ordered[:-1]])
     started = cummax(tnp.where(first, counts, 0), 0)
     run = counts - started + 1
-    place = tnp.argmax(run, 0, keepdims=True)
-    found = ModeResult(*(tnp.take_along_axis(y, place, 0) for y in (ordered, run)))
+    if moved.shape[0]:
+        last = tnp.argmax(run, 0, keepdims=True)
+        count = tnp.take_along_axis(run, last, 0)
+        found = ModeResult(tnp.take_along_axis(ordered, last - count + 1, 0), count)
+    else:
+        nothing = (1, *moved.shape[1:])
+        found = ModeResult(tnp.full(nothing, math.nan, float), tnp.zeros(nothing))
     if keepdims:
         return ModeResult(*(tnp.moveaxis(y, 0, axis) if axis is not None else y.reshape((1,) * x.ndim) for y in found))
     return ModeResult(*(tnp.squeeze(y, 0) for y in found))
@@ -685,8 +702,8 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
 
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The place of each element in the order of all along an axis, from 1; `method` says which of equal ones get:
-    their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense".
-    `nan_policy` must be "propagate".
+    their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense". Beside a
+    NaN all places are NaN: `nan_policy` must be "propagate".
 
     >>> rankdata(np.array([10, 30, 20, 20]))
     Array([1. , 4. , 2.5, 2.5], dtype=float32)
@@ -706,7 +723,8 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     last = cummin(last, last.ndim - 1, reverse=True)
     dense = tnp.cumsum(tnp.concatenate([ends, change], -1).astype(int), -1)
     ranks = {"average": (first + last) / 2, "min": first, "max": last, "dense": dense, "ordinal": places}[method]
-    found = tnp.take_along_axis(ranks, back, -1)
+    found = tnp.take_along_axis(ranks, back, -1).astype(float)
+    found = tnp.where(tnp.any(tnp.isnan(lines), -1, keepdims=True), math.nan, found)
     return tnp.moveaxis(found, -1, axis) if axis is not None else found
 
 
