@@ -20,7 +20,7 @@ from types import ModuleType
 
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.native import compile_llvm, function_address, provide_function
-from tinyxla.errors import requiring
+from tinyxla.imports import requiring
 
 _FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
 _HELD = 2  # the lock's word while a process forks
@@ -62,7 +62,7 @@ def _openblas() -> ctypes.CDLL | None:
 @functools.cache
 def _extension(name: str) -> ModuleType:
     """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
-    with requiring("SciPy", "A compiled matrix product or factorization"):
+    with requiring("scipy", "SciPy", "A compiled matrix product or factorization"):
         import scipy  # here, since a wheel's OpenBLAS does without it
 
     full = "scipy.linalg." + name
