@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -115,7 +116,7 @@ def matmul(
     left, right = x.shape[:-2], y.shape[:-2]
     if not (left or right or preferred_element_type) and eager(x, y) and contraction.accumulator(x.dtype) == x.dtype:
         with np.errstate(all="ignore"):
-            return ConcreteArray(np.matmul(value_of(x), value_of(y)), weak)
+            return ConcreteArray(allocated("matmul", lambda: np.matmul(value_of(x), value_of(y))), weak)
     if not right:
         return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
     if not left:

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import ArgumentError, AttributeValueError, OutOfBoundsError, ShapeError, UnknownNameError
 from tinyxla.hlo import Computation
 from tinyxla.numpy import arithmetic as arith
@@ -237,7 +238,7 @@ def take_index(x: Array, index: Any) -> Array:
             return read(x, index, None, None)
         try:
             return ConcreteArray(x.buffer()[known], x.weak_type)
-        except (IndexError, TypeError, ValueError):
+        except (IndexError, MemoryError, TypeError, ValueError):
             pass  # the long way says what is wrong
     return read(x, index, None, None)
 
@@ -255,7 +256,7 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     if any(isinstance(e, Picked) for e in entries):
         layout = layout_of(y, entries)
         if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
-            return _numpy_read(y, entries, layout, weak)
+            return allocated("An index", lambda: _numpy_read(y, entries, layout, weak))
         return _gather(y, layout, mode, fill_value, wraps).with_weak_type(weak)
     spans, shape = spans_of(y, entries)
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)

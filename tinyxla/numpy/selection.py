@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -333,7 +334,8 @@ def where(
         return ops.select(mask, a, b).with_weak_type(weak)
     if eager(mask, a, b):
         broadcast_shapes("where", mask.shape, a.shape, b.shape)
-        return ConcreteArray(np.where(value_of(mask), value_of(a), value_of(b)), weak)
+        chosen = allocated("where", lambda: np.where(value_of(mask), value_of(a), value_of(b)))
+        return ConcreteArray(chosen, weak)
     shape = broadcast_shapes("where", mask.shape, a.shape, b.shape)
     mask, a, b = (broadcast_to_shape("where", v, shape) for v in (mask, a, b))
     return ops.select(mask, a, b).with_weak_type(weak)
