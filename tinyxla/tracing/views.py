@@ -37,8 +37,8 @@ def read_only_view(value: Any) -> np.ndarray[Any, Any]:
 def dlpack_capsule(value: Any, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
     """What `__dlpack__` gives: a capsule whose memory is flagged as read-only, that of a copy unless `copy` is False.
 
-    Consumers that leave the choice get a copy, too, since some, as PyTorch, take no notice of the flag. Those that do not
-    say which version of DLPack they know cannot be told.
+    Consumers that leave the choice get a copy, too, since some, as PyTorch, take no notice of the flag. Those that do
+    not say which version of DLPack they know cannot be told.
     """
     _check_request(stream, max_version, dl_device)
     view = read_only_view(value)
