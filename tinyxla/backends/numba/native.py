@@ -54,10 +54,12 @@ _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
 _STRAIGHT = 96  # values that a loop carries, of which registers hold few: it moves them from and to memory
+_LONG = 500  # statements of an innermost loop, for all pairs of which there is no time
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
 _Mode = Literal["own", "quick", "straight"]  # of LLVM's switches
 _MODES: tuple[_Mode, ...] = ("own", "quick", "straight")
-_Passes = Literal["driver", "routine", "in order", "straight", "loops", "all"]  # what is compiled, or how much is tried
+_Passes = Literal["driver", "routine", "in order", "straight", "long", "loops", "all"]  # what is compiled, or how much
+_IN_STRAIGHT_MODE: tuple[_Passes, ...] = ("straight", "long")
 _MODULES = (
     "extrema integer_vectors loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
 )
@@ -200,8 +202,13 @@ def _passes(statements: Sequence[Statement], lasts: bool) -> _Passes:
     if lasts and _is_in_order(statements):
         return "in order"
     if not _carries_arrays(statements):
-        return "loops"
+        return "long" if _is_long(statements) else "loops"
     return "straight" if _is_straight(statements) else "all"
+
+
+def _is_long(statements: Sequence[Statement]) -> bool:
+    """Whether an innermost loop has very many statements."""
+    return len(statements) >= _LONG or any(_is_long(x.body) for x in statements if isinstance(x, Loop))
 
 
 def _is_straight(statements: Sequence[Statement]) -> bool:
@@ -315,7 +322,7 @@ def _begin(work: _Work) -> _Work:
         _switch("quick")
         _begun[work.key] = work
         _count(compilations=1)
-        if work.passes == "straight":  # which `_finish` compiles with other switches
+        if work.passes in _IN_STRAIGHT_MODE:  # which `_finish` compiles with other switches
             return work
         if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits in the end
             _waiting.appendleft(work)
@@ -346,7 +353,7 @@ def _finish() -> None:
     """Let threads compile what waits, and load all that was begun: first what other code calls."""
     _start_tasks(min(get_num_threads(), len(_waiting)))
     _join()
-    straight = [work for work in _unfinished() if work.passes == "straight"]
+    straight = [work for work in _unfinished() if work.passes in _IN_STRAIGHT_MODE]
     if straight:
         _switch("straight")
         _waiting.extend(straight)
@@ -493,7 +500,7 @@ def _inspected(text: str, passes: _Passes, look: Callable[[Compilation, int], st
     owner, machine = Owner(), _compiler()[0]
     with _lock:
         _finish()
-        _switch("straight" if passes == "straight" else "quick")
+        _switch("straight" if passes in _IN_STRAIGHT_MODE else "quick")
         try:
             return look(_optimised(owner, text, passes, machine), machine)
         finally:
@@ -507,10 +514,10 @@ def _switch(mode: _Mode) -> None:
     `quick` is one vector loop for each loop, and elements one by one after it, instead of a second one of narrower
     vectors; indices as they are, instead of addresses that are carried from one iteration to the next; and in blocks of
     hundreds of loads and stores not all pairs of these as dependences, whose number is quadratic. `straight` is for
-    code of one block with thousands of instructions that do not depend on each other: there the list scheduler of
-    instruction selection, which looks at all of them for each, takes nearly all of the time; the machine scheduler
-    comes after it anyway. (LLVM's `linearize` in its place puts other instructions between a comparison and the use of
-    its flags.)
+    code of one block with thousands of instructions that do not depend on each other, of a loop or of none: there the
+    list scheduler of instruction selection, which looks at all of them for each, takes nearly all of the time; the
+    machine scheduler comes after it anyway. (LLVM's `linearize` in its place puts other instructions between a
+    comparison and the use of its flags.)
 
     LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
     ends the process when it does not know a switch, only known versions meet them.
