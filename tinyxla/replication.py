@@ -8,10 +8,12 @@ from typing import Any
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.compilation import jit
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.device import check_device, check_devices
 from tinyxla.wrapping import wraps
 
 
+@boundary
 def pmap(
     fun: Function,
     axis_name: Hashable | None = None,

@@ -18,6 +18,7 @@ from tinyxla.transforms import batch as batch_flat
 from tinyxla.wrapping import wraps
 
 
+@boundary
 def vmap(
     fun: Function,
     in_axes: Any = 0,

@@ -31,6 +31,7 @@ from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary
 from tinyxla.numpy.operations import ops
 from tinyxla.replays import replayed
 from tinyxla.shapes import KeyType, Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
 
@@ -382,6 +383,7 @@ def rint(x: ArrayLike, /) -> Array:
     return _rint(default_inexact_array(x, "rint"))
 
 
+@boundary
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """a rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
     refuse_out("round", out)

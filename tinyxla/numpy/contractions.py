@@ -34,6 +34,7 @@ from tinyxla.numpy.reductions import sum as total
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.device import check_placement
 
@@ -90,6 +91,7 @@ def dot(
     return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
 
 
+@boundary
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -194,6 +196,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
 
 
+@boundary
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -492,6 +495,7 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
     return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, sums)
 
 
+@boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and a report."""
     if not isinstance(subscripts, str):

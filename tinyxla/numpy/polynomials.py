@@ -17,6 +17,7 @@ from tinyxla.numpy.reductions import sum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.replays import replayed
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 
 
@@ -24,6 +25,7 @@ def _coefficients(given: ArrayLike, what: str) -> Any:
     return inexact_array(listed(given, what), what)
 
 
+@boundary
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots, or with those of the characteristic polynomial of a matrix.
 
@@ -43,6 +45,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     return found
 
 
+@boundary
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial: the eigenvalues of its companion matrix.
 
@@ -96,6 +99,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     return quotient, left
 
 
+@boundary
 def polyfit(
     x: ArrayLike,
     y: ArrayLike,

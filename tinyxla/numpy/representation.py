@@ -13,9 +13,11 @@ from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 
 
+@boundary
 def view(x: ArrayLike, dtype: Any = None) -> Array:
     """The bits of an array as elements of another type; of another width, along the last axis."""
     source: Any = array(x)

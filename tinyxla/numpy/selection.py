@@ -47,6 +47,7 @@ from tinyxla.tracing.core import Tracer
 # --- by places --------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -118,6 +119,7 @@ def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
     return tuple(entries)
 
 
+@boundary
 def put_along_axis(
     arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = False, *, mode: Any = None
 ) -> Array:
@@ -131,6 +133,7 @@ def put_along_axis(
     return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
 
 
+@boundary
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
     """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
     negative indices stand for the first element, as in NumPy."""
@@ -150,6 +153,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     return movement.reshape_to(flat, x.shape)
 
 
+@boundary
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
     that it is one."""
@@ -166,6 +170,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = F
     return where(chosen, cast(found, x.dtype), x)
 
 
+@boundary
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """Without the slices at these places of an axis: an integer, a slice, or an array of them.
 
@@ -198,6 +203,7 @@ def _without(x: Array, places: Any, along: int) -> Array:
     return read(x, (slice(None),) * along + kept, "clip", None)
 
 
+@boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """With values before these places of an axis: an integer, which may be traced, or several that are known."""
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
@@ -272,11 +278,13 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return movement.reshape_to(found, shape)
 
 
+@boundary
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """The elements where a condition is true; as in `compress` its values must be known unless `size` is given."""
     return compress(flat_array(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
+@boundary
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
@@ -376,6 +384,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     return result
 
 
+@boundary
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
     """A copy with the main diagonal replaced; `inplace=False` says that it is one."""
     x = array_of(a, "fill_diagonal")

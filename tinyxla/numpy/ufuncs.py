@@ -41,6 +41,7 @@ from tinyxla.numpy.operations import movement, ops, reduction, windows
 from tinyxla.numpy.selection import where as choose
 from tinyxla.numpy.vectorization import vectorize
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
 
@@ -200,6 +201,7 @@ def of_elements(function: Callable[..., Any], name: str, nin: int, identity: Any
     return found
 
 
+@boundary
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """The ufunc of a function of scalars, which is traced: it is applied to all elements at once.
 

@@ -17,6 +17,7 @@ from tinyxla.numpy.selection import where
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
@@ -89,6 +90,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     )
 
 
+@boundary
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, each as a byte; `count` of them (without so many of the last, if it is negative).
 
