@@ -58,12 +58,18 @@ NEEDS = {
     "broadcasts": "fill(); double(tx.numpy.ones(200 * MiB // 4))",
     "eager": "fill(); tx.numpy.ones(100 * MiB // 4) + 1.0",
     "counting": "fill(); tx.numpy.arange(100 * MiB // 4)",
+    "operators": "mine = tx.numpy.ones((6000, 1)); fill(); mine + mine.T",
+    "indices": "mine = tx.numpy.ones(4); fill(); mine[tx.numpy.zeros(16 * MiB, np.int32)]",
+    "gathers": "mine = tx.numpy.ones(4); fill(); mine[np.broadcast_to(0, 20 * MiB)]",
+    "choices": "fill(); tx.numpy.where(tx.numpy.ones((8000, 1), bool), 1.0, tx.numpy.ones(8000))",
+    "products": "mine = tx.numpy.ones((8000, 1)); fill(); mine @ mine.T",
     "constants": "fill(); tx.jit(lambda: tx.numpy.ones(200 * MiB // 4) * 2)()",
 }
 
 
 def run(program: str, **environment: str) -> str:
     given = {**os.environ, "TINYXLA_POOL_BYTES": str(1 << 40), **environment}
+    given["MALLOC_ARENA_MAX"] = "1"  # each more that glibc makes takes 64 MiB of address space for good
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -96,6 +102,23 @@ for _ in range(3):
 assert len(kept) == 6 and all("MiB" in text or "GiB" in text or "bytes" in text for text in kept), kept
 """
     run(program)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one[np.broadcast_to(0, 1 << 43)],
+        lambda one: one[tnp.broadcast_to(tnp.int32(0), (1 << 43,))],
+        lambda one: tnp.take(one, np.broadcast_to(0, 1 << 43)),
+        lambda one: tnp.where(np.broadcast_to(True, (1 << 22, 1)), one, np.broadcast_to(1.0, 1 << 22)),
+        lambda one: tnp.broadcast_to(one, (1 << 22, 1)) @ tnp.broadcast_to(one, (1, 1 << 22)),
+        lambda one: tnp.broadcast_to(one, (1 << 22, 1)) + tnp.broadcast_to(one, (1, 1 << 22)),
+    ],
+    ids=["index", "array as index", "take", "where", "matmul", "add"],
+)
+def test_results_that_no_memory_holds_are_the_typed_error(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(SizeError, match="give it smaller sizes"):
+        call(tnp.ones(1))
 
 
 @posix

@@ -167,6 +167,27 @@ def test_unknown_keywords_and_methods_say_which_may_be_meant() -> None:
         tx.jit(lambda x: x.relu())(A)
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: tnp.sum(A, axiss=0), "axis"),
+        (lambda: tnp.max(A, axes=0), "axis"),
+        (lambda: tnp.all(A, keepdim=True), "keepdims"),
+        (lambda: tnp.unique(A, return_count=True), "return_counts"),
+        (lambda: tnp.take(A, 0, axiss=0), "axis"),
+        (lambda: tnp.linalg.norm(A, odr=2), "ord"),
+        (lambda: tx.jit(lambda x: x, static_argnum=0), "static_argnums"),
+        (lambda: tx.grad(lambda x: x, argnum=0), "argnums"),
+        (lambda: tx.vmap(lambda x: x, in_axs=0), "in_axes"),
+        (lambda: tx.jacrev(lambda x: x, argnum=0), "argnums"),
+        (lambda: tx.checkpoint(lambda x: x, polcy=None), "policy"),
+    ],
+)
+def test_unknown_keywords_of_public_functions_say_which_may_be_meant(call: Callable[[], Any], meant: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument.*Did you mean '{meant}'"):
+        call()
+
+
 def test_keywords_of_functions_of_the_user_are_left_alone() -> None:
     def mean(x: Any, axis: int = 0) -> Any:
         return x

@@ -142,11 +142,21 @@ def test_dlpack_with_version_shares_memory_and_says_read_only() -> None:
     assert not found.flags.writeable
 
 
-def test_dlpack_copy_is_another_array() -> None:
+@pytest.mark.parametrize("copy", [True, None])
+def test_dlpack_copy_is_another_array(copy: bool | None) -> None:
     x = tnp.arange(4.0)
     for arguments in ({"max_version": (1, 0)}, {}):
-        found = np.from_dlpack(Exported(x, copy=True, **arguments))
+        found = np.from_dlpack(Exported(x, copy=copy, **arguments))
         assert not np.shares_memory(found, np.asarray(x))
+
+
+@pytest.mark.parametrize("size", [4, 100_000])
+def test_in_place_operation_of_pytorch_on_an_imported_array_leaves_the_array(size: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = tx.jit(lambda x: x + 1)(tnp.zeros(size))
+    torch.from_dlpack(x).add_(5)
+    torch.utils.dlpack.from_dlpack(x).zero_()
+    np.testing.assert_array_equal(x, np.ones(size))
 
 
 @pytest.mark.parametrize("stream", [None, -1, 0, 1, 2])

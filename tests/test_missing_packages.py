@@ -4,22 +4,25 @@ says so."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tinyxla.errors import MissingPackageError, TinyxlaError, requiring
+from tinyxla.errors import MissingPackageError, TinyxlaError
+from tinyxla.runtime.imports import requiring
 
 ROOT = Path(__file__).parent.parent
 
 
-def run(program: str, folder: Path, *options: str) -> str:
+def run(program: str, folder: Path, *options: str, arguments: Sequence[str] = ()) -> str:
     """What a program prints; modules in a folder stand before those that are installed."""
     path = os.pathsep.join([str(folder), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, "TINYXLA_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, *options, "-c", program]
+    command = [sys.executable, *options, "-c", program, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -108,11 +111,86 @@ def test_what_needs_scipy_says_so_where_it_cannot_be_imported(text: str, tmp_pat
     run(MISSING, tmp_path)
 
 
-def test_the_error_of_a_missing_package_can_be_caught_as_pythons() -> None:
-    with pytest.raises(ImportError, match="f needs Such, which") as caught, requiring("Such", "f"):
-        raise OSError("no such file")
+def test_the_error_of_a_missing_package_can_be_caught_as_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(tmp_path, "such_a_package", "raise OSError('no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match="f needs Such, which") as caught, requiring("such_a_package", "Such", "f"):
+        pass
     assert isinstance(caught.value, MissingPackageError)
     assert isinstance(caught.value, TinyxlaError)
     assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(KeyboardInterrupt), requiring("Such", "f"):
-        raise KeyboardInterrupt
+
+
+INTERRUPTED = """
+import signal, sys, threading, time
+import numpy as np
+import tinyxla as tx
+
+class Slow:  # an import that a signal meets
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+            time.sleep(0.2)
+
+def handler(*_):
+    raise TimeoutError("too slow")
+
+x = np.linspace(-1, 1, 5, dtype=np.float32)
+programs = {
+    "scipy.fft._pocketfft": lambda: tx.numpy.fft.fft(x),
+    "scipy.special._ufuncs": lambda: tx.scipy.special.erf(x),
+    "scipy.linalg.lapack": lambda: tx.scipy.linalg.lu(np.eye(64, dtype=np.float32)),
+    "llvmlite.binding.module": lambda: tx.jit(lambda x: tx.numpy.sin(x) + 1)(x),
+    "tinyxla.backends.numba.runtime": lambda: tx.jit(lambda x: tx.numpy.sin(x) + 1)(x),
+}
+signal.signal(signal.SIGALRM, handler)
+sys.meta_path.insert(0, Slow())
+try:
+    programs[sys.argv[1]]()
+except TimeoutError as error:
+    print(error)
+programs[sys.argv[1]]()
+print(tx.jit(lambda x: x + 1).lower(x).compile().kernels != [])
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the system has no such signals")
+@pytest.mark.parametrize(
+    "module",
+    [
+        "scipy.fft._pocketfft",
+        "scipy.special._ufuncs",
+        "scipy.linalg.lapack",
+        "llvmlite.binding.module",
+        "tinyxla.backends.numba.runtime",
+    ],
+)
+def test_import_during_which_an_exception_comes_from_outside_is_of_no_broken_package(
+    module: str, tmp_path: Path
+) -> None:
+    assert run(INTERRUPTED, tmp_path, arguments=[module]).splitlines() == ["too slow", "True"]
+
+
+WITHIN = """
+import builtins, os, sys, threading
+threading.Timer(60, lambda: os._exit(1)).start()
+found = builtins.__import__
+
+def call_first(name, *arguments):  # calls a compiled function before one of the last modules is imported
+    if name == "tinyxla.api.pmap":
+        builtins.__import__ = found
+        from tinyxla.api.jit import jit
+        print(float(jit(lambda x: x + 1)(1.0)), sys.modules["tinyxla"].__spec__._initializing)
+    return found(name, *arguments)
+
+builtins.__import__ = call_first
+import tinyxla
+os._exit(0)
+"""
+
+
+def test_compiled_function_called_while_the_package_is_imported_works(tmp_path: Path) -> None:
+    assert run(WITHIN, tmp_path, "-u") == "2.0 True\n"

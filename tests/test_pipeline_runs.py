@@ -404,7 +404,15 @@ def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> 
     np.testing.assert_allclose(found[1], np.sort(b * 5 - a), rtol=1e-3)
 
 
-def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_loop() -> tuple[Any, Any]:
+    """Element by element the sum of 300 products, in one loop."""
+    return lambda x: sum(x * float(k + 2) + x for k in range(300)), (np.linspace(0, 1, 5000, dtype=np.float32),)
+
+
+@pytest.mark.parametrize(("program", "kind"), [(tuple_loop(131), "straight-line"), (long_loop(), "long")])
+def test_long_blocks_are_compiled_by_themselves_with_switches_of_their_own(
+    program: tuple[Any, Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The list scheduler of LLVM's instruction selection is quadratic in the length of a block."""
     seen: list[tuple[str, str | None]] = []
     options: list[str] = []
@@ -422,10 +430,9 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     monkeypatch.setattr(engine.binding, "set_option", recorded)
     monkeypatch.setattr(engine.cache, "read", lambda key: None)
     tx.clear_caches()
-    function, (values,) = tuple_loop(131)
-    found = tx.jit(lambda x, y: (function(x), tx.numpy.sin(y) * 0.731 + y))(values, np.ones(5000, np.float32))
-    assert found[0][1][0].shape == ()
-    assert ("straight-line", "straight-line") in seen
-    assert {mode for passes, mode in seen if passes != "straight-line"} == {"fast"}
+    function, (values,) = program
+    tx.jit(lambda x, y: (function(x), tx.numpy.sin(y) * 0.731 + y))(values, np.ones(4000, np.float32))
+    assert (kind, "straight-line") in seen
+    assert {mode for passes, mode in seen if passes != kind} == {"fast"}
     assert engine._option_set == "default"
     assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=fast", "-pre-RA-sched=default"]

@@ -134,6 +134,22 @@ def test_decomposition_follows_the_longest_paths() -> None:
     assert graph.scanned == before > 0
 
 
+def test_decomposition_follows_one_longest_path_where_there_are_many() -> None:
+    """Between each two nodes of the path there are two more, side by side; others hang on the second of them."""
+    size = 200
+    graph = Reachability()
+    last = begin = graph.add(())
+    for _ in range(size):
+        one, other = graph.add([last]), graph.add([last])
+        graph.add([graph.add([graph.add([other])])])
+        last = graph.add([one, other])
+    graph.decompose()
+    longest = max(graph._chains.values(), key=len)
+    assert (len(longest), longest[0]) == (2 * size + 3, begin)
+    assert graph.reaches_through_others(begin, longest[2 * size - 2])
+    assert graph.scanned == 0
+
+
 def test_search_that_scans_too_many_edges_counts_as_reaching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chains that never meet: nothing tells that before one has been followed to its end."""
     graph = Reachability()

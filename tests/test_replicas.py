@@ -385,7 +385,7 @@ def test_transfer_without_another_end_is_an_error() -> None:
 def test_error_names_the_other_end_that_never_comes() -> None:
     """Replica 1 has a Send, in a branch that it does not take."""
     branches = tuple(
-        trace(f, [SCALAR], "branch")[0] for f in (lambda x: [sends(x, 4)], lambda x: [hlo_level.after_all()])
+        trace(f, [SCALAR], "branch")[0] for f in (lambda x: [sends(x, 4)], lambda x: [hlo_only.after_all()])
     )
 
     def perhaps(index: Any, x: Any) -> Any:
@@ -410,7 +410,7 @@ def test_pairs_of_a_channel_are_of_partitions_where_there_are_several() -> None:
     pairs = ((0, 1), (1, 0))
 
     def swap(x: Any) -> Any:
-        context = channels.recv(hlo_level.after_all(), shape=Shape(F32, (2,)), channel_id=1, source_target_pairs=pairs)
+        context = channels.recv(hlo_only.after_all(), shape=Shape(F32, (2,)), channel_id=1, source_target_pairs=pairs)
         sends(x, 1, source_target_pairs=pairs)
         return channels.recv_done(*context, channel_id=1, source_target_pairs=pairs)[0]
 

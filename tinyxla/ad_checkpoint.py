@@ -24,6 +24,7 @@ from tinyxla.util.wrapping import wraps
 Policy = Callable[..., bool]
 
 
+@boundary
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,

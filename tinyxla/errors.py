@@ -305,27 +305,6 @@ def warn(message: str, category: type[Warning] = NoEffectWarning) -> None:
         warnings.warn_explicit(message, category, line.file, line.line)
 
 
-class requiring:
-    """Around the import of an optional package: a `MissingPackageError` that says what needs it, if it is not installed
-    or is broken."""
-
-    __slots__ = ("_package", "_what")
-
-    def __init__(self, package: str, what: str) -> None:
-        self._package = package
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, Exception):
-            raise MissingPackageError(
-                f"{self._what} needs {self._package}, which cannot be imported ({type(error).__name__}: {error}); "
-                f"install it by python -m pip install {self._package.lower()}."
-            ) from error
-
-
 # JAX's names of these errors, for programs that catch them.
 ConcretizationTypeError = ConcretizationError
 JAXIndexError = OutOfBoundsError

@@ -198,8 +198,8 @@ _SIZES = (64, 256, 1000)
 WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     *(Workload(f"while of {n} numbers", _independent, _numbers(n)) for n in _SIZES),
     *(Workload(f"while of {n} numbers and their neighbours", _neighbours, _numbers(n)) for n in _SIZES),
-    *(Workload(f"scan of {n} numbers", _scan, _carried(n)) for n in (64, 256)),
-    *(Workload(f"gradient of a scan of {n} numbers", _gradient(_scan), _carried(n)) for n in (64, 256)),
+    *(Workload(f"scan of {n} numbers", _scan, _carried(n)) for n in _SIZES),
+    *(Workload(f"gradient of a scan of {n} numbers", _gradient(_scan), _carried(n)) for n in _SIZES),
     *(Workload(f"loop over {n} arrays of 4", _decay, _arrays(n, 4)) for n in (75, 300)),
     *(Workload(f"loop over {n} arrays of 100", _decay, _arrays(n, 100)) for n in _SIZES),
     *(Workload(f"{n} nested conditionals", _conditionals(n), uniform((3,), (n,))) for n in (10, 30)),
@@ -208,7 +208,7 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
         for n in (5, 20)
     ),
     *(Workload(f"{n} nested scans", _scans(n), normal((3,))) for n in (3, 10)),
-    *(Workload(f"gradient of {n} nested scans", _gradient(_scans(n)), normal((3,))) for n in (3, 6)),
+    *(Workload(f"gradient of {n} nested scans", _gradient(_scans(n)), normal((3,))) for n in (3, 6, 10)),
     *(
         Workload(f"switch between {n}", _switch(n), lambda generator: (np.int32(3), np.ones(3, np.float32)))
         for n in (12, 50)

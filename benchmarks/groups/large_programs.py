@@ -73,21 +73,21 @@ def _first_result(
     return Once(f"first result: {name}, {count:,} operations", first_call_of(workload), libraries)
 
 
-def _transformer(name: str, of: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Once:
+def _transformer(name: str, of: Callable[[Any, Callable[..., Any]], Callable[..., Any]], layers: int) -> Once:
     workload = Workload(
-        name, lambda tx: of(tx, transformer_loss(tx)), partial(transformer_inputs, layers=48, width=32, length=16)
+        name, lambda tx: of(tx, transformer_loss(tx)), partial(transformer_inputs, layers=layers, width=32, length=16)
     )
-    return Once(f"first result: {name}, 48 layers", first_call_of(workload))
+    return Once(f"first result: {name}, {layers} layers", first_call_of(workload))
 
 
 WORKLOADS = (
     *(_first_result("layers", _layers, count) for count in (250, 1000, 2500)),
     *(_first_result("layers", _layers, count, OWN) for count in (10_000, 20_000)),
-    *(_first_result("gradient of layers", _gradient, count) for count in (250, 1000)),
-    _first_result("gradient of layers", _gradient, 10_000, OWN),
-    _first_result("constants", _constants, 3000, OWN),
-    _first_result("pairs", _pairs, 1000),
+    *(_first_result("gradient of layers", _gradient, count) for count in (250, 1000, 2500)),
+    *(_first_result("gradient of layers", _gradient, count, OWN) for count in (10_000, 20_000)),
+    *(_first_result("constants", _constants, count) for count in (300, 3000)),
+    *(_first_result("pairs", _pairs, count) for count in (1000, 3000)),
     _first_result("pairs", _pairs, 10_000, OWN),
-    _transformer("transformer", lambda tx, loss: loss),
-    _transformer("gradient of a transformer", lambda tx, loss: tx.grad(loss)),
+    *(_transformer("transformer", lambda tx, loss: loss, layers) for layers in (12, 48)),
+    *(_transformer("gradient of a transformer", lambda tx, loss: tx.grad(loss), layers) for layers in (12, 48)),
 )

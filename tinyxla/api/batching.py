@@ -18,6 +18,7 @@ from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
 
+@boundary
 def vmap(
     fun: Function,
     in_axes: Any = 0,

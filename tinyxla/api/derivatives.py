@@ -206,6 +206,7 @@ def _check_no_axes(what: str, reduce_axes: Sequence[Any]) -> None:
         )
 
 
+@boundary
 def grad(
     fun: Function,
     argnums: int | Sequence[int] = 0,
@@ -247,6 +248,7 @@ def grad(
     return gradient
 
 
+@boundary
 def value_and_grad(
     fun: Function,
     argnums: int | Sequence[int] = 0,
@@ -390,6 +392,7 @@ def _check_scalar(what: str, value: Any, holomorphic: bool) -> None:
         )
 
 
+@boundary
 def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
     """The derivative of a function that works on each element by itself, at all elements; for any other function the
     gradient of the sum of its results.
@@ -443,6 +446,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return flat.with_aux(flat.result(values), flat.result(_with_zeros(moves, values)))
 
 
+@boundary
 def jacfwd(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
@@ -489,6 +493,7 @@ def jacfwd(
     return jacobian
 
 
+@boundary
 def jacrev(
     fun: Function,
     argnums: int | Sequence[int] = 0,
@@ -533,6 +538,7 @@ def jacrev(
     return jacobian
 
 
+@boundary
 def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:

@@ -242,6 +242,7 @@ class OfLeaves:
         return (*values, lowered(self.aux)) if self.has_aux else values
 
 
+@boundary
 def make_graph(
     fun: Function, static_argnums: int | Sequence[int] = (), return_shape: bool = False
 ) -> Callable[..., Any]:

@@ -564,6 +564,7 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         ) from None
 
 
+@boundary
 def jit(
     function: Function | None = None,
     *,

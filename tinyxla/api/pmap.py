@@ -9,9 +9,11 @@ from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.api.jit import jit
 from tinyxla.tracing.device import check_device, check_devices
+from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
 
+@boundary
 def pmap(
     fun: Function,
     axis_name: Hashable | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +13,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, warn
 from tinyxla.hlo import Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
-from tinyxla.runtime.threads import shielded
+from tinyxla.runtime.imports import import_shielded
 from tinyxla.tracing.config import config
 
 if TYPE_CHECKING:
@@ -49,9 +48,8 @@ def default_backend() -> str:
     installed but cannot be imported."""
     if find_spec("llvmlite") is None:
         return "interpreter"
-    try:
-        import_module("llvmlite.binding")
-    except Exception as error:
+    error = import_shielded("llvmlite.binding")
+    if error is not None:
         warn(
             f"llvmlite is installed, but cannot be imported ({type(error).__name__}: {error}): functions are not "
             "compiled, but run in the interpreter. Install it again by python -m pip install --force-reinstall "
@@ -68,12 +66,9 @@ def load_compiler() -> None:
     if default_backend() != "numba":
         return
     options = dict(vars(config))  # those of this thread's blocks: where the cache is, say
-
-    def load() -> None:
-        vars(config).update(options)
-        import_module("tinyxla.backends.numba")
-
-    shielded(load)
+    error = import_shielded("tinyxla.backends.numba", lambda: vars(config).update(options))
+    if error is not None:
+        raise error
 
 
 def compile_module(module: Module, backend: str | None = None, donated: Sequence[int] = ()) -> Executable:

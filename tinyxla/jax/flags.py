@@ -7,7 +7,7 @@ import itertools
 import sys
 from typing import Any
 
-from tinyxla.errors import requiring
+from tinyxla.runtime.imports import requiring
 from tinyxla.tracing.config import Config, option_names
 
 
@@ -49,7 +49,7 @@ def parse_flags_with_absl(config: Config) -> None:
 
 
 def _absl(module: str) -> Any:
-    with requiring("absl-py", "jax.config with flags"):
+    with requiring(f"absl.{module}", "absl-py", "jax.config with flags"):
         return importlib.import_module(f"absl.{module}")
 
 

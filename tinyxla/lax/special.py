@@ -19,12 +19,13 @@ from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
-from tinyxla.errors import DTypeError, requiring
+from tinyxla.errors import DTypeError
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, cast, named
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state
@@ -77,7 +78,7 @@ def on_host(name: str, part: int | None = None, whole: int = 0) -> Function:
     whole numbers."""
 
     def compute(*values: Any) -> Any:
-        with requiring("SciPy", name):
+        with requiring("scipy.special", "SciPy", name):
             import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32) for x in values]
@@ -100,7 +101,7 @@ def slope_on_host(name: str, *numbers: int) -> Partial:
     Its error is some 1e-9 of the function's value. That by one operand has derivatives, that by two has none."""
 
     def compute(*values: Any) -> Any:
-        with requiring("SciPy", name):
+        with requiring("scipy.special", "SciPy", name):
             import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64) for x in values]

@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
 
-from tinyxla.errors import requiring
+from tinyxla.runtime.imports import requiring
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def openblas() -> ctypes.CDLL | None:
 @functools.cache
 def extension(name: str) -> ModuleType:
     """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
-    with requiring("SciPy", "A compiled matrix product or factorization"):
+    with requiring("scipy", "SciPy", "A compiled matrix product or factorization"):
         import scipy  # here, since a wheel's OpenBLAS does without it
 
     full = "scipy.linalg." + name

@@ -11,7 +11,7 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
-from tinyxla.lax.elementwise import clamp
+from tinyxla.lax.elementwise import clamp, stop_gradient
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
@@ -44,7 +44,7 @@ def _parameter(value: ArrayLike, what: str) -> Any:
 
 @replayed
 def relu(x: ArrayLike) -> Array:
-    """max(x, 0), with the derivative 0 at 0.
+    """max(x, 0), with the derivative 0 at 0 and at NaN, which stays NaN.
 
     >>> relu(np.array([-1.0, 2.0]))
     Array([0., 2.], dtype=float32)
@@ -52,6 +52,8 @@ def relu(x: ArrayLike) -> Array:
     value = array_of(x, "nn.relu")
     if value.dtype.kind == "b":
         value = cast(value, *join_types((value.dtype, False), type_of(0)))
+    if value.dtype.kind not in "iu":
+        value = tnp.where(tnp.isnan(value), stop_gradient(value), value)
     return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
 
 

@@ -33,6 +33,7 @@ from tinyxla.numpy.operations import ops
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
+from tinyxla.util.tracebacks import boundary
 
 add = binary("add", ops.add, "x + y; of booleans, whether either is true.")
 subtract = binary("subtract", ops.sub, "x - y.")
@@ -383,6 +384,7 @@ def rint(x: ArrayLike, /) -> Array:
     return _rint(default_inexact_array(x, "rint"))
 
 
+@boundary
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """a rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
     refuse_out("round", out)

@@ -391,6 +391,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
     return x
 
 
+@boundary
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements in another shape, repeated from the start as often as needed."""
     flat = ravel(a)

@@ -31,10 +31,12 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.device import check_placement
+from tinyxla.util.tracebacks import boundary
 
 Ints = tuple[int, ...]
 
@@ -89,6 +91,7 @@ def dot(
     return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
 
 
+@boundary
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -115,7 +118,7 @@ def matmul(
     left, right = x.shape[:-2], y.shape[:-2]
     if not (left or right or preferred_element_type) and eager(x, y) and contraction.accumulator(x.dtype) == x.dtype:
         with np.errstate(all="ignore"):
-            return ConcreteArray(np.matmul(value_of(x), value_of(y)), weak)
+            return ConcreteArray(allocated("matmul", lambda: np.matmul(value_of(x), value_of(y))), weak)
     if not right:
         return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
     if not left:
@@ -193,6 +196,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
 
 
+@boundary
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -491,6 +495,7 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
     return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, sums)
 
 
+@boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and a report."""
     if not isinstance(subscripts, str):

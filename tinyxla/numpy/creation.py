@@ -210,6 +210,7 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
     return ConcreteArray(read_only_view(value)) if copy is False else array(value, value.dtype)
 
 
+@boundary
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer."""
     kind, number, start = python_dtype(dtype), integer_of("frombuffer", "count", count), offset
@@ -515,6 +516,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     return _triangle("triu", m, k, "GE")
 
 
+@boundary
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of a grid, of its axes' coordinates."""
     choice_of("meshgrid", "indexing", indexing, ("xy", "ij"))

@@ -16,6 +16,7 @@ from tinyxla.numpy.arguments import array_of, cast, count_of, integer_of
 from tinyxla.numpy.operations import movement, slices
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Slice:
     stride: int = 1
 
 
+@boundary
 def ds(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
     """An index entry: `size` places from `start` on. With one number that many places from 0; with None all of them.
 

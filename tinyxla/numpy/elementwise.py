@@ -263,8 +263,8 @@ def binary(
                 try:
                     value = plan.compute(plan.x(a) if plan.x else a, plan.y(b) if plan.y else b)
                     return ConcreteArray(value, plan.weak)
-                except ValueError:
-                    pass  # shapes that do not broadcast: the long way says so
+                except (MemoryError, ValueError):
+                    pass  # the long way frees memory, and says so of shapes that do not broadcast
         try:
             return slow(x, y, key)
         except Exception as error:

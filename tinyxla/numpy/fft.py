@@ -31,6 +31,7 @@ from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.tracebacks import boundary
 
 Lengths = Sequence[int] | None
 _MOST_AXES = 3  # of one operation
@@ -38,6 +39,7 @@ _NORMS = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}  # the power
 _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
+@boundary
 def as_signal(what: str, x: ArrayLike, real: bool) -> Array:
     """An argument with real or complex elements, in a precision that there are transforms for."""
     value = inexact_array(x, what)
@@ -298,6 +300,7 @@ def _positive(what: str, n: Any) -> int:
     return count
 
 
+@boundary
 def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The elements in the order of their frequencies, zero in the middle, along all axes or those given.
 
@@ -309,6 +312,7 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     return _shifted("fft.fftshift", x, axes, lambda n: n // 2)
 
 
+@boundary
 def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The inverse of `fftshift`."""
     return _shifted("fft.ifftshift", x, axes, lambda n: -(n // 2))

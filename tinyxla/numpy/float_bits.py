@@ -14,8 +14,10 @@ from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 
+@boundary
 def view(x: ArrayLike, dtype: Any = None) -> Array:
     """The bits of an array as elements of another type; of another width, along the last axis."""
     source: Any = array(x)

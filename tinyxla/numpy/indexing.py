@@ -22,6 +22,7 @@ from tinyxla.numpy.dynamic_slices import Window, has_slices
 from tinyxla.numpy.index_parsing import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
+from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
@@ -237,7 +238,7 @@ def take_index(x: Array, index: Any) -> Array:
             return read(x, index, None, None)
         try:
             return ConcreteArray(x.buffer()[known], x.weak_type)
-        except (IndexError, TypeError, ValueError):
+        except (IndexError, MemoryError, TypeError, ValueError):
             pass  # the long way says what is wrong
     return read(x, index, None, None)
 
@@ -255,7 +256,7 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     if any(isinstance(e, Picked) for e in entries):
         layout = layout_of(y, entries)
         if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
-            return _numpy_read(y, entries, layout, weak)
+            return allocated("An index", lambda: _numpy_read(y, entries, layout, weak))
         return _gather(y, layout, mode, fill_value, wraps).with_weak_type(weak)
     spans, shape = spans_of(y, entries)
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)

@@ -21,6 +21,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
 from tinyxla.transforms.control_flow import while_
+from tinyxla.util.tracebacks import boundary
 
 
 def _integers(what: str, x1: ArrayLike, x2: ArrayLike) -> list[Any]:
@@ -89,6 +90,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     )
 
 
+@boundary
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, each as a byte; `count` of them (without so many of the last, if it is negative).
 

@@ -10,6 +10,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.numpy.arguments import ArrayLike, array_of, integer_of, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 set_printoptions = np.set_printoptions
 get_printoptions = np.get_printoptions
@@ -20,6 +21,7 @@ def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
     return np.asarray(array_of(x, what).concrete(what).buffer())
 
 
+@boundary
 def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
     """Write an array to a file in NumPy's binary format. Arrays of numbers need no pickles, whatever `allow_pickle`.
 
@@ -61,6 +63,7 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
     return array(np.fromiter(*args, **kwargs))
 
 
+@boundary
 def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) -> Array:
     """An array of the numbers in a text, between separators."""
     kind = python_dtype(dtype)
@@ -76,6 +79,7 @@ def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) ->
         ) from None
 
 
+@boundary
 def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
@@ -84,6 +88,7 @@ def array_repr(
         return repr(array_of(arr, "array_repr"))
 
 
+@boundary
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:

@@ -54,6 +54,7 @@ from tinyxla.numpy.transcendental import log
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.tracebacks import boundary
 
 
 class EigResult(NamedTuple):
@@ -226,6 +227,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     return contractions.einsum(",".join(terms) + "->" + output, *operands)
 
 
+@boundary
 def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product; see `tinyxla.numpy.matmul`."""
     return contractions.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
@@ -244,11 +246,13 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return contractions.outer(x1, x2)
 
 
+@boundary
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The cross product of vectors of 3 elements along an axis."""
     return contractions.cross(x1, x2, axis=axis)
 
 
+@boundary
 def vecdot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -283,11 +287,13 @@ def tensordot(
     return contractions.tensordot(x1, x2, axes, **kinds, out_sharding=out_sharding)
 
 
+@boundary
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices in the last two axes."""
     return diagonal_of(x, offset, -2, -1)
 
 
+@boundary
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes."""
     return trace_of(x, offset, -2, -1, dtype)
@@ -296,6 +302,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
 # --- factors ----------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def matrices(what: str, x: ArrayLike, square: bool = False) -> Any:
     """An argument that is a matrix or several, of a floating or complex type."""
     value = inexact_array(x, what)
@@ -329,6 +336,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return linear_algebra.cholesky(symmetrized(x) if symmetrize_input else x, lower=not upper)
 
 
+@boundary
 def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     """Q and R. What is right of a square part of R is Q* times it."""
     m, n = x.shape[-2:]
@@ -339,6 +347,7 @@ def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     return q, concatenate([r, others], -1)
 
 
+@boundary
 def pivoted_qr(x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
     """Q and R of the matrices with columns in an order in which the diagonal of R descends in size, and that order."""
     order = lapack.column_pivots(x)
@@ -416,6 +425,7 @@ def eigvals(a: ArrayLike) -> Array:
     return eig(a).eigenvalues
 
 
+@boundary
 def index_range(what: str, subset: Any, size: int) -> slice | None:
     """The slice of a range (start, end) of values that are wanted; None for all."""
     if subset is None:
@@ -426,6 +436,7 @@ def index_range(what: str, subset: Any, size: int) -> slice | None:
     return slice(start, end)
 
 
+@boundary
 def subset_svd(what: str, x: Any, full_matrices: bool, compute_uv: bool, subset: Any) -> Any:
     """U, s and V* of matrices, or only s; of singular values that are in a range."""
     chosen = index_range(what, subset, builtins.min(x.shape[-2:]))
@@ -477,6 +488,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 # --- systems ----------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool = False, transpose_a: str = "NO_TRANSPOSE") -> Any:
     """The x of op(a) x = b for a triangular a."""
     return linear_algebra.triangular_solve(
@@ -484,6 +496,7 @@ def triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool = False, transpo
     )
 
 
+@boundary
 def system(what: str, a: ArrayLike, b: ArrayLike) -> tuple[Any, Any, bool]:
     """Matrices and right-hand sides with the same batch axes, and whether b is one vector."""
     (x, y), _ = promoted(what, a, b, to_inexact=True)

@@ -44,6 +44,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import checked_size
 from tinyxla.tracing.device import check_placement
+from tinyxla.util.tracebacks import boundary
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -104,6 +105,7 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     return math.prod(x.shape[d] for d in canonical_axes("size", axis, x.ndim))
 
 
+@boundary
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The axes in another order: that of `axes`, or reversed."""
     x = array_of(a, "transpose")
@@ -127,6 +129,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
+@boundary
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
     x = array_of(a, "swapaxes")
@@ -136,6 +139,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return movement.transpose_to(x, tuple(order))
 
 
+@boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places; the others keep their order."""
     x = array_of(a, "moveaxis")
@@ -151,6 +155,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return movement.transpose_to(x, tuple(order))
 
 
+@boundary
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly."""
     x = array_of(a, "rollaxis")
@@ -383,6 +388,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _divided("dsplit", ary, indices_or_sections, 2, True)
 
 
+@boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, without it."""
     x = array_of(x, "unstack")
@@ -504,6 +510,7 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
     return movement.broadcast(row, sizes=sizes, dimensions=tuple(d for d in range(len(sizes)) if d != along))
 
 
+@boundary
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all if None)."""
     x = array_of(m, "flip")
@@ -584,6 +591,7 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 # --- diagonals, differences -------------------------------------------------------------------------------------------
 
 
+@boundary
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis."""
     x = array_of(a, "diagonal")

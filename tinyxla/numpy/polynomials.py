@@ -18,12 +18,14 @@ from tinyxla.numpy.reductions import sum
 from tinyxla.numpy.take_where import where
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 
 def _coefficients(given: ArrayLike, what: str) -> Any:
     return inexact_array(listed(given, what), what)
 
 
+@boundary
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots, or with those of the characteristic polynomial of a matrix.
 
@@ -40,10 +42,10 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     found = ones(1, roots_.dtype)
     for k in range(roots_.shape[0]):
         found = convolve(found, concatenate([ones(1, roots_.dtype), arith.negative(roots_[k : k + 1])]))
-        found = found.at[0].set(1)  # also beside a root that is infinite, which a convolution multiplies by zeros
     return found
 
 
+@boundary
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial: the eigenvalues of its companion matrix.
 
@@ -97,6 +99,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     return quotient, left
 
 
+@boundary
 def polyfit(
     x: ArrayLike,
     y: ArrayLike,

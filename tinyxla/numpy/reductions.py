@@ -43,6 +43,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import default_int, join_types
+from tinyxla.util.tracebacks import boundary
 
 
 def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
@@ -129,6 +130,7 @@ def _total(
     return cast(_fold(what, op, wide, axis, keepdims, initial, where, identity), wanted, False)
 
 
+@boundary
 def sum(
     a: ArrayLike,
     axis: Axis = None,
@@ -150,6 +152,7 @@ def sum(
     return _total("sum", "add", a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
+@boundary
 def prod(
     a: ArrayLike,
     axis: Axis = None,
@@ -181,6 +184,7 @@ def _extremum(
     return _fold(what, op, x.with_weak_type(False), axis, keepdims, initial, where, identity)
 
 
+@boundary
 def max(
     a: ArrayLike,
     axis: Axis = None,
@@ -194,6 +198,7 @@ def max(
     return _extremum("max", "maximum", a, axis, keepdims, initial, where)
 
 
+@boundary
 def min(
     a: ArrayLike,
     axis: Axis = None,
@@ -218,6 +223,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
+@boundary
 def all(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -226,6 +232,7 @@ def all(
     return _fold("all", "and", arith.truth(a, "all").with_weak_type(False), axis, keepdims, None, where, True)
 
 
+@boundary
 def any(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -234,6 +241,7 @@ def any(
     return _fold("any", "or", arith.truth(a, "any").with_weak_type(False), axis, keepdims, None, where, False)
 
 
+@boundary
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements are not zero."""
     nonzero = arith.truth(a, "count_nonzero")
@@ -241,6 +249,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     return sum(nonzero, axis, keepdims=keepdims)
 
 
+@boundary
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements."""
     x, y = array_of(a1, "array_equal"), array_of(a2, "array_equal")
@@ -370,6 +379,7 @@ def std(
     return root_at_edges(total, 2)
 
 
+@boundary
 def root_at_edges(total: Array, order: float) -> Array:
     """total ** (1 / order) of numbers that are not negative, constant at 0 and at infinity: a norm made of a sum of
     powers has there the gradient 0, one of the subgradients, in place of 0 times infinity."""
@@ -446,6 +456,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))
 
 
+@boundary
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the largest element along an axis (of the flattened array if None).
 
@@ -455,6 +466,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     return _argument("argmax", "GT", a, axis, keepdims)
 
 
+@boundary
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the smallest element along an axis (of the flattened array if None).
 
@@ -605,12 +617,14 @@ def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
     return known if where is None else arith.logical_and(known, array_of(where, what))
 
 
+@boundary
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the largest element that is not NaN; -1 where all are."""
     refuse_out("nanargmax", out)
     return _nan_argument("nanargmax", "maximum", a, axis, keepdims)
 
 
+@boundary
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the smallest element that is not NaN; -1 where all are."""
     refuse_out("nanargmin", out)

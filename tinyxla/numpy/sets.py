@@ -30,6 +30,7 @@ from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
+from tinyxla.util.tracebacks import boundary
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
@@ -49,6 +50,7 @@ def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any
     return ravel(x)[order[np.searchsorted(known.ravel(), values, sorter=order)]]
 
 
+@boundary
 def unique(
     ar: ArrayLike,
     return_index: bool = False,
@@ -172,26 +174,31 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
+@boundary
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
     """The distinct values in ascending order, and all about them; NaNs are distinct."""
     return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@boundary
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
     """The distinct values in ascending order, and how often each occurs; NaNs are distinct."""
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@boundary
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
     """The distinct values in ascending order, and where each element is among them; NaNs are distinct."""
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@boundary
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct values in ascending order; NaNs are distinct."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
+@boundary
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,
@@ -240,6 +247,7 @@ def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> A
     return where(there, values, values[:1] if fill_value is None else array_of(fill_value, what).astype(values.dtype))
 
 
+@boundary
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct values of two arrays in ascending order; `size` of them, as in `unique`."""
     if size is not None:
@@ -247,6 +255,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
     return _combined(np.union1d, ar1, ar2)[0]
 
 
+@boundary
 def intersect1d(
     ar1: ArrayLike,
     ar2: ArrayLike,
@@ -280,6 +289,7 @@ def _indices_of_common(ar1: ArrayLike, ar2: ArrayLike, values: Array) -> list[Ar
     return found
 
 
+@boundary
 def setdiff1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Array:
@@ -295,6 +305,7 @@ def setdiff1d(
     return _elements(kept if assume_unique else np.unique(kept), x, known)
 
 
+@boundary
 def setxor1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Array:
@@ -304,6 +315,7 @@ def setxor1d(
     return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 
+@boundary
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
     """An array without what is zero at the front (`f`) and the back (`b`) of axes, of all if None.
 

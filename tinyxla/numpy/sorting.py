@@ -45,6 +45,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import default_int, join_types
+from tinyxla.util.tracebacks import boundary
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -104,6 +105,7 @@ def _places(x: Any, axis: int, dtype: Any = None) -> Any:
     return movement.iota(shape=Shape(element_type(dtype or default_int()), x.shape), iota_dimension=axis)
 
 
+@boundary
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The indices that sort by several keys, of which the last is the first in rank."""
     arrays = [array_of(k, "lexsort") for k in keys] if is_several(keys) else []
@@ -114,6 +116,7 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     return _sorted(operands, along, len(arrays))[-1]
 
 
+@boundary
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here."""
     x, along = _axis_of("partition", array_of(a, "partition"), axis)
@@ -121,6 +124,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return _sorted([x], along, 1)
 
 
+@boundary
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The indices of `partition`."""
     x, along = _axis_of("argpartition", array_of(a, "argpartition"), axis)
@@ -301,6 +305,7 @@ def median(
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
+@boundary
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
@@ -476,6 +481,7 @@ def bincount(
     return Update(zeros, places).add(counted, mode="drop", wrap_negative_indices=False)
 
 
+@boundary
 def histogram_bin_edges(
     a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
@@ -525,6 +531,7 @@ def histogram(
     return found, edges
 
 
+@boundary
 def histogramdd(
     sample: ArrayLike,
     bins: Any = 10,
@@ -584,6 +591,7 @@ def histogramdd(
     return boxes, edges
 
 
+@boundary
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,

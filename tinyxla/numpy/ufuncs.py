@@ -43,6 +43,7 @@ from tinyxla.numpy.vectorization import vectorize
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
+from tinyxla.util.tracebacks import boundary
 
 _FEW = 32  # so many applications of a function are written out
 _MONOIDS = ("add", "multiply", "maximum", "minimum")
@@ -200,6 +201,7 @@ def of_elements(function: Callable[..., Any], name: str, nin: int, identity: Any
     return found
 
 
+@boundary
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """The ufunc of a function of scalars, which is traced: it is applied to all elements at once.
 

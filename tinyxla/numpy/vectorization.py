@@ -20,6 +20,7 @@ _SIGNATURE = re.compile(f"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")
 Cores = list[tuple[str, ...]]  # the names of the core dimensions, of each argument or result
 
 
+@boundary
 def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (), signature: str | None = None) -> Any:
     """A function of any arrays, of one of arrays of few dimensions: mapped over the others, which broadcast.
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DifferentiationError, DTypeError, ShapeError, requiring
+from tinyxla.errors import DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.linear_algebra import (
     adjoint,
@@ -43,6 +43,7 @@ from tinyxla.ops.op import (
     Value,
     Zero,
 )
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 # --- what they share --------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
 @cache
 def lapack_functions(what: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Any:
     """Routines of LAPACK for an element type, found once."""
-    with requiring("SciPy", what):
+    with requiring("scipy.linalg.lapack", "SciPy", what):
         import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
     return scipy.linalg.lapack.get_lapack_funcs(names, dtype=dtype)

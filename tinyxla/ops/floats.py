@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import requiring
 from tinyxla.ops import integers
 from tinyxla.ops.op import Array
+from tinyxla.runtime.imports import requiring
 
 
 def in_double(function: np.ufunc) -> Callable[..., Any]:
@@ -147,7 +147,7 @@ def erf_inv(x: Array) -> Any:
 
 
 def _scipy_special(name: str, x: Array) -> Any:
-    with requiring("SciPy", name):
+    with requiring("scipy.special", "SciPy", name):
         import scipy.special  # here, since importing it costs more than importing this package
 
     wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x

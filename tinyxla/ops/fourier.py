@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, DTypeError, ShapeError, requiring
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value
+from tinyxla.runtime.imports import requiring
 from tinyxla.runtime.threads import get_num_threads
 from tinyxla.shapes import AnyShape, Shape, element_type
 
@@ -65,7 +66,7 @@ def _half(length: int) -> int:
 
 
 def _fft_evaluate(x: Array, *, fft_type: str, fft_length: Ints) -> Array:
-    with requiring("SciPy", "fft"):
+    with requiring("scipy.fft", "SciPy", "fft"):
         import scipy.fft  # here, since importing it costs more than importing this package
 
     result = _fft_shape(Shape.of(x), fft_type=fft_type, fft_length=fft_length)

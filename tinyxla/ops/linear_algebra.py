@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, DTypeError, ShapeError, requiring
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import contraction, elementwise, movement
 from tinyxla.ops.op import Array, ByAttributes, Decomposition, Derivative, Op, Rules, Sample, Value
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import AnyShape, Shape, element_type
 
 # --- products and triangles -------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def _triangular_solve_evaluate(a: Array, b: Array, **attributes: Any) -> Array:
 @cache
 def _blas_function(what: str, name: str, dtype: np.dtype[Any]) -> Any:
     """A routine of the BLAS for an element type, found once."""
-    with requiring("SciPy", what):
+    with requiring("scipy.linalg.blas", "SciPy", what):
         from scipy.linalg.blas import get_blas_funcs  # here, since importing it costs more than importing this package
 
     return get_blas_funcs(name, dtype=dtype)

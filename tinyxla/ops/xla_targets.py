@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, requiring
+from tinyxla.errors import AttributeValueError
 from tinyxla.ops import linear_algebra, sorting
 from tinyxla.ops.custom_call import CustomCall, Target, known_targets
 from tinyxla.ops.op import Array
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import Shape, TupleShape
 
 
@@ -37,7 +38,7 @@ def _each(compute: Callable[..., Sequence[Any]], *operands: Array, ranks: Sequen
 
 
 def _lapack(name: str) -> Callable[..., Any]:
-    with requiring("SciPy", f"custom-call of LAPACK's {name}"):
+    with requiring("scipy.linalg.lapack", "SciPy", f"custom-call of LAPACK's {name}"):
         import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
     return getattr(scipy.linalg.lapack, name)
@@ -108,7 +109,7 @@ def _gesdd(name: str, a: Array, attributes: CustomCall) -> Any:
 
 
 def _geev(name: str, a: Array, attributes: CustomCall) -> Any:
-    with requiring("SciPy", f"custom-call of LAPACK's {name}"):
+    with requiring("scipy.linalg", "SciPy", f"custom-call of LAPACK's {name}"):
         import scipy.linalg  # here, since importing it costs more than importing this package
 
     def one(x: Array) -> Sequence[Any]:

@@ -12,10 +12,11 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
-from tinyxla.errors import ArgumentError, requiring
+from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, count_of, inexact_array, promoted, refuse_complex
 from tinyxla.ops import elementwise
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 
@@ -86,7 +87,7 @@ def wofz(z: ArrayLike) -> Array:
 
 
 def _on_host(z: Any) -> Any:
-    with requiring("SciPy", "scipy.special.wofz"):
+    with requiring("scipy.special", "SciPy", "scipy.special.wofz"):
         import scipy.special  # here, since importing it costs more than importing this package
 
     with np.errstate(all="ignore"):

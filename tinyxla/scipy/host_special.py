@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax, numpy as tnp
-from tinyxla.errors import requiring
 from tinyxla.lax.special import (
     Function,
     Partial,
@@ -31,6 +30,7 @@ from tinyxla.lax.special import (
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, check_memory, count_of, inexact_array, promoted
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
+from tinyxla.runtime.imports import requiring
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
@@ -247,7 +247,7 @@ def bernoulli(n: int) -> Array:
     >>> bernoulli(4).round(4)
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """
-    with requiring("SciPy", "scipy.special.bernoulli"):
+    with requiring("scipy.special", "SciPy", "scipy.special.bernoulli"):
         import scipy.special  # here, since importing it costs more than importing this package
 
     count = count_of("scipy.special.bernoulli", "n", n)

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp
 from tinyxla.api.callbacks import pure_callback
-from tinyxla.errors import ShapeError, requiring
+from tinyxla.errors import ShapeError
 from tinyxla.lax import linalg as factors
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.linalg import matrices, triangular
+from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 
@@ -42,7 +43,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     result = ShapeDtypeStruct(x.shape, np.result_type(x.dtype, np.complex64))
 
     def compute(m: Any) -> Any:
-        with requiring("SciPy", "scipy.linalg.sqrtm"):
+        with requiring("scipy.linalg", "SciPy", "scipy.linalg.sqrtm"):
             import scipy.linalg  # here, since importing it costs more than importing this package
 
         return np.vectorize(scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(np.asarray(m, result.dtype))

@@ -35,9 +35,10 @@ def read_only_view(value: Any) -> np.ndarray[Any, Any]:
 
 
 def dlpack_capsule(value: Any, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
-    """What `__dlpack__` gives: a capsule whose memory is flagged as read-only, or a copy.
+    """What `__dlpack__` gives: a capsule whose memory is flagged as read-only, that of a copy unless `copy` is False.
 
-    Consumers that do not say which version of DLPack they know get one without such a flag, hence a copy.
+    Consumers that leave the choice get a copy, too, since some, as PyTorch, take no notice of the flag. Those that do
+    not say which version of DLPack they know cannot be told.
     """
     _check_request(stream, max_version, dl_device)
     view = read_only_view(value)
@@ -47,6 +48,8 @@ def dlpack_capsule(value: Any, stream: Any, max_version: Any, dl_device: Any, co
             f"x.view('uint{8 * view.dtype.itemsize}') and view that as {view.dtype.name} again."
         )
     if _VERSIONED and max_version is not None and max_version >= (1, 0):
+        if copy is None:
+            view = read_only_view(view.copy())
         return view.__dlpack__(max_version=max_version, copy=copy)
     if copy is False:
         raise ExportError(

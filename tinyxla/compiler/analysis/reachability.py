@@ -105,20 +105,25 @@ class Reachability:
         return sorted((x for x, parent in enumerate(self._parent) if x == parent), key=self._level.__getitem__)
 
     def decompose(self) -> None:
-        """Cover the graph with chains: each node is followed by the successor from which the longest path begins, if no
-        node of a higher level is."""
+        """Cover the graph with chains: a longest path, and a longest one from each node that is left, as far as it goes
+        through others that are left."""
         order = self.in_order()
         height = [0] * len(self)
-        follows: dict[int, int] = {}
         for node in reversed(order):
-            following = self._successors[node]
-            if following:
-                next_one = max(following, key=lambda x: (height[x], -x))
-                height[node] = height[next_one] + 1
-                follows.setdefault(next_one, node)
+            height[node] = max((height[x] + 1 for x in self._successors[node]), default=0)
         self._chains.clear()
-        for node in order:
-            self._append(node, follows.get(node, node))
+        left = set(order)
+        for first in sorted(order, key=lambda x: -height[x]):
+            chain: list[int] = []
+            node = first if first in left else None
+            while node is not None:
+                left.discard(node)
+                self._labels[node] = [(first, len(chain))]
+                chain.append(node)
+                following = self._successors[node] & left
+                node = max(following, key=lambda x: (height[x], -x), default=None)
+            if chain:
+                self._chains[first] = chain
 
     def reaches(self, a: int, b: int) -> bool:
         """Whether there is a path, which may be empty, from a to b; True too where it takes too long to find out."""

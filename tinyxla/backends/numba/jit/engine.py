@@ -63,10 +63,14 @@ _LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilatio
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
+_MIN_LONG_BODY = 500  # statements of an innermost loop from which on quadratic passes take too long
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _OptionSet = Literal["default", "fast", "straight-line"]
+_WITH_STRAIGHT_LINE_OPTIONS: tuple[str, ...] = ("straight-line", "long")
 _OPTION_SETS: tuple[_OptionSet, ...] = ("default", "fast", "straight-line")
-_Pipeline = Literal["calls", "final", "inline", "straight-line", "loops", "slp"]  # which passes run; see `_optimize`
+_Pipeline = Literal[
+    "calls", "final", "inline", "straight-line", "long", "loops", "slp"
+]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     fingerprint,
     llvm_templates,
@@ -216,8 +220,14 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
     if not _carries_many_values(statements):
-        return "loops"
+        return "long" if _has_long_body(statements) else "loops"
     return "straight-line" if _is_straight_line(statements) else "slp"
+
+
+def _has_long_body(statements: Sequence[Statement]) -> bool:
+    """Whether an innermost loop has very many statements."""
+    loops = [x for x in statements if isinstance(x, Loop)]
+    return len(statements) >= _MIN_LONG_BODY or any(_has_long_body(x.body) for x in loops)
 
 
 def _is_straight_line(statements: Sequence[Statement]) -> bool:
@@ -329,7 +339,7 @@ def _submit(unit: _Unit) -> _Unit:
         _set_options("fast")
         _in_flight[unit.key] = unit
         _count(compilations=1)
-        if unit.pipeline == "straight-line":  # which `_finish_all` compiles with other switches
+        if unit.pipeline in _WITH_STRAIGHT_LINE_OPTIONS:  # which `_finish_all` compiles with other switches
             return unit
         if unit.pipeline in ("loops", "slp"):  # what takes longest goes first, lest a thread waits in the end
             _queue.appendleft(unit)
@@ -360,7 +370,7 @@ def _finish_all() -> None:
     """Compile all queued units, and load all units in flight, those that define symbols first."""
     _start_tasks(min(get_num_threads(), len(_queue)))
     _join()
-    straight = [unit for unit in _unfinished() if unit.pipeline == "straight-line"]
+    straight = [unit for unit in _unfinished() if unit.pipeline in _WITH_STRAIGHT_LINE_OPTIONS]
     if straight:
         _set_options("straight-line")
         _queue.extend(straight)
@@ -456,7 +466,8 @@ def assembly(kernel: Kernel, is_builtin: bool = False) -> str:
 def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
     """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
     costs time and changes nothing in kernels that are loops; `inline` and `straight-line` only inline and combine
-    instructions, since some of LLVM's passes are quadratic in the length of a block; `calls` and `final` run none."""
+    instructions, since some of LLVM's passes are quadratic in the length of a block; `calls` and `final` run none.
+    `long` is `loops` with other options (`_set_options`)."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if pipeline == "inline":
@@ -473,7 +484,7 @@ def _inspect(text: str, pipeline: _Pipeline, look: Callable[[Compilation, int], 
     owner, machine = Owner(), _compiler()[0]
     with _lock:
         _finish_all()
-        _set_options("straight-line" if pipeline == "straight-line" else "fast")
+        _set_options("straight-line" if pipeline in _WITH_STRAIGHT_LINE_OPTIONS else "fast")
         try:
             return look(_optimize(owner, text, pipeline, machine), machine)
         finally:
