@@ -8,9 +8,12 @@ from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.jax import flags
 from tinyxla.jax.avals import ShapedArray
+from tinyxla.jax.consumed_keys import consumption
+from tinyxla.jax.key_reuse import checking
+from tinyxla.jax.random_primitives import record_generators
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
-from tinyxla.tracing.options import Config
+from tinyxla.tracing.options import Config, define_option
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -30,7 +33,12 @@ def _main(self: Any) -> Any:
 
 
 def set_attributes() -> None:
-    """Give the classes these attributes."""
+    """Give the classes these attributes, and generators of random bits their primitives."""
+    record_generators()
+    define_option("debug_key_reuse", False)
+    KeyArray._consumed = property(consumption)  # type: ignore[attr-defined]
+    for kind in (Jitted, PlacingJitted):
+        kind._general = checking(kind._general)  # type: ignore[method-assign]
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;

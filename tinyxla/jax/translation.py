@@ -126,8 +126,9 @@ class Translation:
             self._atoms[x] = [self._atom(o) for o in x.operands]
         elif x.op is calls.get_tuple_element:
             self._take(x)
-        elif x.op is movement.broadcast and isinstance(self._atoms[x.operands[0]], Literal):
-            self._atoms[x] = _Splat(self._atoms[x.operands[0]])
+        elif x.op is movement.broadcast and isinstance(self._atoms[x.operands[0]], (Literal, _Splat)):
+            repeated = self._atoms[x.operands[0]]
+            self._atoms[x] = repeated if isinstance(repeated, _Splat) else _Splat(repeated)
         else:
             primitive, params, operands = self._primitive(x)
             outvars = self._emit(primitive, operands, params, x)

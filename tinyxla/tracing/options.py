@@ -25,14 +25,14 @@ _CHOICES = {
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "traceback_filtering": MODES,
 }
-_CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
+_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion"]
 
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
-        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation debug_key_reuse
+        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
         disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
         exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
         include_full_tracebacks_in_locations log_checkpoint_residuals log_compiles memory_fitting_effort no_tracing
@@ -166,6 +166,14 @@ class Config(threading.local):
 
 # The options, and the values that they have at first.
 _OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "special" and not o.startswith("_")}
+
+
+def define_option(option: str, value: bool) -> None:
+    """A further option of something that is built on the library, which looks at it whenever a compiled function is
+    called: where it is set, nothing is looked up by a short cut."""
+    _OPTIONS[option] = value
+    _CHECKS.append(option)
+    setattr(Config, option, value)
 
 
 def option_names() -> tuple[str, ...]:

@@ -20,8 +20,14 @@ from tinyxla.jax.refs import (
 )
 from tinyxla.jax.sharded import reshard as reshard, shard_map as shard_map
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
+from tinyxla.tracing.options import setting as _setting
 
 __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
 typeof = _get_aval
+
+
+def debug_key_reuse(new_val=True):
+    """Inside, a random key that is used a second time is a `KeyReuseError`."""
+    return _setting("debug_key_reuse", new_val)

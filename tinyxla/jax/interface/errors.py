@@ -9,5 +9,6 @@ from tinyxla.errors import (
     TracerBoolConversionError as TracerBoolConversionError,
     TracerIntegerConversionError as TracerIntegerConversionError,
 )
+from tinyxla.jax.consumed_keys import KeyReuseError as KeyReuseError
 
 JAXRuntimeError = JaxRuntimeError

@@ -4,6 +4,7 @@ from tinyxla.jax.catalogue import primitives as _primitives
 from tinyxla.jax.control_flow import (
     cond as cond,
     fori_loop as fori_loop,
+    map_ as map,
     scan as scan,
     switch as switch,
     while_loop as while_loop,
