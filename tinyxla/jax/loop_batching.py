@@ -48,7 +48,9 @@ def _settled(closed: ClosedJaxpr, lanes: Lanes, is_mapped: Flags, carried: slice
         is_mapped[carried] = flows[: len(carry)]
 
 
-def _aligned(lanes: Lanes, operands: Sequence[Any], axes: Axes, is_mapped: Flags, places: Sequence[int]) -> list[Any]:
+def _aligned(
+    lanes: Lanes, operands: Sequence[Any], axes: Sequence[int | None], is_mapped: Flags, places: Sequence[int]
+) -> list[Any]:
     """The operands with their mapped axes at these places."""
     found: list[Any] = []
     for x, axis, mapped, place in zip(operands, axes, is_mapped, places, strict=True):

@@ -68,7 +68,7 @@ def _with_axis(name: Any, size: int, function: Callable[[], _Result]) -> Callabl
     return mapped
 
 
-Batched = tuple[Sequence[Any], Axes] | None
+Batched = tuple[Sequence[Any], Sequence[int | None]] | None
 Batcher = Callable[["Region", Lanes, Sequence[Any], Axes], Batched]
 
 

@@ -9,5 +9,14 @@ from tinyxla.jax.control_flow import (
     switch as switch,
     while_loop as while_loop,
 )
+from tinyxla.jax.index_checks import (
+    gather as gather,
+    scatter as scatter,
+    scatter_add as scatter_add,
+    scatter_max as scatter_max,
+    scatter_min as scatter_min,
+    scatter_mul as scatter_mul,
+    scatter_sub as scatter_sub,
+)
 
 globals().update({f"{name}_p": primitive for name, primitive in _primitives.items()})
