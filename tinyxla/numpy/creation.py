@@ -249,10 +249,15 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     sizes = shape_of("full", shape)
     if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
         return _full_of_keys(fill_value, dtype, sizes)
+    return _full(sizes, fill_value, None if dtype is None else python_dtype(dtype))
+
+
+def _full(sizes: tuple[int, ...], fill_value: Any, dtype: np.dtype[Any] | None) -> Array:
+    """The same for numbers; without a type in that of the value."""
     value = operand(fill_value, "full") if not isinstance(fill_value, (list, tuple)) else array(fill_value)
     found, weak = type_of(value)
     if dtype is not None:
-        found, weak = python_dtype(dtype), False
+        found, weak = dtype, False
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
     return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
@@ -292,7 +297,10 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
     """One value everywhere, in the shape and type of another array."""
     found, weak = _template(a)
     sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
-    made = full(sizes, fill_value, found if dtype is None else dtype)
+    if dtype is None and isinstance(found, np.dtype) and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):
+        made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
+    else:
+        made = full(sizes, fill_value, found if dtype is None else dtype)
     return made.with_weak_type(weak and dtype is None)
 
 
