@@ -101,6 +101,12 @@ class CustomFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __getattr__(self, name: str) -> Any:
+        """The methods that set rules of another kind are those of the function, if it has rules itself."""
+        if name in ("defjvp", "defjvps", "defvjp", "def_vmap") and isinstance(vars(self).get("fun"), CustomFunction):
+            return getattr(self.fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, with defaults."""
         if self._signature is None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyxla import tree_util
 from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
-from tinyxla.jax import flags
+from tinyxla.jax import flags, one_process
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
+from tinyxla.jax.recorded_functions import recorded_power
+from tinyxla.jax.registry import Registry
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.device import Device
 from tinyxla.tracing.options import Config, define_option
 from tinyxla.transforms.key_arrays import KeyArray
 
@@ -41,6 +45,16 @@ def set_attributes() -> None:
         kind._general = checking(kind._general)  # type: ignore[method-assign]
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
+    array_type: Any = Array
+    array_type.__pow__ = recorded_power(Array.__pow__)
+    array_type.addressable_data = one_process.addressable_data
+    array_type.addressable_shards = array_type.global_shards = property(one_process.shards)
+    device: Any = Device
+    device.addressable_memories, device.default_memory = one_process.memories, one_process.default_memory
+    device.memory = one_process.memory
+    KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
+    Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
+    tree_util.default_registry = Registry()  # type: ignore[attr-defined]
     # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
     # operators between arrays of both give this library's.
     for protocol in ("__array_ufunc__", "__array_function__"):

@@ -175,8 +175,8 @@ def _check_updates(operand: Dims, indices: Dims, updates: Dims, numbers: Any, ou
     for d, (n, size) in enumerate(zip(outer, indices[:-1], strict=True)):
         _require(
             n == size,
-            "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding dimensions of "
-            f"scatter indices. For scatter dimension {d}, updates bound is {n}, indices bound is {size}.",
+            "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding "
+            f"dimensions of scatter indices. For scatter dimension {d}, updates bound is {n}, indices bound is {size}.",
         )
 
 

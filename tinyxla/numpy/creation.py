@@ -362,7 +362,9 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     first, last, by = (_static("arange", x) for x in (start, stop, step))
     by = 1 if by is None else by
     if any(isinstance(x, complex) for x in (first, last, by)):
-        raise DTypeError("arange: start, stop and step must be real, but one of them is complex; take its real part.")
+        raise DTypeError(
+            "Passing complex start/stop/step to jnp.arange is no longer supported: they must be real; take the real part."
+        )
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
     count = (last - first) / by

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import DTypeError, OutOfBoundsError, ShapeError, SizeError
+from tinyxla.errors import DTypeError, NumberRangeError, OutOfBoundsError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -140,7 +140,10 @@ def ravel_multi_index(
         if mode == "raise":
             known = np.asarray(i.concrete("ravel_multi_index with mode='raise'").buffer())
             if ((known < 0) | (known >= n)).any():
-                raise OutOfBoundsError(f"ravel_multi_index: indices of axis {d} are not all from 0 to {n - 1}.")
+                raise NumberRangeError(
+                    f"ravel_multi_index: invalid entry in coordinates array: indices of axis {d} are not all from 0 to "
+                    f"{n - 1}."
+                )
         i = arith.remainder(i, n) if mode == "wrap" else arith.clip(i, 0, n - 1) if mode == "clip" else i
         if dtype is not None:
             i = cast(array_of(i, "ravel_multi_index"), kind, False)

@@ -4,6 +4,7 @@ from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.one_process import (
+    Shard as Shard,
     host_count as host_count,
     host_id as host_id,
     host_ids as host_ids,

@@ -18,5 +18,7 @@ from tinyxla.jax.index_checks import (
     scatter_mul as scatter_mul,
     scatter_sub as scatter_sub,
 )
+from tinyxla.jax.recorded_functions import compositions as _compositions, integer_pow as integer_pow
 
-globals().update({f"{name}_p": primitive for name, primitive in _primitives.items()})
+globals().update(_compositions)
+globals().update({f"{name.replace('-', '_')}_p": primitive for name, primitive in _primitives.items()})
