@@ -130,3 +130,52 @@ def test_lowering_of_a_foreign_function() -> None:
         mlir.register_lowering(p, jax.ffi.ffi_lowering("twice"))
         print(jax.jit(p.bind)(jnp.ones(2)))
         """) == ["[2. 2.]"]
+
+
+def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax import lax
+        @jax.custom_vjp
+        def noted(ref, x):
+            return x
+        def back(ref, g):
+            ref[...] = g
+            return None, g
+        noted.defvjp(lambda ref, x: (x, ref), back)
+        for transform in (lambda f: f, jax.jit):
+            ref = jax.new_ref(0.0)
+            print(transform(jax.grad(lambda x, ref: 3 * noted(ref, 2 * x)))(1.0, ref), ref[...])
+        ref = jax.new_ref(jnp.arange(5))
+        def step(carry, given):
+            k, own = given
+            own[...] += k
+            return carry + own[...], own[...]
+        for transform in (lambda f: f, jax.jit):
+            print(*transform(lambda: lax.scan(step, 0, (jnp.arange(5), ref)))(), ref[...])
+        def f(ref):
+            ref[...] += 1
+            return ref[...]
+        traced = jax.make_jaxpr(f)(ref)
+        print(bool(traced.effects), len(traced.in_avals), jax.typeof(ref), ref.sharding == ref[...].sharding)
+        print(bool(jax.make_jaxpr(lambda: ref[...])().effects), ref[0])
+        for call in (
+            lambda: jax.core.eval_jaxpr(traced.jaxpr, traced.consts, ref[...]),
+            lambda: jax.jit(lambda a, b: a[...] + b[...])(ref, ref),
+            lambda: jax.jit(lambda a: a[...] + ref[...])(ref),
+        ):
+            try:
+                call()
+            except ValueError as error:
+                print(str(error).splitlines()[0])
+        """) == [
+        "6.0 3.0",
+        "6.0 3.0",
+        "20 [0 2 4 6 8] [0 2 4 6 8]",
+        "30 [ 0  3  6  9 12] [ 0  3  6  9 12]",
+        "True 1 Ref{int32[5]} True",
+        "True 0",
+        "eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.",
+        "jit of <lambda>: a Ref is passed twice, the second time as argument 1; a function takes it one way only.",
+        "jit of <lambda>: a Ref is used from around and passed as an argument; a function takes it one way only.",
+    ]

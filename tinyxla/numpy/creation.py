@@ -363,7 +363,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     by = 1 if by is None else by
     if any(isinstance(x, complex) for x in (first, last, by)):
         raise DTypeError(
-            "Passing complex start/stop/step to jnp.arange is no longer supported: they must be real; take the real part."
+            "Passing complex start/stop/step to jnp.arange is no longer supported: they must be real; take the real "
+            "parts."
         )
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")

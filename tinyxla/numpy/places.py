@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import DTypeError, NumberRangeError, OutOfBoundsError, ShapeError, SizeError
+from tinyxla.errors import DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
