@@ -7,9 +7,11 @@ from typing import Any
 from tinyxla import tree_util
 from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
+from tinyxla.errors import AxisError, TinyxlaError
 from tinyxla.jax import flags, one_process
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.consumed_keys import consumption
+from tinyxla.jax.error_words import with_jax_words
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
 from tinyxla.jax.recorded_functions import recorded_power
@@ -49,6 +51,8 @@ def set_attributes() -> None:
     array_type.__pow__ = recorded_power(Array.__pow__)
     array_type.addressable_data = one_process.addressable_data
     array_type.addressable_shards = array_type.global_shards = property(one_process.shards)
+    for error in (TinyxlaError, AxisError):
+        error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
     device: Any = Device
     device.addressable_memories, device.default_memory = one_process.memories, one_process.default_memory
     device.memory = one_process.memory
