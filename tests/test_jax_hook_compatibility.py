@@ -301,3 +301,26 @@ def test_functions_of_numpy_give_arrays_of_numpy_and_operators_arrays_of_the_lib
             print("refused")
         """)
     assert found == ["numpy numpy numpy numpy numpy float64", "True float32", "3.0 6.0 1.0", "[2. 2. 2.]", "refused"]
+
+
+def test_updates_at_known_indices_outside_of_the_array_are_dropped_as_in_jax() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        x = jnp.arange(1.0, 4.0)
+        print(x.at[5].set(9.0), x.at[jnp.array([5, 0])].add(1.0), x.at[-5].mul(2.0), x.at[jnp.array([-4, -1])].set(9.0))
+        print(jnp.put(x, jnp.array([7]), 9.0, inplace=False), jnp.add.at(x, jnp.array([7, 0]), 1.0, inplace=False))
+        try:
+            x.at[5].set(9.0, mode="nonsense")
+        except ValueError:
+            print("refused")
+        try:
+            x[5]
+        except IndexError as error:
+            print(str(error)[:37])
+        """)
+    assert lines == [
+        "[1. 2. 3.] [2. 2. 3.] [1. 2. 3.] [1. 2. 9.]",
+        "[1. 2. 9.] [2. 2. 3.]",
+        "refused",
+        "indexing: index 5 is out of range for",
+    ]

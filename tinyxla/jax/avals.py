@@ -95,7 +95,8 @@ class ShapedArray(AbstractValue):
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self.str_short()}{weak})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{'~' * self.weak_type}{self.str_short()}"
 
 
 def short_name(dtype: Any) -> str:

@@ -42,6 +42,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
+from tinyxla.tracing.options import config
 
 # --- by places --------------------------------------------------------------------------------------------------------
 
@@ -143,6 +144,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
         repeated = read(values, np.arange(count) % values.size, None, None)
+        if mode is None and config.out_of_bounds_updates == "drop":
+            mode = "clip"
         if mode == "clip":
             places = arith.maximum(places, 0)
         flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)

@@ -23,6 +23,7 @@ _CHOICES = {
     "explicit_x64_dtypes": ("allow", "warn", "error"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "out_of_bounds_updates": ("raise", "drop"),
     "traceback_filtering": MODES,
 }
 _CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion"]
@@ -107,6 +108,8 @@ class Config(threading.local):
         enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
         threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn
             before there was this option.
+        out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
+            outside of the array: "raise" an error, or "drop" the update.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -130,6 +133,7 @@ class Config(threading.local):
     legacy_prng_key: str = "allow"
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
+    out_of_bounds_updates: str = "raise"
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
