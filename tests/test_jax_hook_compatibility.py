@@ -195,10 +195,10 @@ def test_arrays_tell_the_named_sharding_with_which_they_were_placed() -> None:
     assert found == [
         "True ('x',) () False",
         "True SingleDeviceSharding",
-        "PartitionSpec('x') 2.0 PartitionSpec('x')",
-        "PartitionSpec('x') 1.0",
-        "PartitionSpec(None, 'x')",
-        "PartitionSpec() PartitionSpec('x') PartitionSpec('x')",
+        "P('x',) 2.0 P('x',)",
+        "P('x',) 1.0",
+        "P(None, 'x')",
+        "P() P('x',) P('x',)",
         "1.0",
         "PytreeError",
     ]

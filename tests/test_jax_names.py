@@ -179,3 +179,29 @@ def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
         "jit of <lambda>: a Ref is passed twice, the second time as argument 1; a function takes it one way only.",
         "jit of <lambda>: a Ref is used from around and passed as an argument; a function takes it one way only.",
     ]
+
+
+def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x, *, y: {"a": x * y})
+        traced = f.trace(jnp.ones(3), y=2)
+        lowered, compiled = traced.lower(), traced.lower().compile()
+        print(traced.jaxpr, type(traced.jaxpr).__name__)
+        print(*(str(aval) for aval in jax.tree.leaves(traced.in_avals)), str(lowered.out_avals["a"]))
+        print(jax.tree.leaves(compiled.input_shardings), compiled.output_shardings, compiled.donate_argnums)
+        print(f._cache_size(), f(jnp.ones(3), y=2)["a"], f._cache_size())
+        print(jax.P("x", None), jax.P("x"), str(jax.typeof(1)), str(jax.typeof(jnp.ones(2))))
+        """) == [
+        "{ lambda ; a:f32[3] b:i32[]. let",
+        "    c:f32[] = convert_element_type[new_dtype=float32 weak_type=False] b",
+        "    d:f32[3] = broadcast_in_dim[shape=(3,)] c",
+        "    e:f32[3] = mul a d",
+        "  in (e,) } ClosedJaxpr",
+        "float32[3] int32[] float32[3]",
+        "[SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device), "
+        "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)] "
+        "{'a': SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)} ()",
+        "1 [2. 2. 2.] 1",
+        "P('x', None) P('x',) ~int32[] float32[2]",
+    ]

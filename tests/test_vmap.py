@@ -246,4 +246,5 @@ def test_float0_arguments_and_results_are_mapped() -> None:
     assert (pushed.tolist(), moved.dtype, moved.shape) == ([0, 2, 4], float0, (3,))
     placed = tx.vmap(lambda zeros: zeros, in_axes=1, out_axes=1)(np.zeros((2, 3), float0))
     assert (placed.dtype, placed.shape) == (float0, (2, 3))
-    assert tx.vmap(lambda zeros, x: x + len(zeros), in_axes=(None, 0))(np.zeros(4, float0), numbers).tolist() == [4, 5, 6]
+    counted = tx.vmap(lambda zeros, x: x + len(zeros), in_axes=(None, 0))(np.zeros(4, float0), numbers)
+    assert counted.tolist() == [4, 5, 6]

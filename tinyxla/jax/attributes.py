@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import tree_util
+from tinyxla.ahead_of_time import Compiled, Lowered, Traced
 from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, TinyxlaError
@@ -16,10 +17,19 @@ from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
 from tinyxla.jax.recorded_functions import recorded_power
 from tinyxla.jax.registry import Registry
+from tinyxla.jax.stage_attributes import (
+    cache_size,
+    in_avals,
+    input_shardings,
+    out_avals,
+    output_shardings,
+    traced_jaxpr,
+)
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
 from tinyxla.tracing.device import Device
 from tinyxla.tracing.options import Config, define_option
+from tinyxla.tracing.shardings import PartitionSpec
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -53,6 +63,14 @@ def set_attributes() -> None:
     array_type.addressable_shards = array_type.global_shards = property(one_process.shards)
     for error in (TinyxlaError, AxisError):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
+    for stage in (Traced, Lowered, Compiled):
+        stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
+        stage.donate_argnums = ()  # type: ignore[attr-defined]
+    Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
+    Compiled.input_shardings = property(input_shardings)  # type: ignore[attr-defined]
+    Compiled.output_shardings = property(output_shardings)  # type: ignore[attr-defined]
+    Jitted._cache_size = cache_size  # type: ignore[attr-defined]
+    PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device
     device.addressable_memories, device.default_memory = one_process.memories, one_process.default_memory
     device.memory = one_process.memory
