@@ -205,3 +205,33 @@ def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
         "1 [2. 2. 2.] 1",
         "P('x', None) P('x',) ~int32[] float32[2]",
     ]
+
+
+def test_primitives_of_sparse_arrays_are_bound_with_their_parts() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.experimental import sparse
+        from jax.experimental.sparse.coo import COOInfo
+        m, v, kind = jnp.array([[1.0, 0, 2], [0, 3, 0]]), jnp.ones(3), jnp.dtype("int32")
+        numbers = {"dimension_numbers": (((1,), (0,)), ((), ())), "preferred_element_type": None}
+        data, indices = sparse.bcoo_fromdense_p.bind(m, nse=3, n_batch=0, n_dense=0, index_dtype=kind)
+        info = COOInfo(m.shape)
+        print(data, sparse.bcoo_dot_general_p.bind(data, indices, v, **numbers, lhs_spinfo=info))
+        print((sparse.bcoo_todense_p.bind(data, indices, spinfo=info) == m).all())
+        print(sparse.bcoo_extract_p.bind(indices, m, assume_unique=True))
+        turned = sparse.bcoo_transpose_p.bind(data, indices, permutation=(1, 0), spinfo=info)
+        print(len(turned), sparse.bcoo_todense_p.bind(*turned, spinfo=COOInfo((3, 2))).tolist())
+        parts = sparse.coo_fromdense_p.bind(m, nse=3, index_dtype=kind)
+        print(sparse.coo_matvec_p.bind(*parts, v, spinfo=info, transpose=False))
+        parts = sparse.csr_fromdense_p.bind(m, nse=3, index_dtype=kind)
+        print(sparse.csr_matvec_p.bind(*parts, v, shape=m.shape, transpose=False), parts[2])
+        print(sparse.csr.csr_matvec_p is sparse.csr_matvec_p, sparse.BCOO.fromdense(m).nse)
+        """) == [
+        "[1. 2. 3.] [3. 3.]",
+        "True",
+        "[1. 2. 3.]",
+        "2 [[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]]",
+        "[3. 3.]",
+        "[3. 3.] [0 2 3]",
+        "True 3",
+    ]
