@@ -235,3 +235,32 @@ def test_primitives_of_sparse_arrays_are_bound_with_their_parts() -> None:
         "[3. 3.] [0 2 3]",
         "True 3",
     ]
+
+
+def test_errors_tell_that_frames_are_left_out_and_options_are_objects() -> None:
+    assert printed("""
+        import traceback
+        import jax
+        from jax._src import config, traceback_util
+        def user(x):
+            assert False, "boom"
+        for mode in ("quiet_remove_frames", "remove_frames", "off"):
+            with config.traceback_filtering(mode):
+                try:
+                    jax.jit(user)(1.0)
+                except AssertionError as error:
+                    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+                    notes = ["For simplicity" in note for note in getattr(error, "__notes__", ())]
+                    cause = error.__cause__
+                    whole = traceback.extract_tb(cause.__traceback__) if cause else []
+                    print(len(frames) == 2, notes, type(cause).__name__, len(whole) > 2)
+        print(isinstance(cause, traceback_util.UnfilteredStackTrace), config.enable_x64.value)
+        with config.enable_x64(True), config.log_compiles(True):
+            print(config.enable_x64.value, jax.numpy.ones(2).dtype, config.numpy_rank_promotion)
+        """) == [
+        "True [True] NoneType False",
+        "True [] UnfilteredStackTrace True",
+        "False [] NoneType False",
+        "False False",
+        "True float64 State(numpy_rank_promotion, value='allow')",
+    ]

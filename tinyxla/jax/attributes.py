@@ -13,6 +13,7 @@ from tinyxla.jax import flags, one_process
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.error_words import with_jax_words
+from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
 from tinyxla.jax.recorded_functions import recorded_power
@@ -51,6 +52,7 @@ def _main(self: Any) -> Any:
 def set_attributes() -> None:
     """Give the classes these attributes, and generators of random bits their primitives."""
     record_generators()
+    mark_filtered_tracebacks()
     define_option("debug_key_reuse", False)
     KeyArray._consumed = property(consumption)  # type: ignore[attr-defined]
     for kind in (Jitted, PlacingJitted):

@@ -10,5 +10,6 @@ from tinyxla.errors import (
     TracerIntegerConversionError as TracerIntegerConversionError,
 )
 from tinyxla.jax.consumed_keys import KeyReuseError as KeyReuseError
+from tinyxla.jax.filtered_tracebacks import SimplifiedTraceback as SimplifiedTraceback
 
 JAXRuntimeError = JaxRuntimeError
