@@ -253,8 +253,14 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Value {1} is not a valid JAX array type. Only arrays of numeric types are supported by JAX.",
     ),
     (
-        r"takes arrays and numbers, but got (.*) of type (\w+)",
-        "requires ndarray or scalar arguments, got <class '{2}'>. Value {1} is not a valid JAX array type.",
+        r"^lax\.(\w+) takes arrays and numbers, but got (.*) of type (\w+)",
+        "Error interpreting argument to {1} as a JAX value. The problematic value is of type <class '{3}'> and was "
+        "passed to {1}. Argument {2} of type <class '{3}'> is not a valid JAX type",
+    ),
+    (
+        r"^(?:[\w.]+: )?(?:[\w.]*\.)?([\w\[\]]+) takes arrays and numbers, but got (.*) of type (\w+)",
+        "{1} requires ndarray or scalar arguments, got <class '{3}'> at position 0. Value {2} is not a valid JAX array "
+        "type. Only arrays of numeric types are supported by JAX.",
     ),
     (
         r"reshape: an array of shape (\(.*?\)) has (\d+) elements, but (\(.*?\)) takes (\d+)",
