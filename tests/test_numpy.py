@@ -1198,6 +1198,6 @@ def test_integers_with_a_sign_are_as_in_compiled_functions(name: str, dtype: typ
 
 
 def test_questions_about_shapes_take_lists() -> None:
-    assert (tnp.shape([1, 2]), tnp.ndim([[1]]), tnp.size([1, 2]), tnp.size([[1, 2]], 1)) == ((2,), 2, 2, 2)
-    assert tnp.array_equal([1], [1])
-    assert tnp.array_equiv([1, 1], [1])
+    assert (jnp.shape([1, 2]), jnp.ndim([[1]]), jnp.size([1, 2]), jnp.size([[1, 2]], 1)) == ((2,), 2, 2, 2)
+    assert jnp.array_equal([1], [1])
+    assert jnp.array_equiv([1, 1], [1])

@@ -297,7 +297,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
     """One value everywhere, in the shape and type of another array."""
     found, weak = _template(a)
     sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
-    if dtype is None and isinstance(found, np.dtype) and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):
+    if dtype is None and found.kind in "iufc" and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
