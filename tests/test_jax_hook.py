@@ -270,7 +270,7 @@ def test_shardings_over_one_device() -> None:
     ) == [
         "[0. 2. 4. 6.] {CpuDevice(id=0)} True",
         "('x',) (4,)",
-        "NamedSharding: PartitionSpec('y') names 'y', but the mesh has the axes {'x': 1}.",
+        "NamedSharding: P('y',) names 'y', but the mesh has the axes {'x': 1}.",
     ]
 
 

@@ -1195,3 +1195,9 @@ def test_integers_with_a_sign_are_as_in_compiled_functions(name: str, dtype: typ
         np.testing.assert_array_equal(found, compiled)
     for number in (-7, 0, 7):
         np.testing.assert_array_equal(function(x, number), tx.jit(function)(x, jnp.asarray(number, dtype)))
+
+
+def test_questions_about_shapes_take_lists() -> None:
+    assert (jnp.shape([1, 2]), jnp.ndim([[1]]), jnp.size([1, 2]), jnp.size([[1, 2]], 1)) == ((2,), 2, 2, 2)
+    assert jnp.array_equal([1], [1])
+    assert jnp.array_equiv([1, 1], [1])

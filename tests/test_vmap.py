@@ -233,3 +233,18 @@ def test_errors(name: str) -> None:
         call()
     assert said in str(found.value)
     assert "test_vmap.py" in str(found.value)  # the user's line
+
+
+def test_float0_arguments_and_results_are_mapped() -> None:
+    float0 = tx.dtypes.float0
+    numbers = tx.numpy.arange(3)
+    by_integers = tx.vmap(tx.grad(lambda x, i: x * i, argnums=(0, 1), allow_int=True), in_axes=(None, 0))
+    slope, none = by_integers(2.0, numbers)
+    assert slope.tolist() == [0, 1, 2]
+    assert (none.dtype, none.shape) == (float0, (3,))
+    pushed, moved = tx.vmap(lambda i, t: tx.jvp(lambda i: i * 2, (i,), (t,)))(numbers, np.zeros(3, float0))
+    assert (pushed.tolist(), moved.dtype, moved.shape) == ([0, 2, 4], float0, (3,))
+    placed = tx.vmap(lambda zeros: zeros, in_axes=1, out_axes=1)(np.zeros((2, 3), float0))
+    assert (placed.dtype, placed.shape) == (float0, (2, 3))
+    counted = tx.vmap(lambda zeros, x: x + len(zeros), in_axes=(None, 0))(np.zeros(4, float0), numbers)
+    assert counted.tolist() == [4, 5, 6]

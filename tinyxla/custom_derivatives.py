@@ -23,6 +23,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.promotion import float0
+from tinyxla.tracing.references import Reference, filled, has_references, slotted
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
@@ -101,6 +102,12 @@ class CustomFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __getattr__(self, name: str) -> Any:
+        """The methods that set rules of another kind are those of the function, if it has rules itself."""
+        if name in ("defjvp", "defjvps", "defvjp", "def_vmap") and isinstance(vars(self).get("fun"), CustomFunction):
+            return getattr(self.fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, with defaults."""
         if self._signature is None:
@@ -132,8 +139,11 @@ class CustomFunction:
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
+        references: list[Reference] = []
+        if has_references(others):
+            others, references = slotted(others)
         leaves, tree = arrays_of(others, f"{self}: argument ")
-        call = BoundCall(self, handed_on, fixed, tree)
+        call = BoundCall(self, handed_on, fixed, tree, references)
         outputs = apply(self._rule(call, leaves), *leaves)
         return pytrees.unflatten(call.result_tree, outputs)
 
@@ -148,17 +158,23 @@ class BoundCall:
     result_tree: pytrees.TreeDef  # known when the function or a rule has run
 
     def __init__(
-        self, of: CustomFunction, handed_on: tuple[Any, ...], fixed: tuple[int, ...], tree: pytrees.TreeDef
+        self,
+        of: CustomFunction,
+        handed_on: tuple[Any, ...],
+        fixed: tuple[int, ...],
+        tree: pytrees.TreeDef,
+        references: Sequence[Reference] = (),
     ) -> None:
         self.of = of
         self.handed_on = handed_on
         self.fixed = fixed
         self.tree = tree
-        self.key = (of, tree, tuple(map(hashable, handed_on)))
+        self.references = references  # among the other arguments, which have slots in their places
+        self.key = (of, tree, tuple(map(hashable, handed_on)), tuple(map(id, references)))
 
     def whole(self, others: Sequence[Any]) -> list[Any]:
         """All arguments, in the function's order."""
-        found = list(others)
+        found = list(filled(others, self.references) if self.references else others)
         for n, x in zip(self.fixed, self.handed_on, strict=True):
             found.insert(n, x)
         return found
@@ -351,15 +367,16 @@ class custom_vjp(CustomFunction):
             pair = self._rules[0](*call.whole(pytrees.unflatten(call.tree, given)))
             result, residuals = _pair(f"{self}: the forward rule", "(result, residuals)", pair)
             outputs = call.outputs(result)
+            residuals, references = slotted(residuals) if has_references(residuals) else (residuals, [])
             kept, tree = pytrees.flatten(residuals)
-            return outputs, kept, (tree, _described(outputs), _described(values))
+            return outputs, kept, (tree, _described(outputs), _described(values), references)
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
-            tree, outputs, values = rest
+            tree, outputs, values, references = rest
             seeds = [_full(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
-            found = self._rules[1](
-                *call.handed_on, pytrees.unflatten(tree, residuals), pytrees.unflatten(call.result_tree, seeds)
-            )
+            kept = pytrees.unflatten(tree, residuals)
+            kept = filled(kept, references) if references else kept
+            found = self._rules[1](*call.handed_on, kept, pytrees.unflatten(call.result_tree, seeds))
             if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):  # pyright: ignore[reportUnknownArgumentType]
                 raise DifferentiationError(
                     f"{self}: the backward rule must give a tuple with a cotangent for each of the "

@@ -184,7 +184,7 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return _direct
     finally:
         state.source = outer
-    made = traced.jaxpr.entry
+    made = traced.lower().module.entry
     if made.has_side_effect:
         return _direct
     sizes = [x.shape.size for x in made.instructions if isinstance(x.shape, Shape) and x.op is not movement.broadcast]

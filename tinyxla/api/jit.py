@@ -330,12 +330,21 @@ class Jitted:
         known[:] = [r for r in known if r.is_alive]
         closed = list(known)
         (given, named), passed = slotted((args, kwargs))
+        self._check_aliases(args, kwargs)
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
             function = updated(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
-            result, after = function(values[:number])
+            try:
+                result, after = function(values[:number])
+            except OuterReferenceError as error:
+                if any(error.reference is r for r in passed):
+                    raise ArgumentError(
+                        f"jit of {self.__name__}: a Ref is used from around and passed as an argument; a function "
+                        "takes it one way only."
+                    ) from None
+                raise
             if has_references(result):
                 raise ArgumentError(
                     f"jit of {self.__name__}: the result must not have a Ref; give the array, ref[...]."
@@ -355,6 +364,17 @@ class Jitted:
         result, after = made(values_of(references), *given, **named)
         write_all(references, after)
         return result
+
+    def _check_aliases(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An error for a reference that is two arguments."""
+        given = [(k, x) for k, x in enumerate(pytrees.leaves((args, kwargs))) if isinstance(x, Reference)]
+        twice = [k for n, (k, x) in enumerate(given) if any(x is y for _, y in given[:n])]
+        if twice:
+            name = argument_names(args, kwargs)[twice[0]]
+            raise ArgumentError(
+                f"jit of {self.__name__}: a Ref is passed twice, the second time as argument {name}; a function takes "
+                "it one way only."
+            )
 
     def _nested_too_deeply(self, error: RecursionError) -> NestingError:
         if isinstance(error, NestingError):

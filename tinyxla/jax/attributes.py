@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyxla import tree_util
+from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
-from tinyxla.jax import flags
+from tinyxla.errors import AxisError, TinyxlaError
+from tinyxla.jax import flags, one_process
 from tinyxla.jax.avals import ShapedArray
+from tinyxla.jax.consumed_keys import consumption
+from tinyxla.jax.error_words import with_jax_words
+from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
+from tinyxla.jax.key_reuse import checking
+from tinyxla.jax.random_primitives import record_generators
+from tinyxla.jax.recorded_functions import recorded_power
+from tinyxla.jax.registry import Registry
+from tinyxla.jax.stage_attributes import (
+    cache_size,
+    in_avals,
+    input_shardings,
+    out_avals,
+    output_shardings,
+    traced_jaxpr,
+)
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.config import Config
 from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.device import Device
+from tinyxla.tracing.config import Config, define_option
+from tinyxla.tracing.shardings import PartitionSpec
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -30,9 +50,35 @@ def _main(self: Any) -> Any:
 
 
 def set_attributes() -> None:
-    """Give the classes these attributes."""
+    """Give the classes these attributes, and generators of random bits their primitives."""
+    record_generators()
+    mark_filtered_tracebacks()
+    define_option("debug_key_reuse", False)
+    KeyArray._consumed = property(consumption)  # type: ignore[attr-defined]
+    for kind in (Jitted, PlacingJitted):
+        kind._general = checking(kind._general)  # type: ignore[method-assign]
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
+    array_type: Any = Array
+    array_type.__pow__ = recorded_power(Array.__pow__)
+    array_type.addressable_data = one_process.addressable_data
+    array_type.addressable_shards = array_type.global_shards = property(one_process.shards)
+    for error in (TinyxlaError, AxisError):
+        error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
+    for stage in (Traced, Lowered, Compiled):
+        stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
+        stage.donate_argnums = ()  # type: ignore[attr-defined]
+    Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
+    Compiled.input_shardings = property(input_shardings)  # type: ignore[attr-defined]
+    Compiled.output_shardings = property(output_shardings)  # type: ignore[attr-defined]
+    Jitted._cache_size = cache_size  # type: ignore[attr-defined]
+    PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
+    device: Any = Device
+    device.addressable_memories, device.default_memory = one_process.memories, one_process.default_memory
+    device.memory = one_process.memory
+    KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
+    Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
+    tree_util.default_registry = Registry()  # type: ignore[attr-defined]
     # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
     # operators between arrays of both give this library's.
     for protocol in ("__array_ufunc__", "__array_function__"):

@@ -14,6 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import AbstractMesh, NamedSharding
 from tinyxla.transforms.key_arrays import KeyArray
 
@@ -94,7 +95,8 @@ class ShapedArray(AbstractValue):
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self.str_short()}{weak})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{'~' * self.weak_type}{self.str_short()}"
 
 
 def short_name(dtype: Any) -> str:
@@ -111,6 +113,8 @@ def get_aval(x: Any) -> AbstractValue:
     """The abstract value of an array, a tracer or a number."""
     if isinstance(x, AbstractValue):
         return x
+    if isinstance(x, Reference):
+        return x.aval  # type: ignore[attr-defined]
     if isinstance(x, (Zero, UndefinedPrimal)):
         return x.aval
     if isinstance(x, np.ndarray) and x.dtype == float0:

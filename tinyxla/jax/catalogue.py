@@ -6,6 +6,7 @@ Parameters that say nothing here, as those of sharding and accuracy, are left ou
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,9 @@ from tinyxla.ad_checkpoint import checkpoint
 from tinyxla.jax.jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.primitives import Primitive
 from tinyxla.numpy import iinfo
-from tinyxla.ops import elementwise
+from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import ops
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.custom import Rule, apply
 
@@ -35,6 +36,16 @@ class LaxPrimitive(Primitive):
 
     def bind(self, *args: Any, **params: Any) -> Any:
         return self.function(*args, **params)
+
+
+def _windows(kind: str, combine: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction of the windows of an array."""
+
+    def reduce(x: Any, **params: Any) -> Any:
+        x = as_array(x)
+        return lax.reduce_window(x, identity(kind, x.dtype), combine, **params)
+
+    return reduce
 
 
 def _dropping(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
@@ -65,7 +76,7 @@ BINARY = {
 }  # fmt: skip
 BITWISE = {"and": "bitwise_and", "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor"}
 # Functions of `lax` that are compositions here, and primitives in JAX.
-_FUNCTIONS = """
+COMPOSITIONS = """
     acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igamma_grad_a igammac lgamma
     nextafter polygamma square zeta
 """.split()
@@ -78,7 +89,7 @@ def _define(name: str, function: Callable[..., Any], multiple_results: bool = Fa
     primitives[name] = LaxPrimitive(name, _dropping(function, *_IGNORED), multiple_results)
 
 
-for _name in (*UNARY.values(), *BINARY.values(), *_FUNCTIONS):
+for _name in (*UNARY.values(), *BINARY.values(), *COMPOSITIONS):
     _define(_name, getattr(lax, _name))
 for _name in BITWISE:
     _define(_name, getattr(lax, BITWISE[_name]))
@@ -94,9 +105,14 @@ _define("clamp", lax.clamp)
 _define("round", lax.round)
 _define(
     "convert_element_type",
-    lambda x, new_dtype, weak_type=False: lax.convert_element_type(x, new_dtype).with_weak_type(weak_type),
+    lambda x, new_dtype, weak_type=False: elementwise.convert(
+        as_array(x), new_element_type=element_type(np.dtype(new_dtype))
+    ).with_weak_type(weak_type),
 )
-_define("bitcast_convert_type", lax.bitcast_convert_type)
+_define(
+    "bitcast_convert_type",
+    lambda x, new_dtype: ops["bitcast-convert"](as_array(x), new_element_type=element_type(np.dtype(new_dtype))),
+)
 _define("reduce_precision", lax.reduce_precision)
 _define("stop_gradient", lax.stop_gradient)
 _define("copy", lambda x: ops["copy"](as_array(x)))
@@ -114,7 +130,12 @@ _define("dynamic_slice", lambda x, *starts, slice_sizes: lax.dynamic_slice(x, st
 _define("dynamic_update_slice", lambda x, update, *starts: lax.dynamic_update_slice(x, update, starts))
 _define("pad", lax.pad)
 _define("concatenate", lambda *xs, dimension: lax.concatenate(xs, dimension))
-_define("iota", lambda dtype, shape, dimension: lax.broadcasted_iota(dtype, shape, dimension))
+_define(
+    "iota",
+    lambda dtype, shape, dimension: movement.iota(
+        shape=Shape(element_type(np.dtype(dtype)), shape), iota_dimension=dimension
+    ),
+)
 _define("dot_general", lax.dot_general)
 _define("fft", lax.fft)
 _define("cholesky", lambda x, symmetrize_input=False: lax.linalg.cholesky(x, symmetrize_input=symmetrize_input))
@@ -122,6 +143,15 @@ _define("optimization_barrier", lambda *xs: list(lax.optimization_barrier(xs)), 
 _define("top_k", lambda x, k, **options: list(lax.top_k(x, k, **options)), True)
 _define("argmax", lambda x, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
 _define("argmin", lambda x, axes, index_dtype: lax.argmin(x, axes[0], index_dtype))
+_define("gather", lax.gather)
+for _name in "scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split():
+    _define(_name, _dropping(getattr(lax, _name.replace("-", "_")), "update_jaxpr", "update_consts"))
+_define("sort", lambda *xs, **options: list(lax.sort(xs, **options)), True)
+_define("split", lambda x, sizes, axis=0: list(lax.split(x, sizes, axis)), True)
+_define("tile", lambda x, reps: lax.tile(x, reps))
+_define("conv_general_dilated", lax.conv_general_dilated)
+for _name, _combine in {"sum": lax.add, "max": lax.max, "min": lax.min}.items():
+    _define(f"reduce_window_{_name}", _windows(_name, _combine))
 _define("cumsum", lax.cumsum)
 _define("cumprod", lax.cumprod)
 _define("cummax", lax.cummax)
@@ -165,6 +195,39 @@ def _reduction(kind: str) -> Callable[..., Any]:
 
     return reduce
 
+
+# --- factorizations, bits, named axes ---------------------------------------------------------------------------------
+
+
+def _of_known(function: Callable[..., Any], results: Callable[[Any], Any] = lambda x: x) -> Callable[..., Any]:
+    """A function without the parameters that it does not have."""
+    known = inspect.signature(function).parameters
+
+    def call(*args: Any, **params: Any) -> Any:
+        return results(function(*args, **{name: x for name, x in params.items() if name in known}))
+
+    return call
+
+
+_SEVERAL = "eig eigh hessenberg lu qr schur svd tridiagonal".split()
+FACTORIZATIONS = """cholesky_update eig eigh hessenberg householder_product lu lu_pivots_to_permutation ormqr
+    qr schur svd symmetric_product triangular_solve tridiagonal tridiagonal_solve""".split()
+for _name in FACTORIZATIONS:
+    _define(_name, _of_known(getattr(lax.linalg, _name), list if _name in _SEVERAL else lambda x: x), _name in _SEVERAL)
+_define("rng_bit_generator", lambda key, **params: list(_of_known(lax.rng_bit_generator)(key, **params)), True)
+_define("rng_uniform", lambda a, b, shape: lax.rng_uniform(a, b, shape))
+_define("device_put", lambda *xs, **ignored: list(xs), True)
+_define("axis_index", lax.axis_index)
+
+
+def _over_axes(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    return lambda *xs, axes, **ignored: [function(x, axes) for x in xs]
+
+
+for _name in "psum pmax pmin".split():
+    _define(_name, _over_axes(getattr(lax, _name)), True)
+for _name in "all_gather all_to_all ppermute".split():
+    _define(_name, _of_known(getattr(lax, _name)))
 
 for _kind in REDUCTIONS:
     _define(f"reduce_{_kind}", _reduction(_kind))

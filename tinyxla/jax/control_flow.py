@@ -14,6 +14,7 @@ from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.catalogue import primitives
 from tinyxla.jax.jaxprs import ClosedJaxpr, jaxpr_as_fun
+from tinyxla.jax.loop_batching import BATCHERS
 from tinyxla.jax.recording import is_recording, region
 from tinyxla.jax.staging import closed_jaxpr
 from tinyxla.tracing import pytrees
@@ -41,7 +42,7 @@ def _settled(step: Function, carry: list[Any], *others: Any) -> tuple[ClosedJaxp
 def _bound(name: str, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
     primitive = primitives[name]
     operands = [as_array(x) for x in values]
-    return list(region(primitive, params, lambda *x: primitive.bind(*x, **params), operands))
+    return list(region(primitive, params, lambda *x: primitive.bind(*x, **params), operands, BATCHERS.get(name)))
 
 
 @functools.wraps(lax.scan)
@@ -83,6 +84,13 @@ def scan(
     found = _bound("scan", params, [*closed.consts, *carry, *rows])
     found = [x.with_weak_type(w) for x, w in zip(found, weak, strict=True)]
     return pytrees.unflatten(carry_tree, found[: len(carry)]), pytrees.unflatten(ys_tree, found[len(carry) :])
+
+
+@functools.wraps(lax.map)
+def map_(f: Function, xs: Any, **options: Any) -> Any:
+    if not is_recording() or any(x is not None for x in options.values()):
+        return lax.map(f, xs, **options)
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
 
 
 def _open(closed: ClosedJaxpr) -> Any:

@@ -84,3 +84,8 @@ hi_types: dict[type, Callable[..., Any]] = {}
 def register_hitype(kind: type, typeof: Callable[..., Any]) -> None:
     """Say which type the values of a class have."""
     hi_types[kind] = typeof
+
+
+def cur_qdd(x: Any) -> Any:
+    """What depends on the value of a mutable object and is known now."""
+    return x.cur_qdd()

@@ -73,7 +73,11 @@ class IOEffect(Effect):
     """A callback or a transfer."""
 
 
-IO_EFFECT = IOEffect()
+class RefEffect(Effect):
+    """A mutable array is read or written."""
+
+
+IO_EFFECT, REF_EFFECT = IOEffect(), RefEffect()
 no_effects: frozenset[Effect] = frozenset()
 
 
@@ -202,6 +206,8 @@ class ClosedJaxpr:
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
     """The results of a jaxpr, as a list, for these values of its constants and inputs."""
+    if REF_EFFECT in jaxpr.effects:
+        raise ArgumentError("eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.")
     if len(args) != len(jaxpr.invars):
         raise ArgumentError(f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} inputs, but got {len(args)} values.")
     if jaxpr.computation is not None:

@@ -11,7 +11,7 @@ from tinyxla import tree
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import asarray
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.device import CPU, check_placement
 
 
 def _whole(what: str, part: Any, shape: Sequence[int], dtype: Any = None) -> Any:
@@ -71,6 +71,94 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     if global_shape is None or (isinstance(global_shape, tuple) and all(hasattr(n, "__index__") for n in global_shape)):  # pyright: ignore[reportUnknownVariableType]
         return tree.map(lambda x: made(x, global_shape), local_data)
     return tree.map(made, local_data, global_shape)
+
+
+class Shard:
+    """The part of an array on a device: all of it on the one there is.
+
+    Attributes:
+        data: the array.
+        device: the device.
+        index: the places of the elements in the array, a slice for each dimension.
+        replica_id: the number of this copy: 0.
+    """
+
+    replica_id = 0
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        self.device = CPU
+        self.index = (slice(None),) * data.ndim
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id=0, data={self.data})"
+
+
+def addressable_data(array: Any, index: int) -> Any:
+    """The part of an array on the device of that number.
+
+    Raises:
+        ArgumentError: a number other than 0.
+    """
+    if index != 0:
+        raise ArgumentError(f"addressable_data: there is one device, number 0, but got {index}.")
+    return array
+
+
+def shards(array: Any) -> list[Shard]:
+    """The parts of an array on the devices."""
+    return [Shard(array)]
+
+
+class Memory:
+    """Memory of a device, which is the machine's whatever its kind.
+
+    >>> [memory.kind for memory in memories(CPU)]
+    ['device', 'pinned_host', 'unpinned_host']
+    """
+
+    platform = "cpu"
+
+    def __init__(self, device: Any, kind: str) -> None:
+        self.device = device
+        self.kind = kind
+
+    def addressable_by_devices(self) -> list[Any]:
+        """The devices that reach it."""
+        return [self.device]
+
+    attached_devices = addressable_by_devices
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Memory) and self.kind == other.kind
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __repr__(self) -> str:
+        return f"Memory(kind={self.kind!r}, device={self.device!r})"
+
+
+def memories(device: Any) -> list[Memory]:
+    """The memories that a device reaches."""
+    return [Memory(device, kind) for kind in ("device", "pinned_host", "unpinned_host")]
+
+
+def default_memory(device: Any) -> Memory:
+    """The memory where arrays of a device are."""
+    return memories(device)[0]
+
+
+def memory(device: Any, kind: str) -> Memory:
+    """The memory of that kind.
+
+    Raises:
+        ArgumentError: a kind that there is not.
+    """
+    for found in memories(device):
+        if found.kind == kind:
+            return found
+    raise ArgumentError(f"memory: the kinds are {[m.kind for m in memories(device)]}, but got {kind!r}.")
 
 
 def host_count(backend: Any = None) -> int:

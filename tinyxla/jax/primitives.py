@@ -17,6 +17,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, DifferentiationError
 from tinyxla.jax.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
+from tinyxla.jax.recording import region, vectorized
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array
@@ -25,6 +26,7 @@ from tinyxla.tracing.core import innermost
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.computations import Mask, chosen, spread
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply, transposed
+from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.transforms.reverse import is_inexact
 
 RuleTable = dict[Any, Callable[..., Any]]
@@ -99,11 +101,32 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The results for these operands."""
+        if any(isinstance(x, KeyArray) for x in args):
+            return self._bind_keys(args, params)
         if innermost(args) is None:
             return self.impl(*args, **params)
         values = [as_array(x, self.name) for x in args]
         outputs = apply(PrimitiveRule.of_call(self, len(values), params), *values)
         return list(outputs) if self.multiple_results else outputs[0]
+
+    def _bind_keys(self, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The same where operands are random keys: the primitive is applied to their words, and is the same under
+        vmap."""
+        types = [x.dtype if isinstance(x, KeyArray) else None for x in args]
+        words = [x.words if isinstance(x, KeyArray) else as_array(x, self.name) for x in args]
+        if innermost(words) is None:
+            return self.impl(*args, **params)
+        made: list[Any] = []
+
+        def function(*values: Any) -> list[Any]:
+            given = [x if t is None else KeyArray(t, x) for x, t in zip(values, types, strict=True)]
+            found = _lists(self, _staged(self, given, params))
+            made[:] = [x.dtype if isinstance(x, KeyArray) else None for x in found]
+            return [x.words if isinstance(x, KeyArray) else x for x in found]
+
+        outputs = region(self, params, function, words, vectorized)
+        results = [x if t is None else KeyArray(t, x) for x, t in zip(outputs, made, strict=True)]
+        return results if self.multiple_results else results[0]
 
 
 class AxisData(NamedTuple):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import Config, config
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.custom import Lanes, Rule, apply
 
@@ -31,13 +32,19 @@ def is_recording() -> bool:
 
 
 def record(function: Callable[[], _Result]) -> _Result:
-    """Call a function inside of which loops and branches are recorded as such."""
-    before = _state.depth
+    """Call a function inside of which loops and branches are recorded as such, and compiled functions are traced anew:
+    programs that were traced before have none of that."""
+    before, own, special = _state.depth, vars(config), config.special
     try:
         _state.depth = before + 1
+        own["special"] = special if before else (*special, ("recording", True))
         return function()
     finally:
         _state.depth = before
+        if special == Config.special:
+            own.pop("special", None)
+        else:
+            own["special"] = special
 
 
 def with_axes(axes: Sequence[tuple[Any, int]], function: Callable[[], _Result]) -> _Result:
@@ -61,23 +68,55 @@ def _with_axis(name: Any, size: int, function: Callable[[], _Result]) -> Callabl
     return mapped
 
 
+Batched = tuple[Sequence[Any], Sequence[int | None]] | None
+Batcher = Callable[["Region", Lanes, Sequence[Any], Axes], Batched]
+
+
 @dataclass(frozen=True, eq=False)
 class Region(Rule):
-    """A part of a function that is one primitive in jaxprs. Its derivatives and batching are those of its ops."""
+    """A part of a function that is one primitive in jaxprs. Its derivatives are those of its ops, and so is its
+    batching unless there is a rule: `batcher(region, lanes, operands, axes)` gives the results and their mapped axes,
+    or None where the ops count after all."""
 
     primitive: Any
     params: dict[str, Any]
+    batcher: Batcher | None = None
 
     def batch(
         self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
     ) -> tuple[tuple[Any, ...], Axes]:
-        found = Lanes(size, names).map(lambda values: self.function(*values), operands, axes)
+        lanes = Lanes(size, names)
+        if self.batcher is not None and is_recording():
+            results = self.batcher(self, lanes, operands, axes)
+            if results is not None:
+                return tuple(results[0]), tuple(results[1])
+        found = lanes.map(lambda values: self.function(*values), operands, axes)
         return tuple(found.values), tuple(found.axes)
+
+    def applied_to_lanes(
+        self, lanes: Lanes, params: dict[str, Any], function: Callable[..., Sequence[Any]], operands: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The results of the primitive with these parameters, outside of the mapped axis."""
+        axes = tuple(name for name in self.axes if name not in lanes.names)
+        made = replace(
+            self, key=(self.primitive, id(params)), function=function, params=params, count=len(operands), axes=axes
+        )
+        return apply(replace(made, own=()), *operands)
 
 
 def region(
-    primitive: Any, params: dict[str, Any], function: Callable[..., Sequence[Any]], values: Sequence[Any]
+    primitive: Any,
+    params: dict[str, Any],
+    function: Callable[..., Sequence[Any]],
+    values: Sequence[Any],
+    batcher: Batcher | None = None,
 ) -> tuple[Any, ...]:
     """The results of a function of a flat list of arrays, recorded as an application of a primitive."""
-    rule = Region(primitive.name, (primitive, id(params)), len(values), function, primitive, params)
+    rule = Region(primitive.name, (primitive, id(params)), len(values), function, primitive, params, batcher)
     return apply(rule, *values)
+
+
+def vectorized(made: Region, lanes: Lanes, operands: Sequence[Any], axes: Axes) -> Batched:
+    """The batching rule of a primitive whose parameters stay the same: the mapped axis is the first of the results."""
+    outputs = made.applied_to_lanes(lanes, made.params, lanes.mapped(made.function, axes), operands)
+    return outputs, (0,) * len(outputs)

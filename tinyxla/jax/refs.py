@@ -19,6 +19,10 @@ class AbstractRef(AbstractValue):
 
     shape = property(lambda self: self.inner_aval.shape)
     dtype = property(lambda self: self.inner_aval.dtype)
+    ndim = property(lambda self: self.inner_aval.ndim)
+    size = property(lambda self: self.inner_aval.size)
+    weak_type = property(lambda self: self.inner_aval.weak_type)
+    sharding = property(lambda self: self.inner_aval.sharding)
 
     def __repr__(self) -> str:
         return f"Ref{{{self.inner_aval.str_short()}}}"
@@ -48,6 +52,8 @@ class Ref(Reference):
 
     shape = property(lambda self: self._value.shape)
     dtype = property(lambda self: self._value.dtype)
+    sharding = property(lambda self: self._value.sharding)
+    weak_type = property(lambda self: self._value.weak_type)
     ndim = property(lambda self: self._value.ndim)
     size = property(lambda self: self._value.size)
 

@@ -8,9 +8,18 @@ from typing import Any
 from tinyxla.api.functions import Function, ShapeDtypeStruct, as_integers, name_of, trace_tree
 from tinyxla.errors import ArgumentError
 from tinyxla.jax import recording
-from tinyxla.jax.jaxprs import ClosedJaxpr
+from tinyxla.jax.jaxprs import REF_EFFECT, ClosedJaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.references import (
+    Reference,
+    discovered,
+    filled,
+    has_references,
+    slotted,
+    threaded,
+    values_of,
+)
 from tinyxla.util.wrapping import wraps
 
 
@@ -53,13 +62,36 @@ def make_jaxpr(
             values = iter(given)
             return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)
 
-        closed, weak, tree = recording.with_axes(axis_env or (), lambda: closed_jaxpr(of_others, others, kwargs))
+        closed, weak, tree = recording.with_axes(axis_env or (), lambda: _with_references(of_others, others, kwargs))
         if not return_shape:
             return closed
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in zip(closed.out_avals, weak, strict=True)]
         return closed, pytrees.unflatten(tree, shapes)
 
     return traced
+
+
+def _with_references(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The jaxpr of a function that may use mutable arrays, as arguments or from around: of their values, which come
+    before the other arguments."""
+    (given, named), passed = slotted((args, kwargs)) if has_references((args, kwargs)) else ((args, kwargs), [])
+
+    def run(outer: list[Reference]) -> Any:
+        references = [*passed, *outer]
+        if not references:
+            return closed_jaxpr(function, args, kwargs)
+
+        @wraps(function)
+        def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            own = list(references)
+            called = threaded(lambda: function(*filled(args, own), **filled(kwargs, own)), own)
+            return called(values)[0]
+
+        closed, weak, tree = closed_jaxpr(of_values, (values_of(references), *given), named)
+        closed.jaxpr.effects = closed.jaxpr.effects | {REF_EFFECT}
+        return closed, weak, tree
+
+    return discovered(run)
 
 
 def closed_jaxpr(

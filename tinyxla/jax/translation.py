@@ -9,12 +9,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.avals import of_shape
-from tinyxla.jax.catalogue import BINARY, BITWISE, REDUCTIONS, UNARY, LaxPrimitive, identity, primitives
+from tinyxla.jax.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
 from tinyxla.jax.jaxprs import (
     IO_EFFECT,
     Atom,
@@ -27,6 +25,7 @@ from tinyxla.jax.jaxprs import (
     Var,
     no_effects,
 )
+from tinyxla.jax.op_translations import OP_TRANSLATIONS, Translated, combination, starts_with
 from tinyxla.jax.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.recording import Region
 from tinyxla.ops import Op, calls, movement
@@ -60,15 +59,23 @@ def closed_computation(made: Computation) -> ClosedJaxpr:
 
 
 @functools.cache
-def _of_op(op: Op, multiple_results: bool) -> LaxPrimitive:
-    """The primitive that an op is which JAX does not have."""
+def _of_op(op: Op, multiple_results: bool, name: str) -> LaxPrimitive:
+    """The primitive that an op is which JAX does not have, under a name."""
 
     def function(*args: Any, **params: Any) -> Any:
         found = op(*map(as_array, args), **params)
         return list(found) if multiple_results else found
 
-    names = {"scatter": "scatter", "convolution": "conv_general_dilated", "callback": "pure_callback"}
-    return LaxPrimitive(names.get(op.name, op.name.replace("-", "_")), function, multiple_results)
+    return LaxPrimitive(name, function, multiple_results)
+
+
+def _unknown(x: Instruction) -> LaxPrimitive:
+    """The primitive of an instruction whose op JAX does not have."""
+    name = {"convolution": "conv_general_dilated"}.get(x.op.name, x.op.name.replace("-", "_"))
+    if name == "callback":
+        a = x.attributes
+        name = "debug_callback" if a.is_debug else "io_callback" if a.custom_call_has_side_effect else "pure_callback"
+    return _of_op(x.op, isinstance(x.shape, TupleShape), name)
 
 
 class Translation:
@@ -126,8 +133,9 @@ class Translation:
             self._atoms[x] = [self._atom(o) for o in x.operands]
         elif x.op is calls.get_tuple_element:
             self._take(x)
-        elif x.op is movement.broadcast and isinstance(self._atoms[x.operands[0]], Literal):
-            self._atoms[x] = _Splat(self._atoms[x.operands[0]])
+        elif x.op is movement.broadcast and isinstance(self._atoms[x.operands[0]], (Literal, _Splat)):
+            repeated = self._atoms[x.operands[0]]
+            self._atoms[x] = repeated if isinstance(repeated, _Splat) else _Splat(repeated)
         else:
             primitive, params, operands = self._primitive(x)
             outvars = self._emit(primitive, operands, params, x)
@@ -146,11 +154,26 @@ class Translation:
             primitive, params = _ELEMENTWISE[name](x)
             return primitive, params, operands
         operands = [self._atom(o) for o in x.operands]
+        if name in ("gather", "scatter") and len(operands) <= 3:
+            operands[1] = self._with_vector_axis(x, operands[1])
         translate = _TRANSLATIONS.get(name)
         found = translate(x, operands) if translate else None
         if found is not None:
             return found
-        return _of_op(x.op, isinstance(x.shape, TupleShape)), x.attributes._asdict(), operands
+        return _unknown(x), x.attributes._asdict(), operands
+
+    def _with_vector_axis(self, x: Instruction, indices: Atom) -> Atom:
+        """The indices of a gather or scatter with an axis for index vectors, which those of one number may lack."""
+        shape = x.operands[1].array_shape
+        if x.attributes.index_vector_dim != shape.rank:
+            return indices
+        longer = shape.with_dimensions((*shape.dimensions, 1))
+        params = {"shape": longer.dimensions, "broadcast_dimensions": tuple(range(shape.rank)), "sharding": None}
+        result = Var(of_shape(longer))
+        self.equations.append(
+            JaxprEqn([indices], [result], primitives["broadcast_in_dim"], params, no_effects, x.source)
+        )
+        return result
 
 
 class _Splat:
@@ -167,9 +190,7 @@ def _named(name: str, **params: Any) -> Callable[[Instruction], tuple[Primitive,
 def _comparison(x: Instruction) -> tuple[Primitive, Params]:
     total = "_to" if x.attributes.type == "TOTALORDER" else ""
     name = f"{x.attributes.direction.lower()}{total}"
-    return primitives[name] if name in primitives else _of_op(
-        x.op, False
-    ), {} if name in primitives else x.attributes._asdict()
+    return (primitives[name], {}) if name in primitives else (_unknown(x), x.attributes._asdict())
 
 
 _ACCURATE = "cbrt cos exp expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
@@ -178,12 +199,11 @@ _ELEMENTWISE: dict[str, Callable[[Instruction], tuple[Primitive, Params]]] = {
     **{op: _named(name) for op, name in BINARY.items()},
     **{op: _named(op) for op in BITWISE},
     "multiply": _named("mul", out_dtype=None),
+    "chain-multiply": _named("mul", out_dtype=None),
     "compare": _comparison,
     "round-nearest-even": _named("round", rounding_method=lax.RoundingMethod.TO_NEAREST_EVEN),
     "round-nearest-afz": _named("round", rounding_method=lax.RoundingMethod.AWAY_FROM_ZERO),
 }
-
-Translated = tuple[Primitive, Params, list[Atom]] | None
 
 
 def _simple(name: str, params: Callable[[Instruction, Any], Params]) -> Callable[[Instruction, list[Atom]], Translated]:
@@ -239,18 +259,9 @@ def _dot(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["dot_general"], {**params, "out_sharding": None}, operands
 
 
-_KINDS = {combination: kind for kind, (combination, _) in REDUCTIONS.items()}
-
-
 def _reduction(x: Instruction, operands: list[Atom]) -> Translated:
-    called: Computation = x.attributes.to_apply
-    init = operands[-1]
-    kind = _KINDS.get(called.root.op.name)
-    if len(operands) != 2 or kind is None or not isinstance(init, Literal) or len(called.instructions) != 3:
-        return None
-    if set(called.root.operands) != set(called.parameters):
-        return None
-    if np.asarray(init.val).tobytes() != np.asarray(identity(kind, init.aval.dtype)).tobytes():
+    kind = combination(x.attributes.to_apply)
+    if len(operands) != 2 or kind is None or not starts_with(kind, operands[1]):
         return None
     params = {"axes": x.attributes.dimensions} | ({"out_sharding": None} if kind == "sum" else {})
     return primitives[f"reduce_{kind}"], params, operands[:1]
@@ -300,6 +311,7 @@ def _slice_params(x: Instruction, a: Any) -> Params:
 
 
 _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
+    **OP_TRANSLATIONS,
     "select": _select,
     "reshape": _reshape,
     "dot": _dot,

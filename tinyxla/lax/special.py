@@ -29,6 +29,7 @@ from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state
+from tinyxla.tracing.config import setting
 
 Function = Callable[..., Any]
 Partial = Callable[..., Any]  # of the result and the operands: the derivative by one of these
@@ -397,8 +398,12 @@ def _in_lanes(function: Function) -> Function:
     def apply(*operands: Any) -> Any:
         dtype, shape = operands[0].dtype, operands[0].shape
         error = 1e-17 if dtype.itemsize == 8 else 2e-9
-        lanes = vmap(lambda *v: function(*(cast(x, np.dtype(np.float64)) for x in v), error).astype(dtype))
-        return lanes(*(v.reshape(-1) for v in operands)).reshape(shape)
+
+        @setting("explicit_x64_dtypes", "allow")
+        def of_numbers(*v: Any) -> Any:
+            return cast(function(*(cast(x, np.dtype(np.float64)) for x in v), error), dtype)
+
+        return vmap(of_numbers)(*(v.reshape(-1) for v in operands)).reshape(shape)
 
     return apply
 

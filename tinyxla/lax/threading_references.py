@@ -18,6 +18,8 @@ from tinyxla.tracing.references import (
     has_references,
     slotted,
     threaded,
+    values_of,
+    write_all,
 )
 from tinyxla.util.wrapping import wraps
 
@@ -29,6 +31,11 @@ def scanning(scan: Function) -> Function:
 
     @wraps(scan)
     def with_references(f: Any, init: Any, *args: Any, **kwargs: Any) -> Any:
+        xs = args[0] if args else kwargs.get("xs")
+        if has_references(xs):
+            given = kwargs if args else {name: x for name, x in kwargs.items() if name != "xs"}
+            return over_references(f, init, xs, *args[1:], **given)
+
         def run(references: list[Reference]) -> Any:
             if not references:
                 return scan(f, init, *args, **kwargs)
@@ -44,6 +51,20 @@ def scanning(scan: Function) -> Function:
             return last, ys
 
         return discovered(run)
+
+    def over_references(f: Any, init: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
+        """References whose elements are scanned: each step has one of its own, and what these hold is written back."""
+        others, passed = slotted(xs)
+
+        @wraps(f)
+        def step(carry: Any, given: Any) -> Any:
+            own = [r.__class__(x) for r, x in zip(passed, given[0], strict=True)]
+            following, y = f(carry, filled(given[1], own))
+            return following, (y, [r.read() for r in own])
+
+        last, (ys, values) = with_references(step, init, (values_of(passed), others), *args, **kwargs)
+        write_all(passed, values)
+        return last, ys
 
     return with_references
 

@@ -436,7 +436,10 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     x = array_of(x, "clip")
     for bound in (x, min, max):
         if bound is not None and type_of(operand(bound, "clip"))[0].kind == "c":
-            raise DTypeError("clip: complex numbers have no order; clip their parts or magnitudes.")
+            raise DTypeError(
+                "Clip received a complex value either through the input or the min/max keywords, but complex numbers "
+                "have no order; clip their parts or magnitudes."
+            )
     if min is not None:
         x = maximum(min, x)
     return x if max is None else minimum(max, x)

@@ -250,10 +250,15 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     sizes = shape_of("full", shape)
     if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
         return _full_of_keys(fill_value, dtype, sizes)
+    return _full(sizes, fill_value, None if dtype is None else python_dtype(dtype))
+
+
+def _full(sizes: tuple[int, ...], fill_value: Any, dtype: np.dtype[Any] | None) -> Array:
+    """The same for numbers; without a type in that of the value."""
     value = operand(fill_value, "full") if not isinstance(fill_value, (list, tuple)) else array(fill_value)
     found, weak = type_of(value)
     if dtype is not None:
-        found, weak = python_dtype(dtype), False
+        found, weak = dtype, False
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
     return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
@@ -293,7 +298,10 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
     """One value everywhere, in the shape and type of another array."""
     found, weak = _template(a)
     sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
-    made = full(sizes, fill_value, found if dtype is None else dtype)
+    if dtype is None and found.kind in "iufc" and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):
+        made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
+    else:
+        made = full(sizes, fill_value, found if dtype is None else dtype)
     return made.with_weak_type(weak and dtype is None)
 
 
@@ -355,7 +363,10 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     first, last, by = (_static("arange", x) for x in (start, stop, step))
     by = 1 if by is None else by
     if any(isinstance(x, complex) for x in (first, last, by)):
-        raise DTypeError("arange: start, stop and step must be real, but one of them is complex; take its real part.")
+        raise DTypeError(
+            "Passing complex start/stop/step to jnp.arange is no longer supported: they must be real; take the real "
+            "parts."
+        )
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
     count = (last - first) / by

@@ -26,6 +26,7 @@ from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
+from tinyxla.tracing.config import config
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, map_over_words, refuse
 from tinyxla.util.did_you_mean import did_you_mean
 
@@ -474,6 +475,8 @@ class Update:
     ) -> Array:
         what = f"at[].{name}"
         mode = check_mode(what, options.get("mode"))
+        if mode is None and config.out_of_bounds_updates == "drop":
+            mode = "drop"
         unknown = set(options) - {"mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices", "fill_value"}
         if unknown:
             raise ArgumentError(f"{what}: there is no option {', '.join(sorted(unknown))}.")

@@ -91,17 +91,17 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The sizes of the dimensions: none of a number, and of None, as in NumPy."""
-    return () if a is None else array_of(a, "shape").shape
+    return () if a is None else listed(a, "shape").shape
 
 
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions."""
-    return array_of(a, "ndim").ndim
+    return listed(a, "ndim").ndim
 
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or the product of the sizes of axes."""
-    x = array_of(a, "size")
+    x = listed(a, "size")
     return math.prod(x.shape[d] for d in canonical_axes("size", axis, x.ndim))
 
 

@@ -29,6 +29,7 @@ from tinyxla.numpy.arguments import (
     inexact,
     is_several,
     like,
+    listed,
     number_of,
     operand,
     promoted,
@@ -252,7 +253,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 @boundary
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements."""
-    x, y = array_of(a1, "array_equal"), array_of(a2, "array_equal")
+    x, y = listed(a1, "array_equal"), listed(a2, "array_equal")
     if x.shape != y.shape:
         return constant(False, np.bool_)
     same = arith.equal(x, y)
@@ -263,7 +264,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays have the same elements once they are broadcast to one shape."""
-    x, y = array_of(a1, "array_equiv"), array_of(a2, "array_equiv")
+    x, y = listed(a1, "array_equiv"), listed(a2, "array_equiv")
     try:
         broadcast_shapes("array_equiv", x.shape, y.shape)
     except ShapeError:

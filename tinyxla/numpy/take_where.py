@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -33,21 +32,21 @@ from tinyxla.numpy.arguments import (
     shown,
     value_of,
 )
-from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
+from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.reductions import any, cumsum
-from tinyxla.runtime.allocation import allocated
+from tinyxla.api.eager_replay import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.util.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
-from tinyxla.util.tracebacks import boundary
+from tinyxla.tracing.config import config
 
 # --- by places --------------------------------------------------------------------------------------------------------
 
 
-@boundary
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -119,7 +118,6 @@ def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
     return tuple(entries)
 
 
-@boundary
 def put_along_axis(
     arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = False, *, mode: Any = None
 ) -> Array:
@@ -133,7 +131,6 @@ def put_along_axis(
     return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
 
 
-@boundary
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
     """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
     negative indices stand for the first element, as in NumPy."""
@@ -147,13 +144,14 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
         repeated = read(values, np.arange(count) % values.size, None, None)
+        if mode is None and config.out_of_bounds_updates == "drop":
+            mode = "clip"
         if mode == "clip":
             places = arith.maximum(places, 0)
         flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
     return movement.reshape_to(flat, x.shape)
 
 
-@boundary
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
     that it is one."""
@@ -170,7 +168,6 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = F
     return where(chosen, cast(found, x.dtype), x)
 
 
-@boundary
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """Without the slices at these places of an axis: an integer, a slice, or an array of them.
 
@@ -203,7 +200,6 @@ def _without(x: Array, places: Any, along: int) -> Array:
     return read(x, (slice(None),) * along + kept, "clip", None)
 
 
-@boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """With values before these places of an axis: an integer, which may be traced, or several that are known."""
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
@@ -278,13 +274,11 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return movement.reshape_to(found, shape)
 
 
-@boundary
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """The elements where a condition is true; as in `compress` its values must be known unless `size` is given."""
     return compress(flat_array(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
-@boundary
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
@@ -342,8 +336,7 @@ def where(
         return ops.select(mask, a, b).with_weak_type(weak)
     if eager(mask, a, b):
         broadcast_shapes("where", mask.shape, a.shape, b.shape)
-        chosen = allocated("where", lambda: np.where(value_of(mask), value_of(a), value_of(b)))
-        return ConcreteArray(chosen, weak)
+        return ConcreteArray(np.where(value_of(mask), value_of(a), value_of(b)), weak)
     shape = broadcast_shapes("where", mask.shape, a.shape, b.shape)
     mask, a, b = (broadcast_to_shape("where", v, shape) for v in (mask, a, b))
     return ops.select(mask, a, b).with_weak_type(weak)
@@ -384,7 +377,6 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     return result
 
 
-@boundary
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
     """A copy with the main diagonal replaced; `inplace=False` says that it is one."""
     x = array_of(a, "fill_diagonal")

@@ -27,7 +27,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
     Args:
         pyfunc: the function.
         excluded: numbers, and names, of the arguments that are passed as they are. Keyword arguments must be among
-            them.
+            them; None is passed as it is, too.
         signature: the core dimensions of arguments and results, as `"(m,n),(n)->(m)"`; without it, there are none.
 
     Raises:
@@ -52,13 +52,21 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
                 f"vectorize: the keyword arguments {others} are not among those excluded; pass them by position, or "
                 "name them in excluded."
             )
-        places = [k for k in range(len(args)) if k not in excluded]
-        arrays = [array_of(args[k], "vectorize") for k in places]
-        taken, given = cores or ([()] * len(arrays), None)
-        if len(taken) != len(arrays):
+        mapped_over = [k for k in range(len(args)) if k not in excluded]
+        taken, given = cores or ([()] * len(mapped_over), None)
+        if len(taken) != len(mapped_over):
             raise ArgumentError(
-                f"vectorize: the signature {signature!r} is for {len(taken)} arguments, but {len(arrays)} are mapped."
+                f"vectorize: the signature {signature!r} is for {len(taken)} arguments, but {len(mapped_over)} are "
+                "mapped."
             )
+        absent = [k for k, names in zip(mapped_over, taken, strict=True) if args[k] is None and names]
+        if absent:
+            raise ArgumentError(
+                f"vectorize: Cannot pass None at locations {set(absent)}, which have core dimensions in {signature!r}."
+            )
+        taken = [names for k, names in zip(mapped_over, taken, strict=True) if args[k] is not None]
+        places = [k for k in mapped_over if args[k] is not None]
+        arrays = [array_of(args[k], "vectorize") for k in places]
         sizes: dict[str, int] = {}
         for k, names, x in zip(places, taken, arrays, strict=True):
             _check_sizes(f"{signature!r} argument {k}", names, x, sizes, exactly=False)

@@ -217,9 +217,10 @@ class Array:
     def item(self, *index: int) -> Any:
         """The only element (or the one at `index`) as a Python number."""
         value = self.concrete("item()")
-        if not index and value.size != 1:
+        if index in ((), ((),)) and value.size != 1:
             raise ShapeError(
-                f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist()."
+                "item(): can only convert an array of size 1 to a Python scalar, but this one has the shape "
+                f"{value.shape}; use tolist()."
             )
         try:
             return value.buffer().item(*(index if index != ((),) else ()))

@@ -23,16 +23,17 @@ _CHOICES = {
     "explicit_x64_dtypes": ("allow", "warn", "error"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "out_of_bounds_updates": ("raise", "drop"),
     "traceback_filtering": MODES,
 }
-_CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
+_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion"]
 
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
-        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation debug_key_reuse
+        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
         disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
         exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
         include_full_tracebacks_in_locations log_checkpoint_residuals log_compiles memory_fitting_effort no_tracing
@@ -107,6 +108,8 @@ class Config(threading.local):
         enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
         threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn
             before there was this option.
+        out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
+            outside of the array: "raise" an error, or "drop" the update.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -130,6 +133,7 @@ class Config(threading.local):
     legacy_prng_key: str = "allow"
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
+    out_of_bounds_updates: str = "raise"
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -166,6 +170,14 @@ class Config(threading.local):
 
 # The options, and the values that they have at first.
 _OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "special" and not o.startswith("_")}
+
+
+def define_option(option: str, value: bool) -> None:
+    """A further option of something that is built on the library, which looks at it whenever a compiled function is
+    called: where it is set, nothing is looked up by a short cut."""
+    _OPTIONS[option] = value
+    _CHECKS.append(option)
+    setattr(Config, option, value)
 
 
 def option_names() -> tuple[str, ...]:

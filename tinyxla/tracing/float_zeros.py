@@ -28,6 +28,16 @@ def is_float0(x: Any) -> bool:
     return getattr(x, "dtype", None) == float0
 
 
+def as_numbers(tree: Any) -> Any:
+    """The pytree with arrays of small integers in the place of those of element type float0: these can be mapped."""
+    return pytrees.map_tree(lambda x: np.zeros(x.shape, np.int8) if is_float0(x) else x, tree)
+
+
+def as_float0(x: Any) -> Any:
+    """The array of element type float0 in the place of which there is one of numbers."""
+    return np.zeros(x.shape, float0)
+
+
 def without_float0(tree: Any) -> Any:
     """The pytree with its arrays of element type float0 as parts of its structure."""
     return pytrees.map_tree(lambda x: _FloatZeros(tuple(x.shape)) if is_float0(x) else x, tree)

@@ -96,13 +96,28 @@ def _hide(trace: TracebackType | None) -> None:
         trace = trace.tb_next
 
 
+def _add_note(error: BaseException, trace: TracebackType | None) -> None:
+    if _NOTE not in getattr(error, "__notes__", ()):
+        error.add_note(_NOTE)
+
+
+Mark = Callable[[BaseException, TracebackType | None], None]
+_marks: dict[str, Mark] = {"remove_frames": _add_note}
+
+
+def set_mark(mode: str, mark: Mark) -> None:
+    """Say what errors get whose tracebacks were filtered in a mode: a note that tells so, or a cause. The mark is given
+    the error and the traceback that it had."""
+    _marks[mode] = mark
+
+
 def filter_error(error: BaseException) -> None:
     """Add advice to an error, and filter its traceback and those of what it was raised from, as the option says."""
     _explain(error)
     mode = _mode()
     if mode == "off":
         return
-    removed = False
+    removed, whole = False, raw_traceback(error)
     waiting, seen = [error], set[int]()
     while waiting:
         current = waiting.pop()
@@ -118,8 +133,8 @@ def filter_error(error: BaseException) -> None:
         if context is not None and current.__cause__ is None and not _visible(raw_traceback(context)):
             current.__suppress_context__ = True  # it arose and was handled inside the library
         waiting += [x for x in (current.__cause__, context) if x is not None and id(x) not in seen]
-    if removed and mode == "remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
-        error.add_note(_NOTE)
+    if removed and mode in _marks:
+        _marks[mode](error, whole)
 
 
 _stored: Any = BaseException.__dict__["__traceback__"]

@@ -4,6 +4,7 @@ from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.one_process import (
+    Shard as Shard,
     host_count as host_count,
     host_id as host_id,
     host_ids as host_ids,
@@ -20,8 +21,14 @@ from tinyxla.jax.refs import (
 )
 from tinyxla.jax.sharded import reshard as reshard, shard_map as shard_map
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
+from tinyxla.tracing.config import setting as _setting
 
 __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
 typeof = _get_aval
+
+
+def debug_key_reuse(new_val=True):
+    """Inside, a random key that is used a second time is a `KeyReuseError`."""
+    return _setting("debug_key_reuse", new_val)

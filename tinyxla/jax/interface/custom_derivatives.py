@@ -1,7 +1,7 @@
 """`jax.custom_derivatives`: that of tinyxla, and the primitives that jaxprs show."""
 
 from tinyxla import tree as _tree
-from tinyxla.custom_derivatives import SymbolicZero as _SymbolicZero
+from tinyxla.custom_derivatives import CustomVJPPrimal as _CustomVJPPrimal, SymbolicZero as _SymbolicZero
 from tinyxla.jax.avals import get_aval as _get_aval, zeros_like_aval as _zeros_like_aval
 from tinyxla.jax.catalogue import primitives as _primitives
 
@@ -16,3 +16,14 @@ def zero_from_primal(x, symbolic_zeros=False):
         return _SymbolicZero(aval) if symbolic_zeros else _zeros_like_aval(aval)
 
     return _tree.map(zero, x)
+
+
+def custom_vjp_primal_tree_values(tree):
+    """The values of the arguments of a forward rule with `symbolic_zeros`."""
+
+    def value(leaf):
+        if type(leaf) is not _CustomVJPPrimal:
+            raise TypeError(f"custom_vjp_primal_tree_values: unexpected leaf type {type(leaf)}")
+        return leaf.value
+
+    return _tree.map(value, tree)

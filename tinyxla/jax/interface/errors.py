@@ -9,5 +9,7 @@ from tinyxla.errors import (
     TracerBoolConversionError as TracerBoolConversionError,
     TracerIntegerConversionError as TracerIntegerConversionError,
 )
+from tinyxla.jax.consumed_keys import KeyReuseError as KeyReuseError
+from tinyxla.jax.filtered_tracebacks import SimplifiedTraceback as SimplifiedTraceback
 
 JAXRuntimeError = JaxRuntimeError

@@ -1,5 +1,6 @@
 """`jax._src.traceback_util`."""
 
+from tinyxla.jax.filtered_tracebacks import UnfilteredStackTrace as UnfilteredStackTrace
 from tinyxla.util.tracebacks import (
     boundary as api_boundary,
     hidden_files as _exclude_paths,
@@ -13,4 +14,4 @@ def include_frame(frame):
     return not _is_own(frame)
 
 
-__all__ = ["api_boundary", "include_frame", "register_exclusion"]
+__all__ = ["UnfilteredStackTrace", "api_boundary", "include_frame", "register_exclusion"]

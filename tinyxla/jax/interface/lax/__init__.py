@@ -4,9 +4,21 @@ from tinyxla.jax.catalogue import primitives as _primitives
 from tinyxla.jax.control_flow import (
     cond as cond,
     fori_loop as fori_loop,
+    map_ as map,
     scan as scan,
     switch as switch,
     while_loop as while_loop,
 )
+from tinyxla.jax.index_checks import (
+    gather as gather,
+    scatter as scatter,
+    scatter_add as scatter_add,
+    scatter_max as scatter_max,
+    scatter_min as scatter_min,
+    scatter_mul as scatter_mul,
+    scatter_sub as scatter_sub,
+)
+from tinyxla.jax.recorded_functions import compositions as _compositions, integer_pow as integer_pow
 
-globals().update({f"{name}_p": primitive for name, primitive in _primitives.items()})
+globals().update(_compositions)
+globals().update({f"{name.replace('-', '_')}_p": primitive for name, primitive in _primitives.items()})

@@ -1,6 +1,7 @@
 """`jax.extend.core.primitives`: `add_p`, `jit_p`, `scan_p`, ..."""
 
 from tinyxla.jax.catalogue import primitives as _primitives
+from tinyxla.jax.random_primitives import RANDOM as _RANDOM
 
-globals().update({f"{name}_p": primitive for name, primitive in _primitives.items()})
+globals().update({f"{name.replace('-', '_')}_p": primitive for name, primitive in (_primitives | _RANDOM).items()})
 call_p, remat_p = _primitives["core_call"], _primitives["checkpoint"]

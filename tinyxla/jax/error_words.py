@@ -1,0 +1,412 @@
+"""What JAX says where this library has an error of its own words: programs and tests look for it in messages.
+
+Each row has a pattern of this library's text and the start of JAX's, in which `{1}` is a group of the pattern;
+`{1:type}` is a group like `f32[3]` as JAX writes it, `float32[3]`; `{1:shape}` its shape and `{1:dtype}` its element
+type; `_NOTATIONS` has others. The first row that fits counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tinyxla.jax.catalogue import BINARY, BITWISE, UNARY
+from tinyxla.jax.lax_error_words import LAX_TABLE, SHAPE as _SHAPE
+from tinyxla.jax.numpy_error_words import NUMPY_TABLE
+from tinyxla.shapes import element_type
+
+_NOT_AVAILABLE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
+
+_TABLE: tuple[tuple[str, str], ...] = (
+    # derivatives
+    (
+        rf"^(jacfwd) of .*: argument .* is {_SHAPE}, of element type \w+, for which there is no derivative",
+        "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got {2:dtype}.",
+    ),
+    (
+        rf"^(\w+) of .*: argument .* is {_SHAPE}, of element type \w+, for which there is no derivative",
+        "{1} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but got "
+        "{2:dtype}.",
+    ),
+    (
+        rf"^(\w+) of .* must return one floating-point number, but returned {_SHAPE}, of element type",
+        "{1} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got {2:dtype}.",
+    ),
+    (
+        rf"must return one floating-point number, but returned {_SHAPE}",
+        "Gradient only defined for scalar-output functions. Output had shape: {1:shape}.",
+    ),
+    (
+        "must return one floating-point number, but returned",
+        "Gradient only defined for scalar-output functions. Output was",
+    ),
+    (
+        r"argnums names argument (\d+), but the call has (\d+) positional",
+        "differentiating with respect to argnums={1} requires at least {1:next} positional arguments to be "
+        "passed by the "
+        "caller, but got only {2} positional arguments.",
+    ),
+    (
+        "jvp of .*: (primals|tangents) must be a tuple",
+        "primal and tangent arguments to jax.jvp must be tuples or lists",
+    ),
+    (
+        rf"^The tangent at .* must have the shape of the argument of .*, {_SHAPE}, but has the shape {_SHAPE}",
+        "jvp called with different primal and tangent shapes;Got primal shape {1:shape} and tangent shape as {2:shape}",
+    ),
+    (
+        "^The tangent must have the structure of the argument",
+        "primal and tangent arguments to jax.jvp must have the same tree structure",
+    ),
+    (
+        rf"^The cotangent.* must have the (?:shape|type) of the result of .*, {_SHAPE}, but (?:has the shape|is) "
+        rf"{_SHAPE}",
+        "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got {2:type}, but expected "
+        "{1:type} because "
+        "the corresponding output of the differentiated function had JAX type {1:type}",
+    ),
+    ("^The cotangent must have the structure of the result", "unexpected tree structure"),
+    (
+        rf"^the derivative of .*: a tangent must have the shape .*, but is {_SHAPE}",
+        "linearized function called on tangent values inconsistent with the original primal values: got {1:type}",
+    ),
+    (r"^custom_jvp of (.*) has no rule", "No JVP defined for custom_jvp function {1} using defjvp."),
+    (r"^custom_vjp of (.*) has no rules", "No VJP defined for custom_vjp function {1} using defvjp."),
+    (
+        r"^custom_jvp of (.*): the rule must give a pair \(result, tangent\), but gives",
+        "Custom JVP rule for function {1} must produce a pair (list or tuple of length two) representing primal and "
+        "tangent outputs",
+    ),
+    (
+        rf"^custom_jvp of .*: the tangent must have the shape of what it belongs to, {_SHAPE}, but is {_SHAPE}",
+        "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. Expected "
+        "{1:type} "
+        "(tangent type of {1:type}) but got {2:type}.",
+    ),
+    (
+        r"^custom_vjp of (.*): the forward rule must give a pair",
+        "Custom VJP fwd rule for function {1} must produce a pair (list or tuple of length two)",
+    ),
+    (r"^custom_vjp of .*: the backward rule must give a tuple", "Custom VJP bwd rule must produce a tuple"),
+    # compiled functions
+    (r"^(\w+) takes a function, but got (.*) of type", "Expected a callable value, got {2}"),
+    (
+        r"^The result of (.*) is .* of type (\w+), which is not an array or a number",
+        "function {1} traced for jit returned a value of type <class '{2}'>, which is not a valid JAX type",
+    ),
+    (
+        r"^jit of (.*): argument .* is .* of type (\w+), which is not an array or a number",
+        "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{2}'>",
+    ),
+    (
+        r"^(?:device_put|\w+): .* is (.*) of type (\w+), which is not an array or a number",
+        "Argument {1} of type <class '{2}'> is not a valid JAX type",
+    ),
+    (r"the static argument .* cannot be hashed", "Non-hashable static arguments are not supported."),
+    (
+        r"static_argnums has (-?\d+), but it takes (\d+) positional",
+        "Jitted function has static_argnums=({1},), but only accepts {2} positional arguments.",
+    ),
+    (
+        r"static_argnames has '(\w+)', but there is no such parameter",
+        "Jitted function has invalid argnames {{'{1}'}} in static_argnames. Function does not take these args.",
+    ),
+    # values of traced arrays
+    (
+        rf"^A Python condition .* needs the value of a traced array {_SHAPE}",
+        f"Attempted boolean conversion of traced array with shape {{1:type}}. "
+        f"{_NOT_AVAILABLE}TracerBoolConversionError",
+    ),
+    (
+        rf"^(float|int|complex)\(\) needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {2:type}\n"
+        f"The problem arose with the `{{1}}` function. {_NOT_AVAILABLE}ConcretizationTypeError",
+    ),
+    (
+        rf"^A Python integer .* needs the value of a traced array {_SHAPE}",
+        "The __index__() method was called on traced array with shape {1:type}. Shapes must be 1D sequences of "
+        "concrete "
+        f"values of integer type. {_NOT_AVAILABLE}TracerIntegerConversionError",
+    ),
+    (
+        rf"^A NumPy array .* needs the value of a traced array {_SHAPE}",
+        "The numpy.ndarray conversion method __array__() was called on traced array with shape {1:type}. "
+        f"{_NOT_AVAILABLE}TracerArrayConversionError",
+    ),
+    (
+        rf"^A boolean mask as an index needs the value of a traced array {_SHAPE}",
+        f"Array boolean indices must be concrete; got {{1:type}}. {_NOT_AVAILABLE}NonConcreteBooleanIndexError",
+    ),
+    (
+        r"^A slice bound .* needs the value of a traced array",
+        "Array slice indices must have static start/stop/step to be used with NumPy indexing syntax.",
+    ),
+    (
+        rf"needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}. "
+        f"{_NOT_AVAILABLE}ConcretizationTypeError",
+    ),
+    (
+        r"^A tracer .* is used after",
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
+        "reference to "
+        f"an intermediate value to escape. {_NOT_AVAILABLE}UnexpectedTracerError",
+    ),
+    # vmap
+    (
+        r"^vmap of .*: in_axes for argument .*: axis (\d+) is out of range for an array with (\d+) dimensions",
+        "vmap was requested to map its argument along axis {1}, which implies that its rank should be at least "
+        "{1:next}, "
+        "but is only {2}",
+    ),
+    (r"^vmap of .*: the mapped axes must have one size", "vmap got inconsistent sizes for array axes to be mapped:"),
+    (
+        r"^vmap of .*: in_axes must have one entry for each positional argument, but .* has (\d+) and the call "
+        r"has (\d+)",
+        "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed to "
+        "the function, but got len(in_axes)={1}, len(args)={2}",
+    ),
+    (
+        r"^vmap of .*: in_axes for argument .*: an axis is an integer, but got '?(.*?)'?\.",
+        "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed to "
+        "the function, but got {1}.",
+    ),
+    (
+        r"^vmap of .*: no argument is mapped over",
+        "vmap must have at least one non-None value in in_axes. vmap wrapped function must be passed at least one "
+        "argument containing an array",
+    ),
+    (
+        r"^vmap of .*: the result.* differs between examples, but out_axes is None",
+        "vmap has mapped output but out_axes is None: at vmap out_axes, got axis spec None but output was "
+        "batched on axis",
+    ),
+    # loops and branches
+    (r"^lax.scan: the function must give a pair", "scan body output must be a pair, got"),
+    (
+        rf"^lax.(scan|while_loop|fori_loop): .* is {_SHAPE}.* at the start, but the function makes it {_SHAPE}",
+        "{1} body function carry input and carry output must have equal types, but they differ: the input carry "
+        "has type "
+        "{2:type} but the corresponding output carry component has type {3:type}",
+    ),
+    (
+        r"^lax.(scan|while_loop|fori_loop): the function must give what is carried in the structure",
+        "{1} body function carry input and carry output must have the same pytree structure, but they differ:",
+    ),
+    (r"^lax.scan: without arrays in xs", "scan got no values to scan over and `length` not provided."),
+    (
+        r"^lax.scan: the arrays of xs must have first axes of one size",
+        "scan got values with different leading axis sizes:",
+    ),
+    (
+        r"^lax.(?:scan|map): each array of xs must have a first axis",
+        "scan got value with no leading axis to scan over:",
+    ),
+    (
+        r"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives ([\[(].*?);",
+        "cond_fun must return a boolean scalar, but got pytree {1}",
+    ),
+    (
+        rf"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives {_SHAPE}",
+        "cond_fun must return a boolean scalar, but got output type(s) [{1:type}].",
+    ),
+    (
+        r"^lax.fori_loop: lower and upper must be integers",
+        "lower and upper arguments to fori_loop must have equal types",
+    ),
+    (rf"^lax.cond: pred must be .*, but is {_SHAPE}", "Pred must be a scalar, got array of shape {1:shape}."),
+    (
+        r"^lax.cond takes arrays and numbers, but got (.*) of type (\w+)",
+        "Pred must be a scalar, got {1} of type <class '{2}'>",
+    ),
+    (
+        r"^lax.(cond|switch): the results of all functions must have one structure",
+        "{1} branch outputs must have the same pytree structure, but they differ:",
+    ),
+    (
+        r"^lax.(cond|switch): the results of all functions must",
+        "{1} branches must have equal output types but they differ.",
+    ),
+    (rf"^lax.switch: the index must be .*, but is {_SHAPE} \(", "Index type must be an integer, got {1:dtype}"),
+    (
+        rf"^lax.switch: the index must be .*, but is {_SHAPE}",
+        "Branch index must be scalar, got array of shape {1:shape}.",
+    ),
+    (r"^lax.switch takes at least one branch", "Empty branch sequence"),
+    (r": there is no axis named '(\w+)'", "unbound axis name: {1}. Found an unbound axis name: {1}."),
+    # trees
+    (
+        r"^tree_unflatten: .* has (\d+) leaves, but (\d+) were given",
+        "Too few leaves for PyTreeDef; expected {1}, got {2}",
+    ),
+    (r"^register_pytree_node: (\w+) is registered already", "Duplicate custom PyTreeDef type registration for {1}"),
+    # arrays
+    (r"^Arrays are immutable", "JAX arrays are immutable and do not support in-place item assignment."),
+    (
+        r"nested lists have unequal lengths",
+        "setting an array element with a sequence. The requested array has an inhomogeneous shape",
+    ),
+    (r"None (?:of type|is no number)", "None is not a valid value for jnp.array"),
+    (
+        r"^(?:array|asarray): ('.*') is no number",
+        "Value {1} is not a valid JAX array type. Only arrays of numeric types are supported by JAX.",
+    ),
+    (
+        r"^lax\.(\w+) takes arrays and numbers, but got (.*) of type (\w+)",
+        "Error interpreting argument to {1} as a JAX value. The problematic value is of type <class '{3}'> and was "
+        "passed to {1}. Argument {2} of type <class '{3}'> is not a valid JAX type",
+    ),
+    (
+        r"^(?:[\w.]+: )?(?:[\w.]*\.)?([\w\[\]]+) takes arrays and numbers, but got (.*) of type (\w+)",
+        "{1} requires ndarray or scalar arguments, got <class '{3}'> at position 0. Value {2} is not a valid JAX array "
+        "type. Only arrays of numeric types are supported by JAX.",
+    ),
+    (
+        r"reshape: an array of shape (\(.*?\)) has (\d+) elements, but (\(.*?\)) takes (\d+)",
+        "cannot reshape array of shape {1} (size {2}) into shape {3} (size {4})",
+    ),
+    (r"^\w+: takes a sequence of at least one array", "Need at least one array to concatenate."),
+    (r"^\w*stack: the arrays have one shape, but got (.*?)\.?$", "All input arrays must have the same shape."),
+    (
+        r"shapes (\(.*?\)) and (\(.*?\)) do not fit: axis \d+ of the first has size (\d+), axis \d+ of the "
+        r"second (\d+)",
+        "dot_general requires contracting dimensions to have the same shape, got ({3},) and ({4},).",
+    ),
+    (
+        r"Incompatible shapes for broadcasting: (\(.*?\)) and (\(.*?\))",
+        "got incompatible shapes for broadcasting: {1}, {2}. Incompatible shapes for broadcasting: shapes=[{1}, {2}]",
+    ),
+    (r"^matmul: takes vectors and matrices", "matmul input operand must have ndim at least 1, but it has ndim 0"),
+    (r"^indexing: '(.*)' is no index", "JAX does not support string indexing; got idx='{1}'"),
+    (
+        r"indices are integers or booleans, but got an array of (\w+)",
+        "Indexer must have integer or boolean type, got indexer with type {1}",
+    ),
+    (
+        r"^indexing: (\d+) indices are too many for an array of shape (\(.*?\))",
+        "Too many indices: array is {2:rank}-dimensional, but {1} were indexed",
+    ),
+    (
+        r": axis (-?\d+) is out of range for an array with (\d+) dimensions",
+        "axis {1} is out of bounds for array of dimension {2}",
+    ),
+    (r": the axes (\(.*?\)) name a dimension twice", "duplicate value in 'axis': {1}"),
+    (r"take: mode is one of .*, but got 'raise'", "The 'raise' mode to jnp.take is not supported."),
+    (
+        rf"^linalg.(\w+): takes square matrices, but got {_SHAPE}",
+        "Argument to {1} must have shape [..., n, n], got {2:shape}.",
+    ),
+    (r"split: axis \d+ of size (\d+) does not divide into", "array split does not result in an equal division"),
+    (r"^(arg\w+): axis \d+ of shape .* is empty", "attempt to get {1} of an empty sequence"),
+    (
+        r"^(\w+): axis \d+ of shape .* is empty and has no",
+        "zero-size array to reduction operation {1} which has no identity",
+    ),
+    (
+        r"squeeze: axis (\d+) of an array of shape (\(.*?\)) has size",
+        "cannot select an axis to squeeze out which has size not equal to one, got shape={2} and dimensions=({1},)",
+    ),
+    (
+        r"transpose: axes (\(.*?\)) is no order of the .* axes of an array (\(.*?\))",
+        "transpose permutation isn't a permutation of operand dimensions, got permutation {1} for operand shape {2}.",
+    ),
+    (r"^linspace: num is not negative, but got (-?\d+)", "Number of samples, {1}, must be non-negative."),
+    (
+        r"^bincount: takes a vector of integers, but got (\w+)",
+        "x argument to bincount must have an integer type; got {1}",
+    ),
+    # random numbers
+    (
+        r"^tinyxla.random.(\w+): the numbers are .*, but got dtype (\w+)",
+        "dtype argument to `{1}` must be a float dtype, got {2}",
+    ),
+    (
+        r"^tinyxla.random.bits: bits are unsigned integers, but the dtype asked for is (\w+)",
+        "dtype argument to `bits` must be an unsigned int dtype, got {1}",
+    ),
+    (
+        r"^tinyxla.random.\w+: the first argument is a key, .* but got (.*)\.",
+        "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. Got {1}",
+    ),
+    (
+        rf"^tinyxla.random.(\w+): takes a single key, but got {_SHAPE}",
+        "{1} accepts a single key, but was given a key array of shape {2:shape}",
+    ),
+    (r"^tinyxla.random.\w+: a seed is an integer", "PRNG key seed must be an integer"),
+    (r"^tinyxla.random.\w+: the seed is one integer", "accepts a scalar seed, but was given an array of shape"),
+    (
+        r"^tinyxla.random.choice: (\d+) elements cannot be chosen among (\d+)",
+        "Cannot take a larger sample (size {1}) than population (size {2}) when 'replace=False'",
+    ),
+    (r"^tinyxla.random.permutation: x is an integer", "x must be an integer or at least 1-dimensional"),
+)
+_ROWS = [(re.compile(pattern), template) for pattern, template in (*LAX_TABLE, *NUMPY_TABLE, *_TABLE)]
+
+
+_KINDS = {"signed": "integer", "unsigned": "integer", "float": "floating", "complex": "complexfloating", "pred": "bool"}
+_NAMES = UNARY | BINARY
+
+
+def _kinds(given: str) -> str:
+    """Kinds of element types as JAX names and orders them."""
+    found = {_KINDS.get(kind, kind) for kind in given.split(", ")}
+    return ", ".join(kind for kind in ("integer", "floating", "complexfloating", "bool") if kind in found)
+
+
+def _of_shape(given: str, spec: str) -> str:
+    """A type like `f32[3]` in another notation."""
+    name, _, sizes = given.rstrip("]").partition("[")
+    dtype = element_type(name).dtype.name
+    dimensions = [int(n) for n in sizes.split(",") if n]
+    notations = {
+        "dtype": dtype,
+        "shape": str(tuple(dimensions)),
+        "list": str(dimensions),
+        "ndim": str(len(dimensions)),
+        "type": f"{dtype}[{sizes}]",
+    }
+    return notations[spec]
+
+
+_NOTATIONS: dict[str, Callable[[str], str]] = {
+    "next": lambda given: str(int(given) + 1),
+    "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
+    "lower": str.lower,
+    "op": lambda given: _NAMES.get(given, given),
+    "place": lambda given: " at position 0" if given in BINARY or (given in BITWISE and given != "not") else "",
+    "kinds": _kinds,
+}
+
+
+class _Group(str):
+    """A part of a message, which formats as another notation of the same."""
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return _NOTATIONS[spec](str(self)) if spec in _NOTATIONS else _of_shape(str(self), spec)
+
+
+def jax_words(message: str) -> str:
+    """What JAX says for the same mistake; nothing where that is not known.
+
+    >>> jax_words("grad of f: the function must return one floating-point number, but returned f32[3]. Return its sum")
+    'Gradient only defined for scalar-output functions. Output had shape: (3,).'
+    """
+    for pattern, template in _ROWS:
+        found = pattern.search(message)
+        if found:
+            return template.format(found[0], *(_Group(group or "") for group in found.groups()))
+    return ""
+
+
+def with_jax_words(of_error: Any) -> Any:
+    """The text of an error, followed by what JAX says for the same mistake."""
+
+    def text(self: Any) -> str:
+        own: str = of_error(self)
+        said = jax_words(own)
+        return f"{own}\n  In JAX: {said}" if said and said not in own else own
+
+    return text

@@ -1,0 +1,3 @@
+"""`jax.stages`."""
+
+CompilerOptions = dict[str, str | bool]

@@ -1,0 +1,150 @@
+"""What JAX says where functions of `numpy`, `nn`, `scipy` and `image`, rules and callbacks refuse their arguments: rows
+of `error_words`."""
+
+from __future__ import annotations
+
+from tinyxla.jax.lax_error_words import SHAPE
+
+_PAIR = r"(\(.*?\))"
+
+NUMPY_TABLE: tuple[tuple[str, str], ...] = (
+    # rules and callbacks
+    (
+        r"^custom_jvp of (.*): the tangent must have the structure",
+        "Custom JVP rule for function {1} must produce primal and tangent outputs with equal container (pytree) "
+        "structures",
+    ),
+    (
+        rf"^custom_vjp of .*: the cotangent must have the shape of what it belongs to, {SHAPE}, but is {SHAPE}",
+        "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function; "
+        "the bwd "
+        "rule produced an output of type {2:type} corresponding to an input of type {1:type}",
+    ),
+    (
+        r"^custom_vjp of .*: the cotangent must have the structure",
+        "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple "
+        "of the "
+        "primal function",
+    ),
+    (
+        r"^custom_(jvp|vjp) of (.*): (?:too many positional|missing|got an unexpected)",
+        "The input arguments to the custom_{1}-decorated function {2} could not be resolved to positional-only "
+        "arguments.",
+    ),
+    (r"defjvps takes no nondiff_argnums", "Can't use ``defjvps`` with ``nondiff_argnums``."),
+    (
+        r"the call of (\w+) of .* does not say how it is mapped; pass vmap_method",
+        "vmap is only supported for the {1} primitive when vmap_method is one of 'sequential', 'sequential_unrolled', "
+        "'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None.",
+    ),
+    (
+        r"vmap_method must be one of .*, but (?:got|is) '?(\w+)'?",
+        "vmap_method must be on of the allowed methods; got: {1}",
+    ),
+    (r"callback has no derivative: what pure_callback", "Pure callbacks do not support JVP."),
+    (r"callback has no derivative: what io_callback", "IO callbacks do not support JVP."),
+    # compiled programs
+    (
+        r"A program compiled for \[.*\] was called with \[",
+        "Argument types differ from the types for which this computation was compiled.",
+    ),
+    (
+        r"A program compiled for arguments of the structure .* was called with",
+        "Function compiled with input pytree does not match the input pytree it was called with.",
+    ),
+    (
+        r"donate_argnums has (-?\d+), but it takes (\d+) positional",
+        "Jitted function has donate_argnums=({1},), but only accepts {2} positional arguments.",
+    ),
+    (
+        r"the argument .* must not be both static and donated",
+        "static_argnums and donate_argnums cannot intersect. static_argnames and donate_argnames cannot intersect.",
+    ),
+    (r"Unknown backend '(\w+)'; the only one is", "Unknown backend {1}. Available backends are ['cpu']"),
+    (
+        r"^device_put: the only device is 'cpu', but got (.*)\.",
+        "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, "
+        "`jax.memory.Space` or a "
+        "pytree of these values. Received invalid value: {1}",
+    ),
+    # trees
+    (r"^tree_reduce: the tree .* has no leaves", "reduce() of empty iterable with no initial value"),
+    (r"^tree_transpose: an inner tree has the structure", "Mismatch"),
+    (r"^tree_map: the trees have different structures", "pytree structure error: different"),
+    # nn and image
+    (
+        rf"fan-in and fan-out need axes of inputs and of outputs, but the shape is {_PAIR}",
+        "Can't compute input and output sizes of a {1:rank}-dimensional weights tensor with default in_axis. "
+        "Must be at "
+        "least 2D or specify in_axis explicitly.",
+    ),
+    (
+        r"variance_scaling: (mode|distribution) is .*, but got '(\w+)'",
+        "invalid {1} for variance scaling initializer: {2}",
+    ),
+    (r"initializers\.orthogonal: the shape must have", "orthogonal initializer requires at least a 2D shape"),
+    (
+        r"initializers\.delta_orthogonal: the shape must be",
+        "Delta orthogonal initializer requires a 3D, 4D or 5D shape.",
+    ),
+    (r"^nn\.glu: axis -?\d+ .* has an odd size", "axis size must be divisible by 2"),
+    (
+        rf"^image\.resize: shape must have \d+ sizes, as {SHAPE} has, but got {_PAIR}",
+        "shape must have length equal to the number of dimensions of x;  {2} vs {1:shape}",
+    ),
+    (r"^image\.\w+: method must be one of .*, but got '(\w+)'", 'Unknown resize method "{1}"'),
+    # linear algebra
+    (
+        r"norm: the order of a vector norm must be a real number, but got (.*) of type",
+        "Invalid order {1} for vector norm.",
+    ),
+    (r"norm: the order of a matrix norm must be .*, but got (.*?)[.;]", "Invalid order {1} for matrix norm."),
+    (r"norm: an array of shape .* is no vector and no matrix", "Improper number of axes for norm:"),
+    (r"matrix_power: n is an integer, but got (.*)\.$", "exponent must be an integer, got {1}"),
+    (r"matrix_power: takes square matrices", "Last 2 dimensions of the array must be square"),
+    (
+        r"multi_dot: takes at least two arrays",
+        "multi_dot: input arrays must all be two-dimensional, except for the first and last array which may be 1 or 2",
+    ),
+    (
+        rf"tensorsolve: the shapes {_PAIR} and {_PAIR} do not make",
+        "After moving axes to end, leading shape of a must match shape of b. got a.shape={1}, b.shape={2}",
+    ),
+    (
+        rf"^linalg\.(\w+): takes square matrices, but got {SHAPE}",
+        "Argument to {1} must have shape [..., n, n], got {2:shape}. Argument to {1}() must have shape [..., n, "
+        "n], got "
+        "{2:shape}. The input to {1} must be a square matrix. Got shape {2:shape}",
+    ),
+    (r"linalg\.qr: mode must be one of .*, but got '(\w+)'", "Unsupported QR decomposition mode '{1}'"),
+    (
+        rf"^linalg\.(\w+): takes matrices, but got {SHAPE}",
+        "Input 0 to {1} must have rank at least 2, but got shape={2:shape}",
+    ),
+    (
+        rf"linalg\.lstsq: takes a matrix and as many numbers or rows, but got {SHAPE}",
+        "{1:ndim}-dimensional array given. Array must be two-dimensional",
+    ),
+    (
+        r"assume_a must be one of (.*), but got '(\w+)'",
+        "Expected assume_a to be one of [{1}]; got '{2}'",
+    ),
+    (
+        rf"block_diag: takes numbers, vectors and matrices, but got {SHAPE}",
+        "block_diag must have at most 2 dimensions, got",
+    ),
+    (r"polar: side must be one of", "The argument `side` must be either 'right' or 'left'."),
+    (r"dft: scale must be one of .*, but got '(\w+)'", "scale must be None, 'sqrtn', or 'n'; got '{1}'."),
+    (r"pascal: kind must be one of (.*), but got '(\w+)'", "Expected kind to be on of: [{1}]; got {2}"),
+    (r"hadamard: n must be a positive power of 2, but got (.*)\.", "n must be a positive power of 2; got {1}."),
+    # scipy and Fourier transforms
+    (r"signal\.\w+: takes two arrays of one rank", "in1 and in2 must have the same number of dimensions"),
+    (r"signal\.\w+: mode must be one of (.*), but got", "mode must be one of [{1}]"),
+    (r"stats\.mode: nan_policy must be one of .*, but got '(\w+)'", "Illegal nan_policy value '{1}'; expected one of"),
+    (r"stats\.rankdata: method must be one of .*, but got '(\w+)'", "unknown method '{1}'"),
+    (r"gaussian_kde: dataset should have multiple elements", "`dataset` input should have multiple elements."),
+    (
+        r"cumulative_\w+: an array of \d+ dimensions needs `axis`",
+        "The input array has rank greater than one; axis is required",
+    ),
+)
