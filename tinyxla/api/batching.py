@@ -95,7 +95,7 @@ def vmap(
         size = _batch_size(leaves, axes, name, axis_size, what)
         flat = OfLeaves(fun, treedef, named=True)
         results = batch_flat(flat, size, leaves, axes, *names)
-        whole = flat.result(range(len(results)))
+        whole = pytrees.with_placeholders(flat.tree)
         targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
         results_of_keys = pytrees.key_leaves(flat.tree)
 

@@ -621,7 +621,7 @@ def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype
     dtype, is_weak = promote_types(*((s.dtype, w) for s, w in zip(shapes, weak, strict=True)))
     sizes = {s.dimensions for s in shapes}
     if len(sizes) > 1 or (fixed and fixed != {dtype}):
-        names = pytrees.leaf_names(pytrees.unflatten(traced[0].tree, range(len(traced[0].weak))))
+        names = pytrees.leaf_names(pytrees.with_placeholders(traced[0].tree))
         raise ResultTypeError(
             f"{what}: the results of all functions must have the same shapes and types, but the result{names[k]} is "
             f"{' or '.join(map(str, shapes))}."

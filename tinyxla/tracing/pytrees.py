@@ -144,6 +144,12 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(treedef, leaves)
 
 
+def with_placeholders(treedef: TreeDef) -> Any:
+    """A tree of a structure, whose leaves are instances of `object`: containers that sort what they hold by its type,
+    as those written for JAX do, take these for arrays."""
+    return unflatten(treedef, [object() for _ in range(treedef.num_leaves)])
+
+
 def leaves(tree: Any) -> list[Any]:
     try:
         return optree.tree_leaves(tree, namespace=_WITH_WORDS)
