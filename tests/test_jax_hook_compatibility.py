@@ -299,3 +299,72 @@ def test_functions_of_numpy_give_arrays_of_numpy_and_operators_arrays_of_the_lib
             print("refused")
         """)
     assert found == ["numpy numpy numpy numpy numpy float64", "True float32", "3.0 6.0 1.0", "[2. 2. 2.]", "refused"]
+
+
+def test_python_integers_beside_arrays_of_narrow_integers_wrap_around() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        u = jnp.ones(2, jnp.uint8)
+        print((u * -1).tolist(), (u + 300).tolist(), jnp.where(u > 1, u, -1).tolist(), u.at[0].set(-1).tolist())
+        print(jax.jit(lambda u: u * -1)(u).tolist(), jnp.full(2, -1, jnp.uint8).tolist(), (u < -1).tolist())
+        for refused in (lambda: jnp.array(-1, jnp.uint8), lambda: u + 2**40, lambda: jnp.uint8(256)):
+            try:
+                print(refused())
+            except OverflowError as error:
+                print("OverflowError")
+        """)
+    assert lines == [
+        "[255, 255] [45, 45] [255, 255] [255, 1]",
+        "[255, 255] [255, 255] [True, True]",
+        "OverflowError",
+        "OverflowError",
+        "OverflowError",
+    ]
+
+
+def test_containers_that_sort_their_leaves_by_type_are_results_of_vmap() -> None:
+    """As distributions of distrax: arrays, tracers and instances of `object` are leaves, numbers are not."""
+    lines = printed("""
+        import jax, jax.numpy as jnp
+
+        @jax.tree_util.register_pytree_node_class
+        class Distribution:
+            def __init__(self, *fields):
+                self.fields = fields
+            def tree_flatten(self):
+                held = [isinstance(x, jax.Array) or type(x) is object for x in self.fields]
+                children = [x if h else None for x, h in zip(self.fields, held)]
+                return children, tuple(None if h else x for x, h in zip(self.fields, held))
+            @classmethod
+            def tree_unflatten(cls, rest, children):
+                return cls(*[c if r is None else r for c, r in zip(children, rest)])
+
+        made = jax.vmap(lambda x: Distribution(x, 3, x + 1))(jnp.zeros((2, 4)))
+        print(made.fields[0].shape, made.fields[1], made.fields[2].shape)
+        """)
+    assert lines == ["(2, 4) 3 (2, 4)"]
+
+
+def test_typeof_a_ref_is_the_type_of_mutable_arrays() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax.ref import AbstractRef
+        ref = jax.new_ref(jnp.zeros((2, 3)))
+        print(isinstance(jax.typeof(ref), AbstractRef), jax.typeof(ref), jax.typeof(ref).shape)
+        """)
+    assert lines == ["True Ref{float32[2,3]} (2, 3)"]
+
+
+def test_operators_leave_proxies_of_arrays_to_their_own_operators() -> None:
+    lines = printed("""
+        import jax.numpy as jnp
+        class Proxy:
+            def __init__(self, value):
+                self.value = value
+            def __getattr__(self, name):
+                return Proxy(getattr(self.value, name))
+            def __radd__(self, other):
+                return "radd"
+        print(jnp.ones(2) + Proxy(jnp.ones(2)))
+        """)
+    assert lines == ["radd"]

@@ -14,6 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import AbstractMesh, NamedSharding
 from tinyxla.transforms.key_arrays import KeyArray
 
@@ -113,12 +114,27 @@ def get_aval(x: Any) -> AbstractValue:
         return x
     if isinstance(x, (Zero, UndefinedPrimal)):
         return x.aval
+    if isinstance(x, Reference):
+        return AbstractRef(ShapedArray(x.shape, x.dtype))
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+class AbstractRef(AbstractValue):
+    """The type of a mutable array: that of the array which it holds."""
+
+    def __init__(self, inner_aval: Any) -> None:
+        self.inner_aval = inner_aval
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+
+    def __repr__(self) -> str:
+        return f"Ref{{{self.inner_aval.str_short()}}}"
 
 
 def of_shape(shape: Shape, weak_type: bool = False) -> ShapedArray:

@@ -193,4 +193,5 @@ def install() -> None:
         )
     set_attributes()
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
+    config.update("weak_integer_overflow", "wrap")
     sys.meta_path.insert(0, JaxFinder())

@@ -90,18 +90,23 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The sizes of the dimensions: none of a number, and of None, as in NumPy."""
-    return () if a is None else array_of(a, "shape").shape
+    return () if a is None else _sizes("shape", a)
 
 
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions."""
-    return array_of(a, "ndim").ndim
+    return len(_sizes("ndim", a))
 
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or the product of the sizes of axes."""
-    x = array_of(a, "size")
-    return math.prod(x.shape[d] for d in canonical_axes("size", axis, x.ndim))
+    sizes = _sizes("size", a)
+    return math.prod(sizes[d] for d in canonical_axes("size", axis, len(sizes)))
+
+
+def _sizes(what: str, a: Any) -> tuple[int, ...]:
+    """Those of an array or a number, or of what only describes one, as a `ShapeDtypeStruct` does."""
+    return a.shape if hasattr(a, "shape") and hasattr(a, "dtype") else array_of(a, what).shape
 
 
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:

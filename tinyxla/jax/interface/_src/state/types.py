@@ -1,3 +1,3 @@
 """`jax._src.state.types`."""
 
-from tinyxla.jax.refs import AbstractRef as AbstractRef
+from tinyxla.jax.avals import AbstractRef as AbstractRef
