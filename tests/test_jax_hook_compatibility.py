@@ -368,3 +368,14 @@ def test_operators_leave_proxies_of_arrays_to_their_own_operators() -> None:
         print(jnp.ones(2) + Proxy(jnp.ones(2)))
         """)
     assert lines == ["radd"]
+
+
+def test_distributions_of_vectors_are_modules() -> None:
+    lines = printed("""
+        import numpy as np
+        from jax.scipy.stats.multivariate_normal import logpdf
+        import jax.scipy.stats.dirichlet as dirichlet
+        print(round(float(logpdf(np.zeros(2), np.zeros(2), np.eye(2))), 4))
+        print(round(float(dirichlet.pdf(np.array([0.5, 0.5]), np.array([1.0, 1.0]))), 4))
+        """)
+    assert lines == ["-1.8379", "1.0"]
