@@ -379,3 +379,40 @@ def test_distributions_of_vectors_are_modules() -> None:
         print(round(float(dirichlet.pdf(np.array([0.5, 0.5]), np.array([1.0, 1.0]))), 4))
         """)
     assert lines == ["-1.8379", "1.0"]
+
+
+def test_dicts_are_rebuilt_with_sorted_keys() -> None:
+    """What a program draws while it goes through a dict of parameters depends on the order."""
+    lines = printed("""
+        import collections
+        import jax, jax.numpy as jnp
+
+        @jax.tree_util.register_pytree_node_class
+        class Box:
+            def __init__(self, held, kept):
+                self.held, self.kept = held, kept
+            def tree_flatten(self):
+                return (self.held,), self.kept
+            @classmethod
+            def tree_unflatten(cls, kept, children):
+                return cls(children[0], kept)
+
+        for kept in (1, True, [3]):  # 1 equals True, and a list has no hash
+            box = jax.tree.map(lambda x: x, Box({"b": 1.0, "a": 2.0}, kept))
+            print(list(box.held), box.kept)
+        given = {"b": jnp.ones(2), "a": {"z": 1.0, "c": None}, "e": collections.OrderedDict(y=1.0, x=2.0)}
+        for made in (jax.jit(lambda x: x)(given), jax.vmap(lambda x: x)({"b": given["b"], "a": given["b"]})):
+            print(list(made), list(made.get("e", ())))
+        print(list(jax.tree.map(lambda x, y: y, {"b": 1, "a": 2}, {"a": 3, "b": 4}).items()))
+        gradient = jax.grad(lambda x: x["w"] * x["b"])({"w": 1.0, "b": 2.0})
+        print(list(jax.eval_shape(lambda: {"q": 1, "p": 2})), list(gradient))
+        """)
+    assert lines == [
+        "['a', 'b'] 1",
+        "['a', 'b'] True",
+        "['a', 'b'] [3]",
+        "['a', 'b', 'e'] ['y', 'x']",
+        "['a', 'b'] []",
+        "[('a', 3), ('b', 4)]",
+        "['p', 'q'] ['b', 'w']",
+    ]
