@@ -416,14 +416,3 @@ def test_dicts_are_rebuilt_with_sorted_keys() -> None:
         "[('a', 3), ('b', 4)]",
         "['p', 'q'] ['b', 'w']",
     ]
-
-
-def test_colocated_functions_run_in_this_process() -> None:
-    lines = printed("""
-        import jax
-        import jax.experimental.colocated_python as cp
-        twice = cp.colocated_python(lambda x: 2 * x)
-        devices = jax.devices()
-        print(twice(3), twice.specialize(devices=devices)(4), cp.colocated_cpu_devices(devices) == devices)
-        """)
-    assert lines == ["6 8 True"]
