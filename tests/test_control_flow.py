@@ -737,3 +737,17 @@ def test_a_function_may_keep_and_change_its_arguments() -> None:
     for _ in range(3):
         np.testing.assert_array_equal(function(np.arange(3, dtype=np.float32)), [1, 5, 9])
     assert [x.tolist() for x in kept] == [[7, 7, 7]] * 3
+
+
+def test_fori_loop_takes_floats_for_bounds() -> None:
+    """Known ones are truncated; others are counted up from the lower one, which is a float, too."""
+
+    def program(jx: Any) -> Any:
+        def total(lower: Any, upper: Any) -> Any:
+            return jx.lax.fori_loop(lower, upper, lambda i, c: (c[0] + 1, c[1] + i), (0, 0.0))
+
+        counted = jx.jit(lambda n: total(0 * n, n))
+        return total(0.0, 3.0), total(0.5, 2.5), counted(2.5), counted(3.0), jx.grad(lambda x: total(0.0, x)[1])(2.5)
+
+    for found, expected in zip(tx.tree.leaves(program(tx)), jax.tree.leaves(program(jax)), strict=True):
+        assert (float(found), found.dtype) == (float(expected), expected.dtype)

@@ -367,6 +367,36 @@ def test_integers_and_symbolic_zeros() -> None:
     both_equal(program)
 
 
+def _with_update(x: Any, state: Any) -> Any:
+    """x, by a function whose rule gives the new state for the cotangent of the state, as those of 8-bit layers do."""
+    scaled = tx.custom_vjp(lambda x, state: x * 1.0)
+    scaled.defvjp(lambda x, state: (x * 1.0, state), lambda state, g: (g, state + 10.0))
+    return scaled(x, state)
+
+
+def _without_cotangent(x: Any) -> Any:
+    """x, by a function whose rule gives no cotangent."""
+    stopped = tx.custom_vjp(lambda x: x * 2.0)
+    stopped.defvjp(lambda x: (x * 2.0, None), lambda _, g: (None,))
+    return stopped(x)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tx.jit, tx.checkpoint], ids=["plain", "jit", "checkpoint"])
+@pytest.mark.parametrize("outer", [lambda f: f, tx.jit], ids=["eager", "compiled"])
+def test_rules_that_return_updates_are_called_where_a_later_rule_gives_no_cotangent(wrap: Any, outer: Any) -> None:
+    """The numbers are JAX's."""
+
+    def derivative(function: Any) -> float:
+        return float(outer(tx.grad(lambda s: wrap(function)(s)[0]))(3.0))
+
+    assert derivative(lambda s: (_without_cotangent(_with_update(1.0, s)), s * 2)) == 13.0
+    assert derivative(lambda s: (_without_cotangent(_with_update(1.0, s) * 5), s * 2)) == 13.0  # ops between
+    assert derivative(lambda s: (_with_update(1.0, s), s * 2)) == 13.0
+    assert derivative(lambda s: (s * 3, _with_update(1.0, s))) == 3.0  # no cotangent gets there
+    assert derivative(lambda s: (tx.lax.stop_gradient(_with_update(1.0, s)), s)) == 0.0
+    assert derivative(lambda s: (_without_cotangent(s), s)) == 0.0
+
+
 def test_methods() -> None:
     class Scale:
         def __init__(self, factor: float) -> None:

@@ -988,7 +988,11 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     (ShapeError, r"einsum: in 'ij,jk' the axis 'j' has sizes 4 and 3", lambda: jnp.einsum("ij,jk", X, X)),
     (ShapeError, r"einsum: 'ijk' in 'ijk' does not fit an array of 2 dimensions", lambda: jnp.einsum("ijk", X)),
     (ArgumentError, r"einsum: 'ij,j' names 2 operands, but 1 are given", lambda: jnp.einsum("ij,j", X)),
-    (ArgumentError, r"einsum: axes are named by letters, but got 'i!' in 'i!->i'", lambda: jnp.einsum("i!->i", X)),
+    (
+        ArgumentError,
+        r"einsum: axes are named by letters and digits, but got 'i!' in 'i!->i'",
+        lambda: jnp.einsum("i!->i", X),
+    ),
     (ArgumentError, r"einsum: the result of 'ij->ik' names the axis 'k', which no", lambda: jnp.einsum("ij->ik", X)),
     (ArgumentError, r"einsum: the result of 'ij->ii' names the axis 'i', twice", lambda: jnp.einsum("ij->ii", X)),
     (ArgumentError, r"einsum: takes a text such .* but got Array, Array", lambda: jnp.einsum(X, X)),
@@ -1025,6 +1029,28 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     ),
     (ArgumentError, r"linalg|norm: the order of a matrix norm is 'fro'", lambda: jnp.linalg.norm(X, "max")),
 ]
+
+
+def test_einsum_takes_digits_and_letters_beyond_ascii_for_axes() -> None:
+    x, y = np.ones((2, 3, 4), np.float32), np.ones((2, 4), np.float32)
+    assert jnp.einsum("k1d,kd->1k", x, y).tolist() == [[4.0, 4.0]] * 3
+    assert jnp.einsum("α...,β->αβ...", x, y[0]).shape == (2, 4, 3, 4)
+
+
+def test_einsum_tells_a_dot_general_of_the_user_the_type_of_the_sums() -> None:
+    seen: list[Any] = []
+
+    def dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
+        seen.append(preferred_element_type)
+        return tx.lax.dot_general(x, y, dimensions, precision, preferred_element_type)
+
+    jnp.einsum("ij,jk->ik", np.ones((2, 2), np.float32), np.ones((2, 2), np.int32), _dot_general=dot_general)
+    assert seen == [np.float32]
+
+
+def test_shape_ndim_and_size_of_what_only_describes_an_array() -> None:
+    described = tx.ShapeDtypeStruct((2, 3), np.float32)
+    assert (jnp.shape(described), jnp.ndim(described), jnp.size(described), jnp.size(described, 1)) == ((2, 3), 2, 6, 3)
 
 
 @pytest.mark.parametrize(("kind", "text", "function"), ERRORS, ids=range(len(ERRORS)))

@@ -243,7 +243,7 @@ def test_attention(options: dict[str, Any]) -> None:
 def test_attention_without_batch_and_of_wrong_shapes() -> None:
     x = np.random.default_rng(0).normal(size=(5, 2, 4)).astype(np.float32)
     same(tx.nn.dot_product_attention(x, x, x), jax.nn.dot_product_attention(x, x, x), rtol=1e-4)
-    with pytest.raises(errors.ShapeError, match="divisor of heads"):
+    with pytest.raises(errors.ShapeError, match="heads must be a multiple of groups"):
         tx.nn.dot_product_attention(x, x[:, :1], x)
 
 

@@ -48,7 +48,7 @@ class Host:
         self._static = static
         self._given = given
         self._result = result
-        self._names = [] if result is None else pytrees.leaf_names(result.unflatten(range(result.num_leaves)))
+        self._names = [] if result is None else pytrees.leaf_names(pytrees.with_placeholders(result))
         leaves = tuple((k, hashable(x)) for k, x in static.items())
         self._key = (what, hashable(function), structure, leaves, result)
 

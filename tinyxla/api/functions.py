@@ -16,7 +16,7 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, converts
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
@@ -121,8 +121,7 @@ pytrees.register_leaf(_KeysStruct, _KeysStruct.flatten, _of_words)
 
 def only_described(leaf: Any) -> bool:
     """Whether an object has a shape and an element type, but no values: it may stand for an array in `eval_shape`."""
-    has_values = hasattr(leaf, "__array__") or hasattr(leaf, "__jax_array__") or hasattr(leaf, "__tinyxla_array__")
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not has_values and not isinstance(leaf, type)
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not converts(leaf) and not isinstance(leaf, type)
 
 
 def name_of(function: Function) -> str:

@@ -117,12 +117,27 @@ def get_aval(x: Any) -> AbstractValue:
         return x.aval  # type: ignore[attr-defined]
     if isinstance(x, (Zero, UndefinedPrimal)):
         return x.aval
+    if isinstance(x, Reference):
+        return AbstractRef(ShapedArray(x.shape, x.dtype))
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+class AbstractRef(AbstractValue):
+    """The type of a mutable array: that of the array which it holds."""
+
+    def __init__(self, inner_aval: Any) -> None:
+        self.inner_aval = inner_aval
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+
+    def __repr__(self) -> str:
+        return f"Ref{{{self.inner_aval.str_short()}}}"
 
 
 def of_shape(shape: Shape, weak_type: bool = False) -> ShapedArray:

@@ -20,6 +20,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.attributes import set_attributes
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 
 JAX_VERSION = "0.10.2"
@@ -193,5 +194,6 @@ def install() -> None:
         )
     set_attributes()
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
-    config.update("out_of_bounds_updates", "drop")
+    config.update("weak_integer_overflow", "wrap")
+    pytrees.rebuild_dicts_with_sorted_keys()
     sys.meta_path.insert(0, JaxFinder())

@@ -206,7 +206,7 @@ def argnums_partial(
 
 def flatten_axes(name: str, treedef: Any, axes: Any, **ignored: Any) -> list[Any]:
     """Axes for each leaf, of a prefix of the structure."""
-    return pytrees.broadcast_prefix(axes, pytrees.unflatten(treedef, [0] * treedef.num_leaves), name)
+    return pytrees.broadcast_prefix(axes, pytrees.with_placeholders(treedef), name)
 
 
 def debug_info(traced_for: str, fun: Function, args: Any = (), kwargs: Any = None, **ignored: Any) -> DebugInfo:

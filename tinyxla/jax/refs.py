@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.jax.avals import AbstractValue, ShapedArray, get_aval
+from tinyxla.jax.avals import AbstractValue, get_aval
 from tinyxla.numpy import zeros
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import Reference
-
-
-class AbstractRef(AbstractValue):
-    """The type of a mutable array: that of the array which it holds."""
-
-    def __init__(self, inner_aval: Any) -> None:
-        self.inner_aval = inner_aval
-
-    shape = property(lambda self: self.inner_aval.shape)
-    dtype = property(lambda self: self.inner_aval.dtype)
-    ndim = property(lambda self: self.inner_aval.ndim)
-    size = property(lambda self: self.inner_aval.size)
-    weak_type = property(lambda self: self.inner_aval.weak_type)
-    sharding = property(lambda self: self.inner_aval.sharding)
-
-    def __repr__(self) -> str:
-        return f"Ref{{{self.inner_aval.str_short()}}}"
 
 
 class Ref(Reference):
@@ -46,14 +29,9 @@ class Ref(Reference):
     """
 
     @property
-    def aval(self) -> AbstractRef:
-        inner: Any = get_aval(self._value)
-        return AbstractRef(ShapedArray(inner.shape, inner.dtype))
+    def aval(self) -> AbstractValue:
+        return get_aval(self)
 
-    shape = property(lambda self: self._value.shape)
-    dtype = property(lambda self: self._value.dtype)
-    sharding = property(lambda self: self._value.sharding)
-    weak_type = property(lambda self: self._value.weak_type)
     ndim = property(lambda self: self._value.ndim)
     size = property(lambda self: self._value.size)
 

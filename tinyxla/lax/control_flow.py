@@ -251,7 +251,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
     Args:
         lower: the first integer.
-        upper: the end, exclusive. Where both are Python numbers, derivatives in reverse mode are those of `scan`.
+        upper: the end, exclusive. Where both are Python numbers, derivatives in reverse mode are those of `scan`. Both
+            may be floats: known ones are truncated, and others are counted up by ones.
         body_fun: of the integer and what is carried; gives it for the next step, with the same structure and types.
         init_val: what is carried at the start: a pytree of arrays.
         unroll: how many steps to write out after one another in a loop of known length.
@@ -266,9 +267,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     _check_callable(what, body_fun)
     bounds = [array_of(x, what) for x in (lower, upper)]
     dtype, weak = promote_types(*((x.dtype, x.weak_type) for x in bounds))
-    if any(x.shape for x in bounds) or np.dtype(dtype).kind not in "iu":
-        raise ArgumentError(f"{what}: lower and upper must be integers, but are {' and '.join(map(_typed, bounds))}.")
-    known = all(isinstance(x, ConcreteArray) for x in bounds) and dtype == default_int()
+    floats = [x.dtype.kind == "f" for x in bounds]
+    if any(x.shape for x in bounds) or np.dtype(dtype).kind not in "iuf" or any(floats) != all(floats):
+        said = "lower and upper must be integers, or both floats"
+        raise ArgumentError(f"{what}: {said}, but are {' and '.join(map(_typed, bounds))}.")
+    known = all(isinstance(x, ConcreteArray) for x in bounds) and (dtype == default_int() or all(floats))
     if not known and (isinstance(lower, Array) or isinstance(upper, Array)):
         if unroll is not None:
             raise ArgumentError(f"{what}: unroll takes a range of known numbers, but got {lower!r} and {upper!r}.")
@@ -281,7 +284,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
             "[2]",
         )
         return final[2]
-    numbers = range(operator.index(lower), operator.index(upper))  # of arrays, too
+    numbers = range(*(int(x) if f else operator.index(x) for x, f in zip((lower, upper), floats, strict=True)))
     step = wraps(body_fun)(lambda carry, i: (body_fun(i, carry), None))
 
     def general(init: Any) -> Any:
@@ -621,7 +624,7 @@ def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype
     dtype, is_weak = promote_types(*((s.dtype, w) for s, w in zip(shapes, weak, strict=True)))
     sizes = {s.dimensions for s in shapes}
     if len(sizes) > 1 or (fixed and fixed != {dtype}):
-        names = pytrees.leaf_names(pytrees.unflatten(traced[0].tree, range(len(traced[0].weak))))
+        names = pytrees.leaf_names(pytrees.with_placeholders(traced[0].tree))
         raise ResultTypeError(
             f"{what}: the results of all functions must have the same shapes and types, but the result{names[k]} is "
             f"{' or '.join(map(str, shapes))}."

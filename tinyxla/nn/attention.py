@@ -61,8 +61,8 @@ def dot_product_attention(
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3])
     if not fits or shared == 0 or heads % shared:
         raise ShapeError(
-            f"{what}: query must be (batch, queries, heads, size), key and value (batch, keys, divisor of heads, size),"
-            f" but they have the shapes {q.shape}, {k.shape} and {v.shape}."
+            f"{what}: query must be (batch, queries, heads, size), key and value (batch, keys, groups, size), where "
+            f"heads must be a multiple of groups, but they have the shapes {q.shape}, {k.shape} and {v.shape}."
         )
     if not q.dtype == k.dtype == v.dtype:
         raise DTypeError(

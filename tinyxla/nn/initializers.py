@@ -49,10 +49,10 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def _drawing(default: Any, draw: Callable[[Array, Sequence[int], Any], Array]) -> Initializer:
     """The dtype is what is asked for at last, or when the initializer was made, or the usual one."""
 
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    def init(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
         return draw(key, shape, next(kind for kind in (dtype, default, float) if kind is not None))
 
-    return initialize
+    return init
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
@@ -215,7 +215,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     make = orthogonal(scale, column_axis, dtype)
     what = "nn.initializers.delta_orthogonal"
 
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    def init(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
         sizes = shape_of(what, shape)
         if not 3 <= len(sizes) <= 5 or sizes[-1] < sizes[-2]:
             raise ShapeError(
@@ -226,4 +226,4 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         middle = tuple((n - 1) // 2 for n in sizes[:-2])
         return tnp.zeros(sizes, matrix.dtype).at[middle].set(matrix)
 
-    return initialize
+    return init

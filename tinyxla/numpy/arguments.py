@@ -114,7 +114,7 @@ def operand(value: Any, what: str) -> Any:
 def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
     """A value (as `operand` gives it) with elements of that type; weakly typed as asked, or as it is."""
     if not isinstance(value, Array):
-        return ConcreteArray(checked_scalar(value, dtype), bool(weak))
+        return ConcreteArray(checked_scalar(value, dtype, may_wrap=True), bool(weak))
     if value.dtype != dtype:
         kept = value.weak_type if weak is None else weak
         if type(value) is ConcreteArray and state.staging is None and value.size < LARGE:

@@ -322,7 +322,7 @@ def einsum(
     sums = wanted if _holds(wanted, dtype) else dtype
     product = _dot
     if _dot_general is not None:
-        product = _by(_dot_general, precision)
+        product = _by(_dot_general, precision, sums)
     result = _contract(named, output, sizes, optimize, sums, product)
     return cast(result, wanted).with_weak_type(weak)
 
@@ -364,14 +364,14 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ArgumentError(f"einsum: {subscripts!r} names {len(terms)} operands, but {len(ranks)} are given.")
-    spare = [chr(0x3B1 + k) for k in range(64)]
+    spare = [c for c in map(chr, range(0x3B1, 0x471)) if c not in text]
     inputs: list[str] = []
     widest = ""
     for term, rank in zip(terms, ranks, strict=True):
         names = term.replace("...", "")
         hidden = rank - len(names)
-        if not all(c.isalpha() for c in names):
-            raise ArgumentError(f"einsum: axes are named by letters, but got {term!r} in {subscripts!r}.")
+        if not all(c.isalnum() for c in names):
+            raise ArgumentError(f"einsum: axes are named by letters and digits, but got {term!r} in {subscripts!r}.")
         if hidden < 0 or (hidden and "..." not in term):
             raise ShapeError(f"einsum: {term!r} in {subscripts!r} does not fit an array of {rank} dimensions.")
         dots = "".join(spare[k] for k in reversed(range(hidden)))
@@ -405,11 +405,11 @@ def _stretched(labels: str, x: Any, sizes: dict[str, int]) -> tuple[str, Any]:
     return labels, x
 
 
-def _by(dot_general: Callable[..., Any], precision: Any) -> Callable[..., Any]:
-    """`_dot` by another function."""
+def _by(dot_general: Callable[..., Any], precision: Any, sums: np.dtype[Any]) -> Callable[..., Any]:
+    """`_dot` by another function, which is always told the type of the sums."""
 
     def product(x: Any, y: Any, contract: Any, batch: Any, preferred: Any) -> Any:
-        return dot_general(x, y, (contract, batch), precision=precision, preferred_element_type=preferred)
+        return dot_general(x, y, (contract, batch), precision=precision, preferred_element_type=sums)
 
     return product
 

@@ -128,10 +128,10 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
     return found if dtype is None else cast(found, dtype, False)
 
 
-def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+def _scalar(value: Any, dtype: np.dtype[Any], may_wrap: bool = False) -> Any:
     if element_type(dtype).is_integer and isinstance(value, float):
         return converted(np.asarray(value, np.float64), dtype)
-    return checked_scalar(value, dtype)
+    return checked_scalar(value, dtype, may_wrap)
 
 
 def _leaves(value: Any, found: list[Any]) -> None:
@@ -261,7 +261,7 @@ def _full(sizes: tuple[int, ...], fill_value: Any, dtype: np.dtype[Any] | None) 
         found, weak = dtype, False
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
-    return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
+    return movement.full(_scalar(value, found, may_wrap=True), found, sizes).with_weak_type(weak)
 
 
 def _full_of_keys(fill_value: Any, dtype: Any, sizes: tuple[int, ...]) -> Any:

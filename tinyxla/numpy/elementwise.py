@@ -67,7 +67,7 @@ _PYTHON = frozenset((bool, int, float, complex))
 
 def _converter(value: Any, dtype: np.dtype[Any]) -> Function | None:
     if type(value) in _PYTHON:
-        return lambda number: checked_scalar(number, dtype)
+        return lambda number: checked_scalar(number, dtype, may_wrap=True)
     if value.dtype == dtype:
         return None
     return lambda array: converted(array, dtype)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -39,12 +38,12 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, read
 from tinyxla.numpy.operations import movement, ops, slices
 from tinyxla.numpy.reductions import cumsum, sum as total
+from tinyxla.api.eager_replay import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import checked_size
 from tinyxla.tracing.device import check_placement
-from tinyxla.util.tracebacks import boundary
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -91,21 +90,25 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The sizes of the dimensions: none of a number, and of None, as in NumPy."""
-    return () if a is None else listed(a, "shape").shape
+    return () if a is None else _sizes("shape", a)
 
 
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions."""
-    return listed(a, "ndim").ndim
+    return len(_sizes("ndim", a))
 
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or the product of the sizes of axes."""
-    x = listed(a, "size")
-    return math.prod(x.shape[d] for d in canonical_axes("size", axis, x.ndim))
+    sizes = _sizes("size", a)
+    return math.prod(sizes[d] for d in canonical_axes("size", axis, len(sizes)))
 
 
-@boundary
+def _sizes(what: str, a: Any) -> tuple[int, ...]:
+    """Those of an array or a number, or of what only describes one, as a `ShapeDtypeStruct` does."""
+    return a.shape if hasattr(a, "shape") and hasattr(a, "dtype") else array_of(a, what).shape
+
+
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The axes in another order: that of `axes`, or reversed."""
     x = array_of(a, "transpose")
@@ -129,7 +132,6 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
-@boundary
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
     x = array_of(a, "swapaxes")
@@ -139,7 +141,6 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return movement.transpose_to(x, tuple(order))
 
 
-@boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places; the others keep their order."""
     x = array_of(a, "moveaxis")
@@ -155,7 +156,6 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return movement.transpose_to(x, tuple(order))
 
 
-@boundary
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly."""
     x = array_of(a, "rollaxis")
@@ -388,7 +388,6 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _divided("dsplit", ary, indices_or_sections, 2, True)
 
 
-@boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, without it."""
     x = array_of(x, "unstack")
@@ -510,7 +509,6 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
     return movement.broadcast(row, sizes=sizes, dimensions=tuple(d for d in range(len(sizes)) if d != along))
 
 
-@boundary
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all if None)."""
     x = array_of(m, "flip")
@@ -591,7 +589,6 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 # --- diagonals, differences -------------------------------------------------------------------------------------------
 
 
-@boundary
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis."""
     x = array_of(a, "diagonal")

@@ -576,7 +576,7 @@ poisson = Poisson(
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 
-class multivariate_normal:
+class MultivariateNormal:
     """Normal vectors. With `mean` of shape [..., n] and `cov` [..., n, n], positive definite; of each may be a number.
 
     >>> round(float(multivariate_normal.logpdf(np.zeros(2), np.zeros(2), np.eye(2))), 4)
@@ -614,7 +614,10 @@ class multivariate_normal:
         return tnp.exp(multivariate_normal.logpdf(x, mean, cov))
 
 
-class dirichlet:
+multivariate_normal = MultivariateNormal()
+
+
+class Dirichlet:
     """Vectors of n positive numbers with sum 1, along the first axis, by n concentrations.
 
     >>> round(float(dirichlet.pdf(np.array([0.5, 0.5]), np.array([1.0, 1.0]))), 4)
@@ -643,7 +646,10 @@ class dirichlet:
         return tnp.exp(dirichlet.logpdf(x, alpha))
 
 
-class multinomial:
+dirichlet = Dirichlet()
+
+
+class Multinomial:
     """Counts of n draws among outcomes with probabilities p, along the last axis.
 
     >>> round(float(multinomial.pmf(np.array([1, 1]), 2, np.array([0.5, 0.5]))), 4)
@@ -661,6 +667,9 @@ class multinomial:
     def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
         """The probability."""
         return tnp.exp(multinomial.logpmf(x, n, p))
+
+
+multinomial = Multinomial()
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------

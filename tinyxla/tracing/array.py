@@ -527,14 +527,19 @@ class Array:
 _OPERANDS: set[type] = {bool, int, float, complex, list, tuple, np.ndarray}
 
 
+def converts(value: Any) -> bool:
+    """Whether an object has a method that gives its array. NumPy's and this library's own are looked up on the type: a
+    proxy of an array (Flax's `Cursor`) has all attributes of the array, but operators of its own."""
+    kind = type(value)
+    return hasattr(kind, "__array__") or hasattr(value, "__jax_array__") or hasattr(kind, "__tinyxla_array__")
+
+
 def _is_operand(value: Any) -> bool:
     """Whether an operator takes it, or leaves it to the other operand. Lists it takes, to say what is wrong."""
     kind = type(value)
     if kind in _OPERANDS:
         return True
-    found = isinstance(value, (Array, np.generic, int, float, complex, list, tuple)) or any(
-        hasattr(value, name) for name in ("__array__", "__jax_array__", "__tinyxla_array__")
-    )
+    found = isinstance(value, (Array, np.generic, int, float, complex, list, tuple)) or converts(value)
     if found:
         _OPERANDS.add(kind)
     return found

@@ -21,6 +21,7 @@ _CHOICES = {
     "default_prng_impl": tuple(KEY_TYPES),
     "legacy_prng_key": ("allow", "warn", "error"),
     "explicit_x64_dtypes": ("allow", "warn", "error"),
+    "weak_integer_overflow": ("error", "wrap"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "out_of_bounds_updates": ("raise", "drop"),
@@ -86,6 +87,8 @@ class Config(threading.local):
         enable_x64: 64-bit NumPy inputs and defaults stay 64-bit. The environment variable TINYXLA_ENABLE_X64 sets it.
         explicit_x64_dtypes: what a 64-bit element type that is asked for by name means without `enable_x64`: "allow"
             gives it, "warn" gives that of 32 bits with a warning, "error" refuses.
+        weak_integer_overflow: what a Python integer becomes beside an array whose integer type does not hold it: an
+            "error", or with "wrap" its low bits.
         disable_jit: compiled functions run as plain Python.
         debug_nans: results with a NaN are errors that name the operation and the user's line.
         debug_infs: the same for infinities.
@@ -119,6 +122,7 @@ class Config(threading.local):
 
     enable_x64: bool = os.environ.get("TINYXLA_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
     explicit_x64_dtypes: str = "allow"
+    weak_integer_overflow: str = "error"
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False

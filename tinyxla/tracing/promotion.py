@@ -187,7 +187,9 @@ def as_array(value: Any, what: str = "An operation") -> Array:
         dtype, weak, signature = _scalar_kind(type(value), config.enable_x64)
         number = np.array(value, dtype) if abs(value) < 2**31 else np.asarray(checked_scalar(value, dtype))
         return wrap_dense(number, weak, signature)
-    convert = getattr(value, "__jax_array__", None) or getattr(value, "__tinyxla_array__", None)
+    convert = getattr(value, "__jax_array__", None)
+    if convert is None and hasattr(type(value), "__tinyxla_array__"):
+        convert = value.__tinyxla_array__
     if convert is not None:
         return as_array(convert(), what)
     if hasattr(value, "__array__"):
@@ -215,9 +217,12 @@ def _scalar_kind(kind: type[Any], enable_x64: bool) -> tuple[np.dtype[Any], bool
     return dtype, weak, signature_of(dtype, (), weak)
 
 
-def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+def checked_scalar(value: Any, dtype: np.dtype[Any], may_wrap: bool = False) -> Any:
     """A Python number as a NumPy scalar of that dtype; an error for an integer or a complex one that does not fit. A
-    float becomes an integer as an element of an array does: it saturates, and NaN is 0."""
+    float becomes an integer as an element of an array does: it saturates, and NaN is 0.
+
+    With `may_wrap`, the option `weak_integer_overflow` says whether an integer of the default type wraps around.
+    """
     try:
         with np.errstate(over="ignore"):  # a float that is too large becomes infinite
             return dtype.type(value)
@@ -230,5 +235,8 @@ def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         if isinstance(value, float) and element_type(dtype).is_integer:
             return integers.convert(np.asarray(value, np.float64), dtype)[()]
         if isinstance(value, int) and element_type(dtype).is_integer:
+            usual = np.iinfo(scalar_dtype(0))
+            if may_wrap and config.weak_integer_overflow == "wrap" and usual.min <= value <= usual.max:
+                return integers.convert(np.asarray(value, usual.dtype), dtype)[()]
             raise NumberRangeError(f"The Python integer {value} does not fit the element type {dtype.name}.") from None
         return dtype.type(np.inf if value > 0 else -np.inf)

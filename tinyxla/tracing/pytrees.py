@@ -42,7 +42,63 @@ def flatten(
         leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=namespace)
     except RecursionError as error:
         raise _explained(error) from None
-    return leaves, treedef
+    return leaves, _with_sorted_keys(treedef) if _rebuilt.with_sorted_keys else treedef
+
+
+class _Rebuilt:
+    """How dicts are rebuilt from leaves: with their keys in the order in which they were inserted, or sorted."""
+
+    with_sorted_keys = False
+
+
+_rebuilt = _Rebuilt()
+
+
+def rebuild_dicts_with_sorted_keys() -> None:
+    """From now on, in this process, dicts that are rebuilt from leaves have sorted keys, as JAX's have: what a program
+    draws or prints while it goes through a dict of parameters depends on the order."""
+    _rebuilt.with_sorted_keys = True
+
+
+_sorted_specs: dict[TreeDef, TreeDef | None] = {}  # None: there are containers of other classes beside dicts
+
+
+def _with_sorted_keys(treedef: TreeDef) -> TreeDef:
+    """An equal structure whose dicts are rebuilt with sorted keys.
+
+    Structures are equal whatever the order of insertion. So one serves for all that are equal, unless there are
+    containers of the user's, of which equal ones may be told apart.
+    """
+    if treedef.num_nodes - treedef.num_leaves < 1:
+        return treedef
+    try:
+        if treedef in _sorted_specs:
+            found = _sorted_specs[treedef]
+            return _transformed(treedef)[0] if found is None else found
+    except (TypeError, ValueError):  # what a container of the user's keeps cannot be hashed or compared
+        return _transformed(treedef)[0]
+    found, has_dicts, has_others = _transformed(treedef)
+    if not has_dicts:
+        return treedef
+    if len(_sorted_specs) >= 4096:
+        _sorted_specs.clear()
+    _sorted_specs[treedef] = None if has_others else found
+    return found
+
+
+def _transformed(treedef: TreeDef) -> tuple[TreeDef, bool, bool]:
+    """The structure with sorted keys, whether it has dicts, and whether it has containers of the user's."""
+    has_dicts = has_others = False
+
+    def sort(one: TreeDef) -> TreeDef:
+        nonlocal has_dicts, has_others
+        has_others = has_others or one.kind == optree.PyTreeKind.CUSTOM
+        if one.type is not dict or one.num_children < 2:
+            return one
+        has_dicts = True
+        return optree.treespec_dict(zip(one.entries(), one.children(), strict=True), namespace=one.namespace)
+
+    return treedef.transform(sort), has_dicts, has_others
 
 
 def flatten_shown(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -144,6 +200,12 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(treedef, leaves)
 
 
+def with_placeholders(treedef: TreeDef) -> Any:
+    """A tree of a structure, whose leaves are instances of `object`: containers that sort what they hold by its type,
+    as those written for JAX do, take these for arrays."""
+    return unflatten(treedef, [object() for _ in range(treedef.num_leaves)])
+
+
 def leaves(tree: Any) -> list[Any]:
     try:
         return optree.tree_leaves(tree, namespace=_WITH_WORDS)
@@ -152,6 +214,9 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    if _rebuilt.with_sorted_keys:
+        found, treedef = flatten(tree, is_leaf)
+        return unflatten(treedef, map(function, found, *(treedef.flatten_up_to(x) for x in rest)))
     try:
         return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=_WITH_WORDS)
     except RecursionError as error:

@@ -53,6 +53,9 @@ class Reference:
         """Whether it was made outside of all traced functions."""
         return self._scope[1] is None
 
+    shape = property(lambda self: self._value.shape)
+    dtype = property(lambda self: self._value.dtype)
+
     def read(self) -> Array:
         """The value."""
         if self._is_freed:

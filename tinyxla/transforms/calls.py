@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import DifferentiationError, ShapeError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.op import Axes, Joint
@@ -134,9 +134,12 @@ def _reverse(
     outputs, residuals = _there(split, operands, to_apply)
 
     seeded = inexact(to_apply)
+    pull_later = _pull_later(wanted, operands, to_apply, checkpoint)
 
     def pullback(g: Any) -> list[Any]:
         present = tuple(c is not None for c in chosen(results(g), seeded))
+        if not all(present) and _is_affine(split.back, len(present)):
+            return pull_later(g)
         cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs, strict=True)]
         found = _back(split, residuals, chosen(cotangents, seeded), checkpoint)
         if not all(present):
@@ -153,6 +156,13 @@ def _reverse_later(
     """The same where a rule of the user's refuses cotangents of some results: the way back, with the forward pass once
     more, is found when it is known which results have any."""
     values = results(call(*operands, to_apply=to_apply, checkpoint=checkpoint))
+    return grouped(to_apply, values), _pull_later(wanted, operands, to_apply, checkpoint)
+
+
+def _pull_later(
+    wanted: Mask, operands: tuple[Any, ...], to_apply: Computation, checkpoint: Checkpoint | None
+) -> Callable[[Any], list[Any]]:
+    """The way back from those results alone that have cotangents, with the forward pass once more."""
 
     def pullback(g: Any) -> list[Any]:
         seeded = tuple(c is not None for c in results(g))
@@ -160,7 +170,7 @@ def _reverse_later(
         _, residuals = _there(split, operands, to_apply)
         return spread(_back(split, residuals, chosen(results(g), seeded), checkpoint), wanted)
 
-    return grouped(to_apply, values), pullback
+    return pullback
 
 
 def _there(split: _Split, operands: Sequence[Any], to_apply: Computation) -> tuple[Sequence[Any], list[Any]]:
@@ -185,12 +195,36 @@ def _back(
 def _reached(back: Computation, present: Mask) -> Mask:
     """Which results of a backward pass depend on the cotangents that are present, the last parameters: the others are
     zero, whatever these are."""
+    known = _dependent(back, present)
+    return tuple(x in known for x in back.outputs)
+
+
+def _dependent(back: Computation, present: Mask) -> set[Instruction]:
+    """What depends on the last parameters of a computation, those of them that are present."""
     seeds = back.parameters[len(back.parameters) - len(present) :]
     known = set(chosen(seeds, present))
     for x in back.instructions:
         if any(o in known for o in x.operands):
             known.add(x)
-    return tuple(x in known for x in back.outputs)
+    return known
+
+
+@lru_cache(1024)
+def _is_affine(back: Computation, count: int) -> bool:
+    """Whether a backward pass has terms without a factor of its cotangents, the last parameters: the rule of a
+    `custom_vjp` function may return what is no derivative. Which of these terms count depends on which cotangents there
+    are. It sees sums and results, and not those inside loops and branches."""
+    known = _dependent(back, (True,) * count)
+    summed = [x for x in back.instructions if x.op in (elementwise.add, elementwise.sub) and x in known]
+    terms = [*back.outputs, *(o for x in summed for o in x.operands)]
+    return any(x not in known and not _is_zero(x) for x in terms)
+
+
+def _is_zero(x: Instruction) -> bool:
+    """Whether an array is a constant zero, broadcast or not."""
+    while x.op is movement.broadcast:
+        (x,) = x.operands
+    return is_constant(x) and not np.any(x.attributes.literal.value)
 
 
 def has_rules(computation: Computation) -> bool:

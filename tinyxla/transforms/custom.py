@@ -44,6 +44,7 @@ class Rule:
     count: int  # of values
     function: Callable[..., Sequence[Any]]
     has_derivatives: bool = field(default=False, init=False)  # of its own
+    maps_zeros: bool = field(default=False, init=False)  # whether cotangents may come of ones that are zero
     axes: tuple[Hashable, ...] = field(default_factory=lambda: tuple(state.axes), kw_only=True)
     own: tuple[Hashable, ...] = field(default=(), kw_only=True)  # of `axes`: the names of the axis that is mapped
 
@@ -335,6 +336,7 @@ class CustomVjp(Rule):
     there: Callable[[Mask, Values], tuple[Values, Values, Any]]
     back: Callable[[Any, Values, Values], Values]
     has_derivatives: bool = field(default=True, init=False)
+    maps_zeros: bool = field(default=True, init=False)
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The derivative forward is the transpose of the way back."""

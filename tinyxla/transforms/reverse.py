@@ -41,6 +41,7 @@ class Node(NamedTuple):
     single: bool
     scope: str  # where the op was applied, and so where going back belongs
     source: SourceLine | None  # the same, of what is recorded; a rule of the user's has lines of its own
+    maps_zeros: bool  # the pullback of zeros may be another value than zero: it is a rule of the user's
 
 
 class TapeTracer(CarryingTracer):
@@ -84,12 +85,18 @@ class TapeTrace(Trace):
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
         templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
-        self.nodes.append(Node(pullback, numbers, marks, templates, not isinstance(ans, tuple), _scope(), source))
+        single, maps_zeros = not isinstance(ans, tuple), getattr(attributes.get("rule") or op, "maps_zeros", False)
+        self.nodes.append(Node(pullback, numbers, marks, templates, single, _scope(), source, maps_zeros))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
     def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
-        """The cotangents of the inputs, given those of the outputs; None where nothing flows."""
+        """The cotangents of the inputs, given those of the outputs; None where nothing flows.
+
+        A cotangent that a `custom_vjp` rule leaves out is zero, and symbolic as far as the next such rule, which is
+        called with zeros, as in JAX: rules return updates of state for cotangents (8-bit floats' scales in Flax).
+        """
         found: dict[int, Any] = {}
+        zeros: set[int] = set()  # the numbers of those symbolic ones
 
         def accumulate(number: int | None, cotangent: Any) -> None:
             if number is not None and cotangent is not None:
@@ -106,7 +113,11 @@ class TapeTrace(Trace):
                     if r is not None and r not in kept:
                         found.pop(r, None)
                 if all(g is None for g in present):
-                    continue
+                    if zeros.isdisjoint(node.results):
+                        continue
+                    if not node.maps_zeros:
+                        zeros.update(n for n in node.operands if n is not None)
+                        continue
                 state.scope, state.source = node.scope, node.source or outer[1]
                 whole = present
                 if node.templates is not None:
@@ -114,9 +125,11 @@ class TapeTrace(Trace):
                 back = node.pullback(whole[0] if node.single else tuple(whole))
                 for number, cotangent in zip(node.operands, back, strict=True):
                     accumulate(number, cotangent)
+                    if cotangent is None and number is not None and node.maps_zeros:
+                        zeros.add(number)
         finally:
             state.scope, state.source = outer
-        return [found.get(x.number) for x in inputs]
+        return [zeros_like(x) if x.number in zeros - found.keys() else found.get(x.number) for x in inputs]
 
 
 def _scope() -> str:
