@@ -302,7 +302,7 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
         found = treedef.flatten_up_to(other)
     except ValueError as error:
         found = str(error)
-    if isinstance(found, str) or _has_dicts(treedef):
+    if isinstance(found, str) or (_has_dicts(treedef) and tree_structure(other) != treedef):
         difference = _difference(treedef, tree, other, ())
         if difference is not None:
             raise PytreeError(f"{what}: the trees have different structures. {difference}")
