@@ -344,5 +344,5 @@ def test_is_leaf_is_asked_once_for_each_node_of_a_tree_with_paths() -> None:
 
 def test_dicts_of_different_kinds_differ_at_any_depth() -> None:
     first, other = [1, (2, ({"a": 3}, 4))], [1, (2, (collections.OrderedDict(a=3), 4))]
-    with pytest.raises(PytreeError, match="At .*the first has a dict"):
+    with pytest.raises(PytreeError, match=r"At .*the first has a dict"):
         tree_util.tree_map(lambda x, y: x, first, other)
