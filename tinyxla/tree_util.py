@@ -302,7 +302,7 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
         found = treedef.flatten_up_to(other)
     except ValueError as error:
         found = str(error)
-    if isinstance(found, str) or (_has_dicts(treedef) and tree_structure(other) != treedef):
+    if isinstance(found, str) or (_may_have_dicts(treedef) and tree_structure(other) != treedef):
         difference = _difference(treedef, tree, other, ())
         if difference is not None:
             raise PytreeError(f"{what}: the trees have different structures. {difference}")
@@ -311,6 +311,14 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
     return found
 
 
+def _may_have_dicts(treedef: PyTreeDef) -> bool:
+    try:
+        return _has_dicts(treedef)
+    except TypeError:  # of what has no hash
+        return True
+
+
+@functools.lru_cache(256)
 def _has_dicts(treedef: PyTreeDef) -> bool:
     """Whether a structure has dicts above leaves. optree takes one kind of dict for another; here they differ, so trees
     that have any are compared step by step."""
@@ -467,17 +475,14 @@ def register_pytree_node(
     [1, 2]
     """
 
-    def flatten(value: Any) -> tuple[Sequence[Any], Any]:
-        children, rest = flatten_func(value)
-        return tuple(children), rest
-
-    def with_keys(value: Any) -> tuple[Sequence[Any], Any, Sequence[Any]]:
+    def with_keys(value: Any) -> tuple[Iterable[Any], Any, Sequence[Any]]:
         assert flatten_with_keys_func is not None
-        return *flatten(value), tuple(key for key, _ in flatten_with_keys_func(value)[0])
+        children, rest = flatten_func(value)
+        return children, rest, tuple(key for key, _ in flatten_with_keys_func(value)[0])
 
     named = None if flatten_with_keys_func is None else with_keys
     try:
-        pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry, named)
+        pytrees.register_node(nodetype, flatten_func, unflatten_func, optree.FlattenedEntry, named)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
 
