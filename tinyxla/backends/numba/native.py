@@ -49,8 +49,7 @@ _SWITCHES = {  # values of LLVM's own, for a compilation here, and for long stra
     "disable-lsr": ("false", "true", "true"),
     "dag-maps-huge-region": ("1000", "200", "200"),
     "pre-RA-sched": ("default", "default", "fast"),
-    "slp-vectorize-hor": ("true", "false", "false"),
-    "slp-schedule-budget": ("100000", "1000", "1000"),
+    "slp-schedule-budget": ("100000", "300", "300"),
 }
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
@@ -509,8 +508,7 @@ def _switch(mode: _Mode) -> None:
     `quick` is one vector loop for each loop, and elements one by one after it, instead of a second one of narrower
     vectors; indices as they are, instead of addresses that are carried from one iteration to the next; and in blocks of
     hundreds of loads and stores not all pairs of these as dependences, whose number is quadratic; and the vectoriser of
-    straight-line code (SLP) looks for no horizontal reductions, which floating-point sums in order are not, and gives
-    up a bundle sooner that is far to schedule. `straight` is for
+    straight-line code (SLP) gives up instructions that are far apart sooner. `straight` is for
     code of one block with thousands of instructions that do not depend on each other: there the list scheduler of
     instruction selection, which looks at all of them for each, takes nearly all of the time; the machine scheduler
     comes after it anyway. (LLVM's `linearize` in its place puts other instructions between a comparison and the use of
