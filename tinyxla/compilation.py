@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from tinyxla.ahead_of_time import Lowered, Traced
+from tinyxla.allocation import rarely_collected
 from tinyxla.api.functions import (
     Function,
     ShapeDtypeStruct,
@@ -68,7 +69,7 @@ class Program:
     ) -> None:
         outer, state.scope = state.scope, ""  # the program may be used again outside the scope
         try:
-            made, captured, weak, tree = trace_tree(function, args, kwargs)
+            made, captured, weak, tree = rarely_collected(lambda: trace_tree(function, args, kwargs))
         finally:
             state.scope = outer
         self.structure = structure  # of the arguments
@@ -177,7 +178,8 @@ def _compiled(
     computation: Computation, residual_bytes: int, interpret_first: bool, donated: tuple[int, ...]
 ) -> Executable:
     _check_compilable(computation)
-    compile = functools.partial(compile_module, Module(computation.name, computation), donated=donated)
+    module = Module(computation.name, computation)
+    compile = functools.partial(rarely_collected, lambda: compile_module(module, donated=donated))
     if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
         return compile()
     from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
