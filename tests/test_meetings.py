@@ -75,3 +75,34 @@ def test_batches_of_sets_and_derivatives() -> None:
 )
 def test_what_stays_as_it_is(function: Function, rows: int, size: int) -> None:
     assert "loop" not in kernels(function, points(rows, size), points(50, size))[:-1]
+
+
+OUTER = {"il,jl->lij": 2, "li,jl->lij": 2, "li,lj->lij": 1, "il,lj->lij": 1}  # and how many kernels there are
+
+
+@pytest.mark.parametrize("indices", OUTER)
+def test_outer_products_whose_last_operand_is_strided_transpose_it_once(
+    indices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout_assignment, "MIN_STRIDED_ELEMENTS", 0)
+    sizes = {"i": 17, "j": 21, "l": 30}
+    first, second = (points(*(sizes[k] for k in part)) for part in indices.partition("->")[0].split(","))
+    base = np.arange(30 * 17 * 21, dtype=np.float32).reshape(30, 17, 21)
+
+    def function(x: Any, y: Any) -> Any:
+        return base + jnp.einsum(indices, x, y)
+
+    np.testing.assert_array_equal(np.asarray(tx.jit(function)(first, second)), base + np.einsum(indices, first, second))
+    assert kernels(function, first, second) == ["loop"] * OUTER[indices]
+
+
+def test_strided_broadcast_whose_result_is_transposed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout_assignment, "MIN_STRIDED_ELEMENTS", 0)
+    x, y = points(21, 30), points(30, 17)
+
+    def function(x: Any, y: Any) -> Any:
+        return jnp.transpose(x.T[:, None] * y[:, :, None], (1, 2, 0))
+
+    wanted = np.transpose(x.T[:, None] * y[:, :, None], (1, 2, 0))
+    np.testing.assert_array_equal(np.asarray(tx.jit(function)(x, y)), wanted)
+    assert kernels(function, x, y) == ["loop"]

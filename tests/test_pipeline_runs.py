@@ -17,6 +17,7 @@ import tinyxla as tx
 from benchmarks.groups.large_control_flow import WORKLOADS, ode_solve
 from benchmarks.workload import Workload
 from tinyxla import lax
+from tinyxla.api import linearize
 from tinyxla.backends.numba.jit import engine
 from tinyxla.backends.numba.program import build
 from tinyxla.backends.numba.program.executable import CompiledModule
@@ -26,7 +27,9 @@ from tinyxla.compiler.passes.control_flow_dce import prune
 from tinyxla.compiler.passes.licm import hoist
 from tinyxla.hlo import Computation, Module
 from tinyxla.loopir.kernels.control_flow import pointwise_while
+from tinyxla.ops import Op, calls
 from tinyxla.text import parse_hlo
+from tinyxla.tracing.core import GraphTrace
 
 NAMED = {workload.name: workload for workload in WORKLOADS}
 
@@ -96,6 +99,71 @@ def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -
         pruned, hoisted = prune(computation), hoist(computation)
         assert prune(pruned) is pruned
         assert hoist(hoisted) is hoisted
+
+
+def test_inline_calls_folds_calls_of_scalar_constants() -> None:
+    @tx.jit
+    def below(x: Any) -> Any:
+        return tx.numpy.nextafter(x, -np.inf)
+
+    def f(x: Any) -> Any:
+        bound = tx.numpy.asarray(4.0)
+        for _ in range(100):
+            bound = below(bound)
+        return x + bound
+
+    inlined = pipeline.inline_calls(tx.make_graph(f)(np.float32(0)).entry)
+    assert [x.op.name for x in inlined.instructions if x.operands] == ["add", "tuple"]
+    assert float(tx.jit(f)(0.0)) == 4 - 100 * 2.0**-22
+
+
+def test_inline_calls_writes_out_calls_of_scalar_constants_that_compute_arrays() -> None:
+    f = tx.jit(lambda x: (tx.numpy.full(3, x), x + 1))
+    inlined = pipeline.inline_calls(tx.make_graph(lambda y: (f(tx.numpy.asarray(2.0)), y))(np.float32(0)).entry)
+    assert {"call", "get-tuple-element"}.isdisjoint(inlined.all_opcodes)
+    found = calls.evaluate(inlined, [np.float32(5)])
+    np.testing.assert_array_equal(found[0], [2, 2, 2])
+    assert found[1:] == (3, 5)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the ops that are recorded into graphs."""
+    found: list[str] = []
+    record = GraphTrace.record
+
+    def counting(trace: GraphTrace, op: Op, operands: Any, attributes: Any) -> Any:
+        found.append(op.name)
+        return record(trace, op, operands, attributes)
+
+    monkeypatch.setattr(GraphTrace, "record", counting)
+    return found
+
+
+def test_while_loop_records_its_functions_once(recorded: list[str]) -> None:
+    def f(x: Any, limit: Any) -> Any:
+        return lax.while_loop(lambda x: tx.numpy.cos(x) < limit, lambda x: tx.numpy.sin(x) * limit, x)
+
+    tx.make_graph(f)(np.float32(1), np.float32(2))
+    assert (recorded.count("cosine"), recorded.count("sine")) == (1, 1)
+
+
+def test_applied_derivative_of_linearize_records_what_it_needs_alone() -> None:
+    def f(x: Any, t: Any) -> Any:
+        value, derivative = tx.linearize(lambda x: tx.numpy.sin(x) * x, x)
+        return value, derivative(t)
+
+    made = tx.make_graph(f)(np.float32(1), np.float32(2)).entry
+    users = made.users()
+    assert [x.op.name for x in made.instructions if x.operands and x is not made.root and not users[x]] == []
+
+
+def test_linearize_does_not_transpose_what_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    transposed: list[Computation] = []
+    monkeypatch.setattr(linearize, "_reversed", lambda made, count: transposed.append(made))
+    value, _ = tx.linearize(tx.numpy.sin, np.float32(0))
+    assert float(value) == 0
+    assert transposed == []
 
 
 def test_rewrite_without_a_match_gives_the_computation_itself() -> None:

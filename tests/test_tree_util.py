@@ -16,7 +16,7 @@ from jax import tree_util as jax_trees
 
 import tinyxla
 from tinyxla import tree, tree_util
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, PytreeError
 from tinyxla.tracing import pytrees
 
 
@@ -304,3 +304,45 @@ def test_errors_of_the_mapped_function_pass() -> None:
 
     with pytest.raises(ValueError, match=r"^mine$"):
         tree_util.tree_map(fail, [1])
+
+
+def test_names_of_children_are_found_for_paths_alone() -> None:
+    asked: list[str] = []
+
+    class Pair:
+        def __init__(self, x: Any, y: Any) -> None:
+            self.x, self.y = x, y
+
+    def with_keys(pair: Pair) -> Any:
+        asked.append("keys")
+        return [(tree_util.GetAttrKey("x"), pair.x), (tree_util.GetAttrKey("y"), pair.y)], None
+
+    def plain(pair: Pair) -> Any:
+        return (pair.x, pair.y), None
+
+    tree_util.register_pytree_node(Pair, plain, lambda _, children: Pair(*children), with_keys)
+    tree = [Pair(1, {"a": 2}), 3]
+    tree_util.tree_map(lambda x, y: x + y, tree, tree)
+    assert asked == []
+    pairs, treedef = tree_util.tree_flatten_with_path(tree)
+    assert [tree_util.keystr(path) for path, _ in pairs] == ["[0].x", "[0].y['a']", "[1]"]
+    assert treedef == tree_util.tree_structure(tree)
+
+
+def test_is_leaf_is_asked_once_for_each_node_of_a_tree_with_paths() -> None:
+    asked: list[Any] = []
+
+    def is_leaf(node: Any) -> bool:
+        asked.append(node)
+        return isinstance(node, tuple)
+
+    pairs, treedef = tree_util.tree_flatten_with_path([(1, 2), {"a": None}, 3], is_leaf)
+    assert [(tree_util.keystr(path), leaf) for path, leaf in pairs] == [("[0]", (1, 2)), ("[2]", 3)]
+    assert asked == [[(1, 2), {"a": None}, 3], (1, 2), {"a": None}, None, 3]
+    assert treedef == tree_util.tree_structure([0, {"a": None}, 3])
+
+
+def test_dicts_of_different_kinds_differ_at_any_depth() -> None:
+    first, other = [1, (2, ({"a": 3}, 4))], [1, (2, (collections.OrderedDict(a=3), 4))]
+    with pytest.raises(PytreeError, match=r"At .*the first has a dict"):
+        tree_util.tree_map(lambda x, y: x, first, other)

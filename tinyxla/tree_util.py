@@ -157,8 +157,12 @@ def tree_flatten_with_path(
     """
     if is_leaf is not None and is_leaf_takes_path:
         is_leaf = _without_path(is_leaf, tree)
-    leaves, treedef = tree_flatten(tree, is_leaf)
-    paths = [tuple(map(_key, accessor)) for accessor in treedef.accessors()]
+    answers: list[bool] = []  # of `is_leaf`, which is asked once of each node
+    first = is_leaf and (lambda node: answers.append(is_leaf(node)) or answers[-1])
+    leaves, named = pytrees.flatten(tree, first, pytrees.WITH_NAMES)
+    again = iter(answers)
+    treedef = tree_structure(tree, is_leaf and (lambda node: next(again)))
+    paths = [tuple(map(_key, accessor)) for accessor in named.accessors()]
     return list(zip(paths, leaves, strict=True)), treedef
 
 
@@ -178,7 +182,7 @@ def _without_path(is_leaf: Callable[..., bool], tree: Any) -> Callable[[Any], bo
 
 def _children_with_keys(node: Any) -> list[tuple[KeyPath, Any]]:
     """The children of a container, each with its key; none of a leaf."""
-    leaves, treedef = tree_flatten(node, is_leaf=lambda x: x is not node)
+    leaves, treedef = pytrees.flatten(node, lambda x: x is not node, pytrees.WITH_NAMES)
     return [(tuple(map(_key, a)), x) for a, x in zip(treedef.accessors(), leaves, strict=True) if len(a)]
 
 
@@ -233,7 +237,8 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def _child_keys(tree: Any) -> list[Any]:
-    level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
+    names = pytrees.WITH_NAMES
+    level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=names)
     return [_key(accessor[0]) for accessor in level.accessors()]
 
 
@@ -297,7 +302,7 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
         found = treedef.flatten_up_to(other)
     except ValueError as error:
         found = str(error)
-    if isinstance(found, str) or _dicts_differ(treedef):
+    if isinstance(found, str) or (_may_have_dicts(treedef) and tree_structure(other) != treedef):
         difference = _difference(treedef, tree, other, ())
         if difference is not None:
             raise PytreeError(f"{what}: the trees have different structures. {difference}")
@@ -306,9 +311,21 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
     return found
 
 
-def _dicts_differ(treedef: PyTreeDef) -> bool:
-    """optree takes one kind of dict for another; here they differ, so trees that have any are compared step by step."""
-    return any(issubclass(entry.type, dict) for path in treedef.accessors() for entry in path)
+def _may_have_dicts(treedef: PyTreeDef) -> bool:
+    try:
+        return _has_dicts(treedef)
+    except TypeError:  # of what has no hash
+        return True
+
+
+@functools.lru_cache(256)
+def _has_dicts(treedef: PyTreeDef) -> bool:
+    """Whether a structure has dicts above leaves. optree takes one kind of dict for another; here they differ, so trees
+    that have any are compared step by step."""
+    if issubclass(treedef.type or object, dict) and treedef.num_leaves:
+        return True
+    has_containers = treedef.num_nodes > 1 + treedef.num_children
+    return has_containers and any(map(_has_dicts, treedef.children()))
 
 
 def _difference(treedef: PyTreeDef, tree: Any, other: Any, path: KeyPath) -> str | None:
@@ -458,15 +475,14 @@ def register_pytree_node(
     [1, 2]
     """
 
-    def flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[Any]]:
+    def with_keys(value: Any) -> tuple[Iterable[Any], Any, Sequence[Any]]:
+        assert flatten_with_keys_func is not None
         children, rest = flatten_func(value)
-        children = tuple(children)
-        if flatten_with_keys_func is None:
-            return children, rest, range(len(children))
         return children, rest, tuple(key for key, _ in flatten_with_keys_func(value)[0])
 
+    named = None if flatten_with_keys_func is None else with_keys
     try:
-        pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry)
+        pytrees.register_node(nodetype, flatten_func, unflatten_func, optree.FlattenedEntry, named)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
 

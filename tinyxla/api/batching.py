@@ -11,10 +11,10 @@ from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, Shap
 from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.util.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.references import Reference, write_all
 from tinyxla.transforms import batch as batch_flat
+from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
 

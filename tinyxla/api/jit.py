@@ -34,6 +34,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, NestingError, war
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
+from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
@@ -68,7 +69,7 @@ class Program:
     ) -> None:
         outer, state.scope = state.scope, ""  # the program may be used again outside the scope
         try:
-            made, captured, weak, tree = trace_tree(function, args, kwargs)
+            made, captured, weak, tree = rarely_collected(lambda: trace_tree(function, args, kwargs))
         finally:
             state.scope = outer
         self.structure = structure  # of the arguments
@@ -177,7 +178,8 @@ def _compiled(
     computation: Computation, residual_bytes: int, interpret_first: bool, donated: tuple[int, ...]
 ) -> Executable:
     _check_compilable(computation)
-    compile = functools.partial(compile_module, Module(computation.name, computation), donated=donated)
+    module = Module(computation.name, computation)
+    compile = functools.partial(rarely_collected, lambda: compile_module(module, donated=donated))
     if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
         return compile()
     from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms import vjp as vjp_flat
-from tinyxla.transforms.computations import chosen, inexact, reverse, run, subgraph
+from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 from tinyxla.util.tracebacks import boundary
@@ -62,12 +63,16 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     made, captured, flows = recorded_pullback(name, pullback, values)
     seeded = [is_inexact(x) for x in values]
     shapes = [Shape.of(x) for x in chosen(values, seeded)]
-    forth = _reversed(made, len(shapes))
+
+    @functools.cache
+    def forth() -> Computation:
+        both = _reversed(made, len(shapes))  # which gives the results, too: the derivative is linear and needs none
+        return subgraph(both.name, both.parameters, both.outputs[len(made.outputs) :], effects=effects(both))
 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
         given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent")
-        moves = iter(run(forth, [*zeros, *captured, *chosen(given, flows)])[len(made.outputs) :])
+        moves = iter(run(forth(), [*zeros, *captured, *chosen(given, flows)]))
         leaves = [
             next(moves) if moving else np.zeros(x.shape, float0) for x, moving in zip(outputs, seeded, strict=True)
         ]

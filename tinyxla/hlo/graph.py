@@ -8,6 +8,7 @@ named tuples that belong to the op, so equal attributes are equal and hash alike
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -115,7 +116,7 @@ class Instruction:
 
     def computations(self) -> Iterator[Computation]:
         """The computations that the attributes refer to."""
-        return computations_in(self.attributes)
+        return computations_in(self.attributes) if _may_have_computations(type(self.attributes)) else iter(())
 
     def __repr__(self) -> str:
         operands = ", ".join(f"{x.op.name}:{x.shape}" for x in self.operands)
@@ -125,10 +126,14 @@ class Instruction:
 @functools.cache
 def _may_have_side_effect(attributes: type) -> bool:
     """Whether attributes of a type may refer to computations, or say that there is an effect."""
+    return hasattr(attributes, "custom_call_has_side_effect") or _may_have_computations(attributes)
+
+
+@functools.cache
+def _may_have_computations(attributes: type) -> bool:
+    """Whether attributes of a type may refer to computations, by their annotations."""
     types = map(str, getattr(attributes, "__annotations__", {"": "Any"}).values())
-    return hasattr(attributes, "custom_call_has_side_effect") or any(
-        "Computation" in x or "Any" in x or "object" in x for x in types
-    )
+    return any(re.search(r"\b(Computation|Any|object)\b", x) for x in types)
 
 
 def _have_side_effect(attributes: Any) -> bool:

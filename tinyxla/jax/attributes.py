@@ -27,9 +27,9 @@ from tinyxla.jax.stage_attributes import (
     traced_jaxpr,
 )
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer
 from tinyxla.tracing.device import Device
-from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.shardings import PartitionSpec
 from tinyxla.transforms.key_arrays import KeyArray
 

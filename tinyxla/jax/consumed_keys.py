@@ -14,8 +14,8 @@ import numpy as np
 
 from tinyxla.errors import TinyxlaError
 from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.core import state
 from tinyxla.tracing.config import config
+from tinyxla.tracing.core import state
 from tinyxla.transforms.key_arrays import KeyArray
 
 

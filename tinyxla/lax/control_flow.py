@@ -26,6 +26,7 @@ from tinyxla.tracing.promotion import as_array, config, default_int, promote_typ
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
+from tinyxla.transforms.invariants import carrying
 from tinyxla.transforms.while_reverse import allocated, at, put
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
@@ -230,8 +231,15 @@ def _while(
     (goes_on, body), kept = _united([test, step])
     name = step.computation.name
     if most is None:
-        results = _run_loop(name, lambda *x: run(goes_on, x)[0], lambda *x: run(body, x), carry.leaves, kept, None)
-        return _with_weakness(carry.tree, results, step.weak)
+        results = _bind(
+            while_,
+            *carry.leaves,
+            *kept,
+            condition=unpacked(goes_on),
+            body=carrying(body, len(carry.leaves)),
+            known_trip_count=None,
+        )
+        return _with_weakness(carry.tree, results[: len(carry.leaves)], step.weak)
 
     def within_bound(i: Any, *x: Any) -> Any:
         return elementwise.and_(run(goes_on, x)[0], elementwise.lt(i, movement.full(most, np.int32)))

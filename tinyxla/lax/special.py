@@ -28,8 +28,8 @@ from tinyxla.ops import elementwise
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import state
 from tinyxla.tracing.config import setting
+from tinyxla.tracing.core import state
 
 Function = Callable[..., Any]
 Partial = Callable[..., Any]  # of the result and the operands: the derivative by one of these

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -9,11 +10,15 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.hlo import Computation
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import state
+from tinyxla.transforms import call
+from tinyxla.transforms.computations import of_one
 from tinyxla.util.tracebacks import boundary
 
 
@@ -68,6 +73,19 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     (x, y), (_, weak) = promoted("nextafter", x, y, to_inexact=True)
     _check_real("nextafter", x)
     x, y = broadcasted("nextafter", [x, y])
+    if state.staging is None:
+        return _neighbour(x, y).with_weak_type(weak)
+    return call(x, y, to_apply=_recorded_neighbour(Shape.of(x))).with_weak_type(weak)
+
+
+@functools.lru_cache(256)
+def _recorded_neighbour(shape: Shape) -> Computation:
+    """What `nextafter` does with arrays of a shape, recorded once: programs call it many times over."""
+    return of_one(_neighbour, [shape, shape], "nextafter")
+
+
+def _neighbour(x: Any, y: Any) -> Any:
+    """The float next to x in the direction of y, of arrays of one shape and type."""
     start, goal = _signed(x), _signed(y)
     none, one = like(0, start), like(1, start)
     sign = like(np.iinfo(start.dtype).min, start)
@@ -81,7 +99,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     found = bits.bitcast_convert(moved, new_element_type=element_type(x.dtype))
     found = ops.select(ops.eq(here, there), y, found)
     either_nan = ops.or_(ops.ne(x, x), ops.ne(y, y))
-    return ops.select(either_nan, like(np.nan, x), found).with_weak_type(weak)
+    return ops.select(either_nan, like(np.nan, x), found)
 
 
 @replayed

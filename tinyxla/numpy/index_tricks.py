@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -30,7 +31,6 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
-from tinyxla.api.eager_replay import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size

@@ -25,8 +25,8 @@ from tinyxla.numpy.repetition import applied_repeatedly
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
 from tinyxla.tracing.config import config
+from tinyxla.tracing.core import state
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, map_over_words, refuse
 from tinyxla.util.did_you_mean import did_you_mean
 

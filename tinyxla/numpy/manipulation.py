@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -38,7 +39,6 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, read
 from tinyxla.numpy.operations import movement, ops, slices
 from tinyxla.numpy.reductions import cumsum, sum as total
-from tinyxla.api.eager_replay import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -32,17 +33,16 @@ from tinyxla.numpy.arguments import (
     shown,
     value_of,
 )
+from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
-from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.reductions import any, cumsum
-from tinyxla.api.eager_replay import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.util.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.config import config
+from tinyxla.tracing.core import Tracer
+from tinyxla.util.tracebacks import boundary
 
 # --- by places --------------------------------------------------------------------------------------------------------
 

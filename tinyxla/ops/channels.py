@@ -2,8 +2,8 @@
 
 A transfer has two halves, as in HLO: `recv` says that its replica will take something, `send` waits for that and hands
 over, `recv-done` waits for what was handed over. So a Recv comes before its Send, and that before its RecvDone; other
-orders deadlock, which is found and reported (`tinyxla.runtime.rendezvous`). With `is_host_transfer` the other end is the host
-(`tinyxla.runtime.host_queues`), as for `infeed` and `outfeed`.
+orders deadlock, which is found and reported (`tinyxla.runtime.rendezvous`). With `is_host_transfer` the other end is
+the host (`tinyxla.runtime.host_queues`), as for `infeed` and `outfeed`.
 
 Sources: sections "Infeed", "Outfeed", "Send", "SendDone", "Recv", "RecvDone" and "Scheduling of channel instructions"
 of the XLA documents.

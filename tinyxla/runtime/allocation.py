@@ -1,4 +1,5 @@
-"""Allocation under shortage: what is kept for later is given back before a program is told that there is no memory."""
+"""Memory of the process: what is kept for later is given back before a program is told that there is no memory; and
+Python's garbage collector runs less often while many objects are made that stay."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from tinyxla.errors import SizeError
 
 _Made = TypeVar("_Made")
 _releases: list[Callable[[], None]] = []
+_YOUNG = 100_000  # objects
 
 
 def release_on_shortage(release: Callable[[], None]) -> None:
@@ -44,3 +46,20 @@ def allocated(what: str, allocate: Callable[[], _Made]) -> _Made:
     except MemoryError:
         pass  # and its traceback is gone
     return after_shortage(what, allocate)
+
+
+def rarely_collected(make: Callable[[], _Made]) -> _Made:
+    """What `make()` gives, with a larger young generation of Python's garbage collector meanwhile.
+
+    Graphs and plans are hundreds of thousands of objects that stay: a collection looks at all of them and finds little.
+    The threshold is that of the whole process. One that is larger already stays, and so does one of 0, which turns
+    collection off. Source: the documentation of `gc.set_threshold`.
+    """
+    before = gc.get_threshold()
+    if not 0 < before[0] < _YOUNG:
+        return make()
+    try:
+        gc.set_threshold(_YOUNG, *before[1:])
+        return make()
+    finally:  # one call of C, which runs before an exception that comes from outside is raised
+        gc.set_threshold(*before)

@@ -20,7 +20,8 @@ with without_exit_functions():
     import optree
 
 NAMESPACE = "tinyxla"
-_WITH_WORDS = "tinyxla.words"  # as the other, and keys are containers
+WITH_NAMES = "tinyxla.names"  # the same, with the names of children, which take time to find
+_WITH_WORDS = "tinyxla.words"  # as the first, and keys are containers
 TreeDef = optree.PyTreeSpec
 
 
@@ -229,14 +230,20 @@ def register(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., A
 
 
 def register_node(
-    kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any], entry: type[optree.PyTreeEntry]
+    kind: type,
+    flatten: Callable[..., Any],
+    unflatten: Callable[..., Any],
+    entry: type[optree.PyTreeEntry],
+    flatten_with_names: Callable[..., Any] | None = None,
 ) -> None:
-    """The same for users' trees, too, with the class of the steps to its children."""
+    """The same for users' trees, too, with the class of the steps to its children, and a function that also gives the
+    names of these."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # optree's, of named tuples, which are containers without it
-        for namespace in (NAMESPACE, _WITH_WORDS):
+        for namespace in (NAMESPACE, WITH_NAMES, _WITH_WORDS):
+            function: Any = flatten_with_names or flatten if namespace == WITH_NAMES else flatten
             optree.register_pytree_node(
-                cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), path_entry_type=entry, namespace=namespace
+                cast(Any, kind), function, cast(Any, unflatten), path_entry_type=entry, namespace=namespace
             )
 
 
@@ -269,7 +276,7 @@ def register_leaf(kind: type, flatten: Callable[..., Any], unflatten: Callable[.
 def leaf_names(tree: Any) -> list[str]:
     """How a user would write the way to each leaf: `['w'][0]`."""
     try:
-        paths = optree.tree_accessors(tree, namespace=_WITH_WORDS)
+        paths = optree.tree_accessors(tree, namespace=WITH_NAMES)
     except RecursionError as error:
         raise _explained(error) from None
     return [path.codify("") for path in paths]

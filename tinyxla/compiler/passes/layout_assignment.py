@@ -1,10 +1,12 @@
 """Layout assignment: transposes that give an operand the minor dimension along which its consumer reads.
 
-Two consumers ask for a layout, and get it where one transpose costs less than strided reads:
+Three consumers ask for a layout, and get it where one transpose costs less than strided reads:
 
 - A pairwise broadcast combines every row of A with every row of B and is reduced over the row, as distances between all
   points of two sets are. If rows are short, B is transposed once, so that the inner loop over the rows of B has unit
   stride. Does not apply unless every result is an elementwise function reduced over the row.
+- A broadcast whose last dimension is not the last one of its operand, as in batches of outer products of columns (the
+  gradients of weights for each example). Does not apply where the result is transposed or reshaped again.
 - A matrix product whose left operand is contracted over its rows (a gradient of weights). Packing would copy a block of
   it for each group of columns, from as many pages as the sum has terms. If these are many, the matrix is transposed
   once. Does not apply to small matrices, to batch dimensions that are not leading, and to A' A.
@@ -15,6 +17,8 @@ Input and output are computations of the same values; the transposes that are pu
 
 from __future__ import annotations
 
+import math
+
 from tinyxla.compiler.passes.collapse_minor_dims import SHORT
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
@@ -22,6 +26,7 @@ from tinyxla.ops import contraction, elementwise, movement, reduction
 
 MIN_REUSE = 16  # rows of A for each of which B is read again
 MIN_PAIRWISE_ELEMENTS = 1 << 18  # below, the compilation of the transpose costs more than it saves
+MIN_STRIDED_ELEMENTS = 1 << 14  # of a broadcast, each of which is read with a stride
 MIN_GEMM_DEPTH = 512  # terms of a sum
 MIN_GEMM_BYTES = 3 << 18  # of the left operand
 MIN_GEMM_COLUMNS = 128  # of the right operand
@@ -31,16 +36,21 @@ Users = dict[Instruction, list[Instruction]]
 
 @of_opcodes("broadcast")
 def assign_broadcast_layouts(computation: Computation) -> Computation:
-    """Transpose the operands of pairwise broadcasts of short rows that are reduced."""
+    """Transpose the operands of pairwise broadcasts of short rows that are reduced, and of strided broadcasts."""
     users = computation.users()
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is not movement.broadcast or not _is_pairwise(x) or not _is_reduced_over_rows(x, users):
+        if x.op is not movement.broadcast:
             return None
-        *batch, row, column = x.attributes.dimensions
-        permutation = (*range(len(batch)), len(batch) + 1, len(batch))
+        dimensions = x.attributes.dimensions
+        if _is_pairwise(x) and _is_reduced_over_rows(x, users):
+            permutation = (*range(len(dimensions) - 2), len(dimensions) - 1, len(dimensions) - 2)
+        elif _is_strided(x) and not _is_transposed_again(x, users):
+            permutation = tuple(sorted(range(len(dimensions)), key=dimensions.__getitem__))
+        else:
+            return None
         transposed = rewriter.emit(movement.transpose, operands[0], permutation=permutation)
-        dimensions = (*batch, column, row)
+        dimensions = tuple(dimensions[k] for k in permutation)
         return rewriter.emit(movement.broadcast, transposed, sizes=x.array_shape.dimensions, dimensions=dimensions)
 
     return rewrite(computation, visit)
@@ -54,6 +64,29 @@ def _is_pairwise(x: Instruction) -> bool:
     return has_short_rows and x.array_shape.size >= max(
         MIN_PAIRWISE_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size
     )
+
+
+def _is_strided(x: Instruction) -> bool:
+    """Whether a broadcast reads neighbours along its last dimension with a stride, each of them many times."""
+    sizes, last = x.operands[0].array_shape.dimensions, x.array_shape.rank - 1
+    if last not in x.attributes.dimensions[:-1]:
+        return False
+    minor = x.attributes.dimensions.index(last)
+    has_stride = sizes[minor] > 1 and math.prod(sizes[minor + 1 :]) > 1
+    return has_stride and x.array_shape.size >= max(MIN_STRIDED_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size)
+
+
+def _is_transposed_again(x: Instruction, users: Users) -> bool:
+    """Whether an elementwise consumer of x is transposed or reshaped."""
+    seen, pending = {x}, [x]
+    while pending:
+        for user in users[pending.pop()]:
+            if user.op in (movement.transpose, movement.reshape):
+                return True
+            if user.op.name in elementwise.NAMES and user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return False
 
 
 def _is_reduced_over_rows(x: Instruction, users: Users) -> bool:

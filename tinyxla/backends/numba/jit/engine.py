@@ -59,6 +59,7 @@ _LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilatio
     "disable-lsr": ("false", "true", "true"),
     "dag-maps-huge-region": ("1000", "200", "200"),
     "pre-RA-sched": ("default", "default", "fast"),
+    "slp-schedule-budget": ("100000", "300", "300"),
 }
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
@@ -496,10 +497,11 @@ def _set_options(mode: _OptionSet) -> None:
     """Set LLVM's options, which are those of the whole process, to one of the option sets.
 
     `fast` leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower vectors
-    (epilogue vectorization), loop strength reduction, and dependences between all pairs of hundreds of memory
-    accesses, whose number is quadratic. `straight-line` also chooses another list scheduler for instruction selection:
-    the default one is quadratic in the length of a block, and the machine scheduler runs after it anyway. (LLVM's
-    `linearize` scheduler is wrong: it may clobber the flags between a comparison and their use.)
+    (epilogue vectorization), loop strength reduction, long searches of the SLP vectorizer, and dependences between all
+    pairs of hundreds of memory accesses, whose number is quadratic. `straight-line` also chooses another list scheduler
+    for instruction selection: the default one is quadratic in the length of a block, and the machine scheduler runs
+    after it anyway. (LLVM's `linearize` scheduler is wrong: it may clobber the flags between a comparison and their
+    use.)
 
     The options are set back when no unit is left. As LLVM ends the process for an unknown option, they are set in known
     versions alone.
