@@ -12,12 +12,14 @@ from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
 from tinyxla.tracing.references import Reference, write_all
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
 
+@boundary
 def vmap(
     fun: Function,
     in_axes: Any = 0,
@@ -90,11 +92,25 @@ def vmap(
         wanted += [0] * (len(leaves) - len(wanted))
         if Reference.exist and any(isinstance(x, Reference) for x in leaves):
             return with_references(leaves, treedef, wanted)
+        are_zeros = [is_float0(x) for x in leaves]
+        leaves = as_numbers(leaves) if any(are_zeros) else leaves
+        results_are_zeros: list[bool] = []
+
+        @wraps(fun)
+        def of_numbers(*args: Any, **kwargs: Any) -> Any:
+            result = fun(*args, **kwargs)
+            results_are_zeros[:] = map(is_float0, pytrees.leaves(result))
+            return as_numbers(result) if any(results_are_zeros) else result
+
         of_keys = pytrees.key_leaves(treedef)
         axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
         size = _batch_size(leaves, axes, name, axis_size, what)
-        flat = OfLeaves(fun, treedef, named=True)
-        results = batch_flat(flat, size, leaves, axes, *names)
+        flat = OfLeaves(of_numbers, treedef, named=True)
+
+        def of_leaves(*values: Any) -> Any:
+            return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
+
+        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names)
         whole = pytrees.with_placeholders(flat.tree)
         targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
         results_of_keys = pytrees.key_leaves(flat.tree)
@@ -103,9 +119,10 @@ def vmap(
             (value, axis), to = results[k], targets[k]
             if to is None and axis is not None and sum_match and not results_of_keys[k]:
                 return reduction.reduce_sum(value, (axis,))
-            return _placed(
+            found = _placed(
                 value, axis, to, size, results_of_keys[k], lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}"
             )
+            return as_float0(found) if results_are_zeros[k] else found
 
         return flat.result(place(k) for k in range(len(results)))
 

@@ -194,6 +194,7 @@ def install() -> None:
         )
     set_attributes()
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
+    config.update("out_of_bounds_updates", "drop")
     config.update("weak_integer_overflow", "wrap")
     pytrees.rebuild_dicts_with_sorted_keys()
     sys.meta_path.insert(0, JaxFinder())

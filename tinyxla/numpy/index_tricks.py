@@ -35,8 +35,10 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size
 from tinyxla.tracing.promotion import checked_scalar
+from tinyxla.util.tracebacks import boundary
 
 
+@boundary
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of the elements that are not zero, one array for each axis.
 
@@ -85,11 +87,13 @@ def _fill(value: Any) -> int:
     return int(checked_scalar(0 if value is None else integer_of("nonzero", "fill_value", value), _index_type()))
 
 
+@boundary
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of the elements of the flattened array that are not zero."""
     return nonzero(flat_array(a, "flatnonzero"), size=size, fill_value=fill_value)[0]
 
 
+@boundary
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of the elements that are not zero, one row for each."""
     x = array_of(a, "argwhere")
@@ -101,6 +105,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     return movement.concatenate(*rows, dimension=1)
 
 
+@boundary
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Row-major places in an array of that shape as one index for each axis; those outside are moved inside."""
     places = listed(indices, "unravel_index")
@@ -115,6 +120,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     return tuple(reversed(found))
 
 
+@boundary
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike],
     dims: Sequence[int],
@@ -168,6 +174,7 @@ def _known(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[Array, ...]:
     return tuple(ConcreteArray(a.astype(_index_type())) for a in arrays)
 
 
+@boundary
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array whose axes have size n."""
     size, axes = count_of("diag_indices", "n", n), count_of("diag_indices", "ndim", ndim)
@@ -225,6 +232,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     return triu_indices(x.shape[-2], k, x.shape[-1])
 
 
+@boundary
 def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None) -> Any:
     """The indices of what a function, such as `triu`, keeps of an n by n matrix.
 

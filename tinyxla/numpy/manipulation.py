@@ -44,6 +44,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import checked_size
 from tinyxla.tracing.device import check_placement
+from tinyxla.util.tracebacks import boundary
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -105,10 +106,11 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
 
 
 def _sizes(what: str, a: Any) -> tuple[int, ...]:
-    """Those of an array or a number, or of what only describes one, as a `ShapeDtypeStruct` does."""
-    return a.shape if hasattr(a, "shape") and hasattr(a, "dtype") else array_of(a, what).shape
+    """The shape of an array, a number or a list, or of a description such as a `ShapeDtypeStruct`."""
+    return a.shape if hasattr(a, "shape") and hasattr(a, "dtype") else listed(a, what).shape
 
 
+@boundary
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The axes in another order: that of `axes`, or reversed."""
     x = array_of(a, "transpose")
@@ -132,6 +134,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
+@boundary
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
     x = array_of(a, "swapaxes")
@@ -141,6 +144,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return movement.transpose_to(x, tuple(order))
 
 
+@boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places; the others keep their order."""
     x = array_of(a, "moveaxis")
@@ -156,6 +160,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return movement.transpose_to(x, tuple(order))
 
 
+@boundary
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly."""
     x = array_of(a, "rollaxis")
@@ -388,6 +393,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _divided("dsplit", ary, indices_or_sections, 2, True)
 
 
+@boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, without it."""
     x = array_of(x, "unstack")
@@ -509,6 +515,7 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
     return movement.broadcast(row, sizes=sizes, dimensions=tuple(d for d in range(len(sizes)) if d != along))
 
 
+@boundary
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all if None)."""
     x = array_of(m, "flip")
@@ -589,6 +596,7 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 # --- diagonals, differences -------------------------------------------------------------------------------------------
 
 
+@boundary
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis."""
     x = array_of(a, "diagonal")

@@ -42,6 +42,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     found = ones(1, roots_.dtype)
     for k in range(roots_.shape[0]):
         found = convolve(found, concatenate([ones(1, roots_.dtype), arith.negative(roots_[k : k + 1])]))
+        found = found.at[0].set(1)  # also beside a root that is infinite, which a convolution multiplies by zeros
     return found
 
 

@@ -37,6 +37,7 @@ from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.reductions import any, cumsum
+from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -47,6 +48,7 @@ from tinyxla.util.tracebacks import boundary
 # --- by places --------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -118,6 +120,7 @@ def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
     return tuple(entries)
 
 
+@boundary
 def put_along_axis(
     arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = False, *, mode: Any = None
 ) -> Array:
@@ -131,6 +134,7 @@ def put_along_axis(
     return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
 
 
+@boundary
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
     """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
     negative indices stand for the first element, as in NumPy."""
@@ -152,6 +156,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     return movement.reshape_to(flat, x.shape)
 
 
+@boundary
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
     that it is one."""
@@ -168,6 +173,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = F
     return where(chosen, cast(found, x.dtype), x)
 
 
+@boundary
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """Without the slices at these places of an axis: an integer, a slice, or an array of them.
 
@@ -200,6 +206,7 @@ def _without(x: Array, places: Any, along: int) -> Array:
     return read(x, (slice(None),) * along + kept, "clip", None)
 
 
+@boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """With values before these places of an axis: an integer, which may be traced, or several that are known."""
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
@@ -274,11 +281,13 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return movement.reshape_to(found, shape)
 
 
+@boundary
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """The elements where a condition is true; as in `compress` its values must be known unless `size` is given."""
     return compress(flat_array(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
+@boundary
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
@@ -336,7 +345,8 @@ def where(
         return ops.select(mask, a, b).with_weak_type(weak)
     if eager(mask, a, b):
         broadcast_shapes("where", mask.shape, a.shape, b.shape)
-        return ConcreteArray(np.where(value_of(mask), value_of(a), value_of(b)), weak)
+        chosen = allocated("where", lambda: np.where(value_of(mask), value_of(a), value_of(b)))
+        return ConcreteArray(chosen, weak)
     shape = broadcast_shapes("where", mask.shape, a.shape, b.shape)
     mask, a, b = (broadcast_to_shape("where", v, shape) for v in (mask, a, b))
     return ops.select(mask, a, b).with_weak_type(weak)
@@ -377,6 +387,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     return result
 
 
+@boundary
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
     """A copy with the main diagonal replaced; `inplace=False` says that it is one."""
     x = array_of(a, "fill_diagonal")
