@@ -286,9 +286,7 @@ def _send_evaluate(x: Array, token: Array, line: Line = None, **attributes: Any)
     return x, np.zeros((), np.uint32), token
 
 
-def _recv_evaluate(
-    token: Array, line: Line = None, *, shape: Shape, **attributes: Any
-) -> tuple[Array, ...]:
+def _recv_evaluate(token: Array, line: Line = None, *, shape: Shape, **attributes: Any) -> tuple[Array, ...]:
     post_receiver(line, shape=shape, **attributes)
     return np.zeros(shape.dimensions, shape.dtype), np.zeros((), np.uint32), token
 
