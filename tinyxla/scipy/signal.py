@@ -231,7 +231,7 @@ class _Segments(NamedTuple):
             None if n is None else count_of(what, name, n)
             for name, n in (("nperseg", size), ("noverlap", overlap), ("nfft", transformed))
         )
-        precision = np.float64 if dtype in (np.float64, np.complex128) else np.float32
+        precision = np.float64 if dtype.name in ("float64", "complex128") else np.float32
         words: Any = window if isinstance(window, tuple) and window else [window]
         name, *parameters = words
         if not isinstance(name, str):
