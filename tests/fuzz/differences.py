@@ -24,8 +24,9 @@ _SETS = 12  # of values, which are the lanes of `vmap`
 class Difference(NamedTuple):
     """A result that is not the oracle's.
 
-    `inputs` are "finite", "infinite" if one is infinite or NaN, or "subnormal" if one is a subnormal number; of
-    derivatives, the oracle's `value` at these inputs is "finite" or "infinite". `types`: those of the inputs' elements.
+    `inputs` are "finite", "infinite" if one is infinite or NaN, "subnormal" if one is a subnormal number, or "huge" if
+    one is beyond a million; of derivatives, the oracle's `value` at these inputs is "finite" or "infinite". `types`:
+    those of the inputs' elements.
     """
 
     name: str
@@ -348,9 +349,7 @@ class Case:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: str, way: str, detail: str, arrays: list[Any]) -> None:
-        inputs = "infinite" if not compare.is_finite(arrays) else "finite"
-        if inputs == "finite" and not all(np.array_equal(x, compare.flushed(x)) for x in arrays):
-            inputs = "subnormal"
+        inputs = _magnitude(arrays)
         text = self.reproducer(way, arrays)
         value = "" if way.startswith(("value", "eager")) else self._finiteness(arrays)
         types = " ".join(given.dtype for given in self.program.inputs)
@@ -375,6 +374,15 @@ class Case:
             + f"{self.program.source}\n{given}\n"
             + f"print(program(tinyxla, np, {names}))\nprint(program(jax, np, {names}))  # {way}\n"
         )
+
+
+def _magnitude(arrays: list[Any]) -> str:
+    """What `Difference` says of inputs."""
+    if not compare.is_finite(arrays):
+        return "infinite"
+    if not all(np.array_equal(x, compare.flushed(x)) for x in arrays):
+        return "subnormal"
+    return "huge" if compare.largest(arrays) > 1e6 else "finite"
 
 
 def _is_concretization(error: Exception) -> bool:
