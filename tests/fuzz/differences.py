@@ -14,7 +14,7 @@ import tinyxla
 from . import compare
 from .catalogue import SINGLE
 from .compositions import results_of, statements, with_all_values
-from .programs import DERIVED, Program, SciPy, derive, wrapped
+from .programs import DERIVED, HERMITIAN, Program, SciPy, derive, wrapped
 from .values import VARIETIES, Input, draw, literal
 
 SINGLE_PRECISION = compare.epsilon(np.dtype(np.float32))
@@ -402,7 +402,7 @@ def _flat(function: Any) -> Any:
 def _tangent(given: Input, x: Any, random: np.random.Generator) -> Any:
     """Of Hermitian matrices, of which functions read one triangle or both, tangents are Hermitian too."""
     values = _direction(x.shape, x.dtype, random)
-    return (values + np.conj(np.swapaxes(values, -1, -2))) / 2 if given.kind in ("spd", "hermitian") else values
+    return (values + np.conj(np.swapaxes(values, -1, -2))) / 2 if given.kind in HERMITIAN else values
 
 
 def _direction(shape: tuple[int, ...], dtype: Any, random: np.random.Generator) -> Any:
