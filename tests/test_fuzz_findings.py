@@ -332,3 +332,15 @@ def test_laplace_has_the_bits_of_jax(dtype: str) -> None:
     found, expected = (lib.random.laplace(key, (500,), dtype) for lib in (tx, jax))
     unit = float(tnp.finfo(dtype).eps)
     np.testing.assert_allclose(*(np.asarray(x).astype(float) for x in (found, expected)), rtol=2 * unit, atol=unit / 8)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [(1 + 1e10j, 1 - 2j), (5 + 1e17j, 1 + 2j), (2.0**31 * (1 - 1j), 2.0**31 + 2.0**63 * 1j)]
+)
+def test_logaddexp_of_complex_numbers_reduces_huge_angles_exactly(x: complex, y: complex) -> None:
+    with mpmath.workdps(60), tx.enable_x64(True):
+        first, second = mpmath.mpc(x), mpmath.mpc(y)
+        expected = complex(x.real + mpmath.log(mpmath.exp(first - x.real) + mpmath.exp(second - x.real)))
+        for call in (tnp.logaddexp, tx.jit(tnp.logaddexp)):
+            found = complex(call(np.complex128(x), np.complex128(y)))
+            np.testing.assert_allclose([found.real, found.imag], [expected.real, expected.imag], rtol=1e-13)

@@ -136,8 +136,12 @@ def agreeing(found: Array, expected: Array, scaled: bool, least: float = 0.0, ma
     if scaled:
         finite = np.abs(b[np.isfinite(b)])
         allowed = allowed + relative * finite.max(initial=magnitude)
-    if a.dtype.kind == "c":  # an infinity of either part is one
-        return _parts_agree(a.real, b.real, allowed) & _parts_agree(a.imag, b.imag, allowed)
+    if a.dtype.kind == "c":  # beside an infinite part the other one is compared on its own
+        parts = [
+            (x, y, np.where(np.isfinite(b), allowed, relative * np.abs(y)))
+            for x, y in zip((a.real, a.imag), (b.real, b.imag), strict=True)
+        ]
+        return _parts_agree(*parts[0]) & _parts_agree(*parts[1])
     return _parts_agree(a, b, allowed)
 
 

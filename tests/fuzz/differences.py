@@ -14,7 +14,7 @@ import tinyxla
 from . import compare
 from .catalogue import SINGLE
 from .compositions import results_of, statements, with_all_values
-from .programs import DERIVED, Program, SciPy, derive, wrapped
+from .programs import DERIVED, HERMITIAN, Program, SciPy, derive, wrapped
 from .values import VARIETIES, Input, draw, literal
 
 SINGLE_PRECISION = compare.epsilon(np.dtype(np.float32))
@@ -24,8 +24,9 @@ _SETS = 12  # of values, which are the lanes of `vmap`
 class Difference(NamedTuple):
     """A result that is not the oracle's.
 
-    `inputs` are "finite", "infinite" if one is infinite or NaN, or "subnormal" if one is a subnormal number; of
-    derivatives, the oracle's `value` at these inputs is "finite" or "infinite". `types`: those of the inputs' elements.
+    `inputs` are "finite", "infinite" if one is infinite or NaN, "subnormal" if one is a subnormal number, or "huge" if
+    one is beyond a million; of derivatives, the oracle's `value` at these inputs is "finite" or "infinite". `types`:
+    those of the inputs' elements.
     """
 
     name: str
@@ -348,9 +349,7 @@ class Case:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: str, way: str, detail: str, arrays: list[Any]) -> None:
-        inputs = "infinite" if not compare.is_finite(arrays) else "finite"
-        if inputs == "finite" and not all(np.array_equal(x, compare.flushed(x)) for x in arrays):
-            inputs = "subnormal"
+        inputs = _magnitude(arrays)
         text = self.reproducer(way, arrays)
         value = "" if way.startswith(("value", "eager")) else self._finiteness(arrays)
         types = " ".join(given.dtype for given in self.program.inputs)
@@ -377,6 +376,15 @@ class Case:
         )
 
 
+def _magnitude(arrays: list[Any]) -> str:
+    """What `Difference` says of inputs."""
+    if not compare.is_finite(arrays):
+        return "infinite"
+    if not all(np.array_equal(x, compare.flushed(x)) for x in arrays):
+        return "subnormal"
+    return "huge" if compare.largest(arrays) > 1e6 else "finite"
+
+
 def _is_concretization(error: Exception) -> bool:
     return isinstance(
         error,
@@ -394,7 +402,7 @@ def _flat(function: Any) -> Any:
 def _tangent(given: Input, x: Any, random: np.random.Generator) -> Any:
     """Of Hermitian matrices, of which functions read one triangle or both, tangents are Hermitian too."""
     values = _direction(x.shape, x.dtype, random)
-    return (values + np.conj(np.swapaxes(values, -1, -2))) / 2 if given.kind in ("spd", "hermitian") else values
+    return (values + np.conj(np.swapaxes(values, -1, -2))) / 2 if given.kind in HERMITIAN else values
 
 
 def _direction(shape: tuple[int, ...], dtype: Any, random: np.random.Generator) -> Any:

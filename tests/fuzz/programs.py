@@ -25,6 +25,7 @@ from .templates import Drawn
 from .values import Input, is_inexact
 
 Function = Callable[..., Any]
+HERMITIAN = ("spd", "hermitian")  # kinds of inputs
 DERIVED = ("value", "jvp", "vjp", "linearize", "forward_over_reverse", "reverse_over_reverse")
 
 
@@ -136,16 +137,27 @@ def derive(program: Program, what: str, package: Any, compiled: bool = False) ->
             return results, linear(*tangents)
         if what == "vjp":
             results, pullback = package.vjp(lambda *x: of(arrays, x), *chosen)
-            return pullback([w.astype(r.dtype) for r, w in zip(results, weights, strict=True)])
+            return projected(pullback([w.astype(r.dtype) for r, w in zip(results, weights, strict=True)]))
         if what == "forward_over_reverse":
-            return package.jvp(gradient, chosen, tuple(tangents))[1]
+            return projected(package.jvp(gradient, chosen, tuple(tangents))[1])
 
         def along(*x: Any) -> Any:
             return sum(package.numpy.real(g * t).sum() for g, t in zip(gradient(*x), tangents, strict=True))
 
-        return package.grad(along, argnums=tuple(range(len(which))))(*chosen)
+        return projected(package.grad(along, argnums=tuple(range(len(which))))(*chosen))
+
+    def projected(gradients: Sequence[Any]) -> list[Any]:
+        return [_projected(program.inputs[i], g, package) for i, g in zip(which, gradients, strict=True)]
 
     return derived
+
+
+def _projected(given: Input, g: Any, package: Any) -> Any:
+    """Of Hermitian matrices the Hermitian part of a gradient, which is all that Hermitian tangents meet: the other part
+    depends on whether one triangle is read or both."""
+    if given.kind not in HERMITIAN:
+        return g
+    return (g + package.numpy.conj(package.numpy.swapaxes(g, -1, -2))) / 2
 
 
 def _inexact_leaves(package: Any, tree: Any) -> list[Any]:

@@ -230,10 +230,21 @@ def _log_add(name: str, base: float, text: str) -> Binary:
     return binary(name, add, text, to_inexact=True)
 
 
+def _principal_angle(x: Any, scale: float) -> Any:
+    """The angle from -pi to pi with the same sine and cosine, which reduce the largest angles exactly; in units of
+    `scale`."""
+    unit = like(scale, x)
+    angle = ops.mul(x, unit)
+    near = ops.le(ops.abs_(angle), like(math.pi, x))
+    reduced = ops.div(ops.atan2(ops.sin(angle), ops.cos(angle)), unit)
+    return ops.select(near, x, reduced)
+
+
 def _complex_log_add(x: Any, y: Any, scale: float) -> Any:
-    """The one with the larger real part + log(1 + exp(other - larger)), in units of `scale`; the imaginary part is
-    brought to the principal values, from -pi to pi."""
-    (a, b), (c, d) = (ops.real(x), ops.imag(x)), (ops.real(y), ops.imag(y))
+    """The one with the larger real part + log(1 + exp(other - larger)), in units of `scale`; imaginary parts are
+    brought to the principal values, from -pi to pi, before they are subtracted, and so is that of the result."""
+    a, c = ops.real(x), ops.real(y)
+    b, d = (_principal_angle(ops.imag(z), scale) for z in (x, y))
     first = ops.gt(a, c)
     infinite = ops.and_(ops.eq(a, c), ops.eq(ops.abs_(a), like(math.inf, a)))
     real = ops.select(infinite, like(0, a), ops.select(first, ops.sub(c, a), ops.sub(a, c)))

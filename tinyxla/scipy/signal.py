@@ -26,9 +26,9 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
-from tinyxla.util.did_you_mean import missing as _missing
 
 _MODES = ("full", "same", "valid")
 
@@ -231,7 +231,7 @@ class _Segments(NamedTuple):
             None if n is None else count_of(what, name, n)
             for name, n in (("nperseg", size), ("noverlap", overlap), ("nfft", transformed))
         )
-        precision = np.float64 if str(dtype) in ("float64", "complex128") else np.float32
+        precision = np.float64 if dtype.name in ("float64", "complex128") else np.float32
         words: Any = window if isinstance(window, tuple) and window else [window]
         name, *parameters = words
         if not isinstance(name, str):
