@@ -653,13 +653,45 @@ def _least_squares(a: ArrayLike, b: ArrayLike, rcond: float | None) -> tuple[Arr
             f"{what}: takes a matrix and as many numbers or rows, but got {Shape.of(x)} and {Shape.of(y)}."
         )
     sides = expand_dims(y, -1) if y.ndim == 1 else y
-    u, s, vh = svd(x, full_matrices=False)
-    kept = arith.greater(s, arith.multiply(max(s, initial=0), _precision(x) if rcond is None else rcond))
-    along = contractions.matmul(linear_algebra.adjoint(u), sides)
-    scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(cast(where(kept, s, 1), along.dtype), -1)), 0)
-    found = contractions.matmul(linear_algebra.adjoint(vh), scaled)
+    tolerance = cast(array_of(_precision(x) if rcond is None else rcond, what), ops.real(x).dtype)
+    found, s = _shortest_solution(x, sides, tolerance)
+    kept = arith.greater(s, _bound(what, s, tolerance))
     rest = sum(_squares(arith.subtract(sides, contractions.matmul(x, found))), 0)
     return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept), s
+
+
+@custom_jvp
+def _shortest_solution(x: Any, sides: Any, tolerance: Any) -> tuple[Any, Any]:
+    """Of the solutions of least squares the shortest, and the singular values."""
+    u, s, vh = factorizations.svd(x, full_matrices=False)
+    kept = arith.greater(s, _bound("linalg.lstsq", s, tolerance))
+    along = contractions.matmul(linear_algebra.adjoint(u), sides)
+    scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(cast(where(kept, s, 1), along.dtype), -1)), 0)
+    return contractions.matmul(linear_algebra.adjoint(vh), scaled), s
+
+
+@_shortest_solution.defjvp
+def _shortest_solution_jvp(primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    """With the pseudo-inverse P of X, of constant rank: y' = P (b' - X' y) + P P* X'* (b - X y) + (I - P X) X'* P* y,
+    where with full rank of rows or columns the second or the third is zero; see `_pseudo_inverse_jvp`. No two singular
+    values are compared, which may be equal."""
+    (x, sides, tolerance), (change, side_change, _) = primals, tangents
+    adjoint, product = linear_algebra.adjoint, contractions.matmul
+    u, _, vh = factorizations.svd(x, full_matrices=False)
+    found, s = _shortest_solution(x, sides, tolerance)
+    inverse, deficient = _pseudo_inverse(x, tolerance)
+    rows, columns = x.shape
+    rest = arith.subtract(sides, product(x, found))
+    beyond = arith.subtract(eye(columns, dtype=x.dtype), product(inverse, x))
+    if rows <= columns:
+        rest = arith.multiply(deficient, rest)
+    if columns <= rows:
+        beyond = arith.multiply(deficient, beyond)
+    moved = product(inverse, arith.subtract(side_change, product(change, found)))
+    moved = arith.add(moved, product(inverse, product(adjoint(inverse), product(adjoint(change), rest))))
+    moved = arith.add(moved, product(beyond, product(adjoint(change), product(adjoint(inverse), found))))
+    s_moved = ops.real(diagonal_of(product(adjoint(u), product(change, adjoint(vh))), 0, -2, -1))
+    return (found, s), (moved, s_moved)
 
 
 # --- numbers of matrices ----------------------------------------------------------------------------------------------
