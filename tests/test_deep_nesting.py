@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -61,6 +61,27 @@ def test_functions_nested_too_deeply_are_an_error_that_says_what_to_do(call: Cal
         call()
     assert isinstance(caught.value, RecursionError)
     assert float(nested(3)(1.0)) == 2  # nothing is left behind
+
+
+@pytest.mark.parametrize("depth", range(30, 100, 7))
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f(1.0),
+        lambda f: tx.grad(f)(1.0),
+        lambda f: tx.vjp(f, 1.0)[1](1.0),
+        lambda f: tx.jvp(f, (1.0,), (1.0,)),
+        lambda f: tx.linearize(f, 1.0)[1](1.0),
+        lambda f: tx.vmap(f)(tnp.ones(3)),
+        lambda f: tx.hessian(f)(1.0),
+        lambda f: tx.jit(tx.grad(f))(1.0),
+        lambda f: tx.lax.scan(lambda c, _: (f(c), None), 1.0, None, length=2),
+    ],
+    ids=["call", "grad", "vjp", "jvp", "linearize", "vmap", "hessian", "jit of grad", "scan"],
+)
+def test_functions_nested_at_any_depth_work_or_are_that_error(call: Callable[[Any], Any], depth: int) -> None:
+    with suppress(NestingError):  # but no other RecursionError
+        call(nested(depth))
 
 
 def test_a_higher_limit_lets_functions_nest_deeper() -> None:

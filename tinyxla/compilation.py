@@ -322,7 +322,10 @@ class Jitted:
                     f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or "
                     "eval_shape."
                 )
-        return program.apply(leaves)
+        try:
+            return program.apply(leaves)
+        except RecursionError as error:
+            raise self._nested_too_deeply(error) from None
 
     def _with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose function uses references: those which it closes over, and those among its arguments. It is that
@@ -361,9 +364,9 @@ class Jitted:
             return error
         return NestingError(
             f"jit of {self.__name__}: Python's limit of {sys.getrecursionlimit()} calls in each other was reached "
-            "while it was traced or compiled. If compiled functions call each other so deeply, take jit from the inner "
-            "ones: the outermost compiles them all. If containers are in each other so deeply, use one list. If the "
-            "function calls itself, see that it ends, or use lax.fori_loop. Else raise the limit by "
+            "while it was traced, transformed or compiled. If compiled functions call each other so deeply, take jit "
+            "from the inner ones: the outermost compiles them all. If containers are in each other so deeply, use one "
+            "list. If the function calls itself, see that it ends, or use lax.fori_loop. Else raise the limit by "
             "sys.setrecursionlimit."
         )
 
