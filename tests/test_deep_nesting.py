@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,6 +62,40 @@ def test_functions_nested_too_deeply_are_an_error_that_says_what_to_do(call: Cal
         call()
     assert isinstance(caught.value, RecursionError)
     assert float(nested(3)(1.0)) == 2  # nothing is left behind
+
+
+EVERY_DEPTH = """
+from contextlib import suppress
+import tinyxla as tx
+from tinyxla.errors import NestingError
+
+def nested(depth):
+    function = lambda x: x + 1
+    for _ in range(depth):
+        function = tx.jit(lambda x, inner=function: inner(x) * 1.0)
+    return function
+
+for depth in range(50, 90, 5):
+    for call in (
+        lambda f: f(1.0),
+        lambda f: tx.grad(f)(1.0),
+        lambda f: tx.jvp(f, (1.0,), (1.0,)),
+        lambda f: tx.linearize(f, 1.0)[1](1.0),
+        lambda f: tx.vmap(f)(tx.numpy.ones(3)),
+        lambda f: tx.hessian(f)(1.0),
+        lambda f: tx.jit(tx.grad(f))(1.0),
+        lambda f: tx.lax.scan(lambda c, _: (f(c), None), 1.0, None, length=2),
+    ):
+        tx.clear_caches()  # else what was made of the inner functions is there
+        with suppress(NestingError):  # but no other RecursionError
+            call(nested(depth))
+"""
+
+
+def test_functions_nested_at_any_depth_work_or_are_that_error() -> None:
+    """In a process of its own, whose stack is empty: else tracing ends first."""
+    done = subprocess.run([sys.executable, "-c", EVERY_DEPTH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_higher_limit_lets_functions_nest_deeper() -> None:

@@ -265,3 +265,46 @@ def test_functions_with_slopes_of_their_own_are_mapped_and_compiled() -> None:
     assert np.isinf(tx.linearize(tnp.arcsin, 1.0)[1](1.0))
     hessian = tx.hessian(lambda x: (tnp.arccos(x) + x**-2).sum())(x[:2])
     np.testing.assert_allclose(np.diag(hessian), -x[:2] * expected**3 + 6 * x[:2] ** -4.0, 1e-4)
+
+
+# --- least squares ----------------------------------------------------------------------------------------------------
+
+
+def _tall(values: list[float]) -> Any:
+    """A 5 by 3 matrix of these singular values."""
+    generator = np.random.default_rng(0)
+    u, _ = np.linalg.qr(generator.normal(size=(5, 3)))
+    v, _ = np.linalg.qr(generator.normal(size=(3, 3)))
+    return u * values @ v.T
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize(
+    "values", [[3.0, 2.0, 1.0], [1.0, 1.0, 1.0], [2.0, 2.0, 1.0]], ids=["apart", "equal", "two equal"]
+)
+def test_derivatives_of_least_squares_exist_for_equal_singular_values(values: list[float], shape: str) -> None:
+    """They do not compare the singular values with each other."""
+    with tx.enable_x64():
+        a = _tall(values) if shape == "tall" else _tall(values).T
+        b, along = np.linspace(-1, 2, len(a)), np.random.default_rng(1).normal(size=a.shape)
+
+        def sum_of_squares(a: Any, b: Any) -> Any:
+            x, rest, _, _ = tnp.linalg.lstsq(a, b)
+            return (x**2).sum() + rest.sum()
+
+        step = 1e-6
+        wanted = (sum_of_squares(a + step * along, b) - sum_of_squares(a - step * along, b)) / (2 * step)
+        found = [
+            (tx.grad(sum_of_squares)(a, b) * along).sum(),
+            (tx.jit(tx.grad(sum_of_squares))(a, b) * along).sum(),
+            tx.jvp(lambda a: sum_of_squares(a, b), (a,), (along,))[1],
+        ]
+        np.testing.assert_allclose(found, float(wanted), rtol=1e-6)
+        s, moved = tx.jvp(lambda a: tnp.linalg.lstsq(a, b)[3].sum(), (a,), (along,))
+        ahead = tnp.linalg.svd(a + step * along, compute_uv=False).sum()
+        np.testing.assert_allclose(moved, (ahead - s) / step, rtol=1e-4)
+        curvature = tx.jvp(lambda a: (tx.grad(sum_of_squares)(a, b) * along).sum(), (a,), (along,))[1]
+        difference = (
+            tx.grad(sum_of_squares)(a + step * along, b) - tx.grad(sum_of_squares)(a - step * along, b)
+        ) * along
+        np.testing.assert_allclose(curvature, difference.sum() / (2 * step), rtol=1e-5)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from tinyxla.errors import MissingPackageError
+from tinyxla.errors import MissingPackageError, TinyxlaError
 from tinyxla.runtime.threads import shielded
 
 
@@ -41,6 +41,8 @@ def import_shielded(name: str, prepare: Callable[[], object] | None = None) -> E
         load()
     else:
         shielded(load)
+    if failed and isinstance(failed[0], TinyxlaError):
+        failed[0].add_user_line()  # which the other thread does not know
     return failed[0] if failed else None
 
 

@@ -26,7 +26,7 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
-from tinyxla.suggestions import missing as _missing
+from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
 
