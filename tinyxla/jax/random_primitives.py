@@ -59,7 +59,7 @@ _FUNCTIONS: dict[str, Function] = {
     "random_bits": _bits,
     "random_wrap": lambda words, impl: random.wrap_key_data(words, impl=impl),
     "random_unwrap": lambda key: random.key_data(key) if isinstance(key, KeyArray) else key,
-    "random_clone": random.clone,
+    "random_clone": lambda key: random.clone(key) if isinstance(key, KeyArray) else key,
     "random_gamma": _gamma,
 }
 
