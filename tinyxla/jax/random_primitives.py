@@ -58,11 +58,24 @@ _FUNCTIONS: dict[str, Function] = {
     "random_fold_in": _fold_in,
     "random_bits": _bits,
     "random_wrap": lambda words, impl: random.wrap_key_data(words, impl=impl),
-    "random_unwrap": random.key_data,
-    "random_clone": random.clone,
+    "random_unwrap": lambda key: random.key_data(key) if isinstance(key, KeyArray) else key,
+    "random_clone": lambda key: random.clone(key) if isinstance(key, KeyArray) else key,
     "random_gamma": _gamma,
 }
-RANDOM = {name: LaxPrimitive(name, function) for name, function in _FUNCTIONS.items()}
+
+
+def _of_words(function: Function) -> Function:
+    """The function, which gives the words of keys unless it is given keys: variables of jaxprs hold words."""
+
+    def call(*operands: Any, **params: Any) -> Any:
+        found = function(*operands, **params)
+        has_keys = any(isinstance(x, KeyArray) for x in operands)
+        return found.words if isinstance(found, KeyArray) and not has_keys else found
+
+    return call
+
+
+RANDOM = {name: LaxPrimitive(name, _of_words(function)) for name, function in _FUNCTIONS.items()}
 RANDOM["threefry2x32"] = LaxPrimitive("threefry2x32", lambda *words: list(threefry(*map(as_array, words))), True)
 primitives.update(RANDOM)
 
