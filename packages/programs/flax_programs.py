@@ -109,4 +109,23 @@ def nnx_layers():
     }
 
 
-PROGRAMS = [linen_cnn, linen_layers, nnx_training, nnx_layers]
+def eight_bit_training():
+    """The rules of 8-bit products give the new scales for the cotangents of the old ones."""
+    layer = nn.Dense(4, dot_general_cls=nn.Fp8DirectDotGeneralOp)
+    x = jax.random.normal(KEY, (16, 16))
+    variables = layer.init(KEY, x)
+
+    @jax.jit
+    def step(variables, x):
+        value, grads = jax.value_and_grad(lambda v: jnp.sum(layer.apply(v, x) ** 2))(variables)
+        params = jax.tree.map(lambda p, g: p - 1e-3 * g, variables["params"], grads["params"])
+        return value, grads | {"params": params}
+
+    values = []
+    for k in range(4):
+        value, variables = step(variables, x * (k + 1))
+        values.append(value)
+    return values, variables
+
+
+PROGRAMS = [eight_bit_training, linen_cnn, linen_layers, nnx_training, nnx_layers]

@@ -1,9 +1,11 @@
 """Inference with numpyro."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from numpyro.contrib.module import random_flax_module
 from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
@@ -76,4 +78,22 @@ def distributions():
     return {name: (d.sample(key, (3,)), d.log_prob(d.sample(key, (3,)))) for name, d in made.items()}
 
 
-PROGRAMS = [eight_schools, logistic_regression, variational, distributions]
+def bayesian_network():
+    """The parameters of the network are drawn in the order of a dict that Flax makes."""
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(1)(nn.tanh(nn.Dense(4)(x)))[..., 0]
+
+    def model(x, y=None):
+        network = random_flax_module("network", Network(), prior=dist.Normal(0, 1), input_shape=(2,))
+        numpyro.sample("y", dist.Normal(network(x), 0.3), obs=y)
+
+    x = jax.random.normal(jax.random.PRNGKey(0), (30, 2))
+    svi = SVI(model, AutoNormal(model), numpyro.optim.Adagrad(0.05), Trace_ELBO())
+    result = svi.run(jax.random.PRNGKey(1), 10, x, jnp.sin(x[:, 0]), progress_bar=False)
+    return result.losses, result.params
+
+
+PROGRAMS = [bayesian_network, eight_schools, logistic_regression, variational, distributions]
