@@ -26,9 +26,9 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
-from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
+from tinyxla.util.did_you_mean import missing as _missing
 
 _MODES = ("full", "same", "valid")
 
