@@ -18,7 +18,7 @@ from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
-from tinyxla.loopir.kernels.scatter import copied
+from tinyxla.loopir.kernels.scatter import copy_kernel
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
 from tinyxla.ops import dynamic_slices, movement
@@ -54,7 +54,7 @@ def supports(x: Instruction) -> bool:
     return _parts(x) is not None
 
 
-def updates(x: Instruction) -> dict[int, int]:
+def aliased_operands(x: Instruction) -> dict[int, int]:
     """What is stacked begins as it is, and what stays the same remains."""
     parts = _parts(x)
     assert parts is not None
@@ -67,7 +67,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     kernels: list[LoweredKernel] = []
     for part in _distributed(parts):
         low = _Blocks(x, part, plan, users)
-        kernels += [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Temporary)]
+        kernels += [copy_kernel(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Temporary)]
         kernels.append(low.lowered())
     return kernels
 

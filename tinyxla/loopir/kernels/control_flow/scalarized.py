@@ -28,7 +28,7 @@ from tinyxla.compiler.analysis.scalarization import (
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand
-from tinyxla.loopir.kernels.scatter import copied, place_inside
+from tinyxla.loopir.kernels.scatter import checked_index, copy_kernel
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import (
     UNBOUNDED,
@@ -55,7 +55,7 @@ def supports(x: Instruction) -> bool:
     return nest_of(x) is not None
 
 
-def updates(x: Instruction) -> dict[int, int]:
+def aliased_operands(x: Instruction) -> dict[int, int]:
     """For the results that stay in memory, the operands that they begin as."""
     nest = nest_of(x)
     assert nest is not None
@@ -108,7 +108,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 storage = results[number]
             elif k in nest.updated:
                 storage = Temporary(operand.array_shape)
-                copies.append(copied(operand, storage, plan))
+                copies.append(copy_kernel(operand, storage, plan))
             start = low.builder.mul(lane, shape.size) if several else 0
             held.append(InMemory(low.buffer(storage, storage is not operand), start))
         for number, found in enumerate(low.run(nest, held)):
@@ -338,7 +338,7 @@ def _scatter(low: Elements, x: Instruction) -> list[Held]:
         for k, d in enumerate(a.start_index_map):
             offset, extent = along.get(d, (0, 1))
             vector = a.vector(batch, k, indices.array_shape.rank)
-            start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
+            start, fits = checked_index(low, low.value(indices, vector), sizes[d] - extent)
             inside = fits if inside is None else low.builder.and_(inside, fits)
             place[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
