@@ -31,9 +31,9 @@ _ARGUMENTS = ("m", "n", "k", "a_row", "b_row", "a_divisor", "a_tiles", "b_diviso
 _SCALARS = {"f32": "float", "f64": "double"}
 
 _TEXT = Template("""
-define void @routine(ptr %c, ptr %a, ptr %b, ptr %parameters) nounwind {
+define void @routine(ptr %c, ptr %a, ptr %b, ptr %numbers) nounwind {
 entry:
-$parameters
+$arguments
   %m_last = sub i64 %m, 1
   %n_last = sub i64 %n, 1
   %full = and i64 (sub i64 %k, 1), -$lanes
@@ -110,7 +110,7 @@ def _declare_microkernel(type: str, rows: int, columns: int) -> str:
             order = ", ".join(f"i32 {k - p}" for k in range(q, q + part))
             end += Template(_STORE).safe_substitute(p=q, result=result, order=order, i=tile[q][0], j=tile[q][1])
     text = _TEXT.safe_substitute(
-        parameters=load_arguments(_ARGUMENTS),
+        arguments=load_arguments(_ARGUMENTS),
         begin=for_rows(_BEGIN_ROW),
         sums=for_tile(_SUM),
         terms=for_rows(_TERMS) + for_tile(_ADD, new="next", old="sum", terms="terms"),

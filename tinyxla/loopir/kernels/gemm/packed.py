@@ -242,8 +242,8 @@ def _gemm_kernel(
                         at = Panel(batch, panel, start, chunk_words)
                         _pack_panel(b, kind, b_type, b_row_major, (packed_b, 0), right, copy, at)
                     else:
-                        matrix, first_row = b.mul(batch, n["b_batch"]), b.mul(start, n["b_row"])
-                        b_offset = b.add(matrix, b.mul(first_column, n["b_column"]), first_row)
+                        matrix, column_offset = b.mul(batch, n["b_batch"]), b.mul(first_column, n["b_column"])
+                        b_offset = b.add(matrix, column_offset, b.mul(start, n["b_row"]))
                         b_offset = b.mul(b_offset, kind.factors_per_word)
                     matrices = (c, b.add(target, first_column)), (packed_a, a_offset), (packed_b, b_offset)
                     arrays = ((array, 0) for array in (*offset_lists, sizes))
