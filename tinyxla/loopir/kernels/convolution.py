@@ -14,7 +14,7 @@ the result lacks.
 Implicit GEMM (`_ImplicitGemm`) multiplies output positions x terms by terms x output channels. The pass has made
 channels the minor dimension of the kernel and of the result, and the microkernel reads the input through offset lists
 (see `gemm.microkernel`), without an im2col copy. In a depthwise convolution the channels of all groups are columns.
-Direct convolution (`_lower_direct`) is for the rest: types without a microkernel, and groups of few channels.
+Direct convolution (`_DirectConvolution`) is for the rest: types without a microkernel, and groups of few channels.
 
 Tiles are cut at fixed places, and the same thread continues the sums of a tile over all blocks of terms, so results do
 not depend on the number of threads. If there are few output positions and channels, as in the gradient with respect to
@@ -172,18 +172,22 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 kernels.append(copy)
             else:
                 arrays[k] = _Array(array.storage, (*array.sizes[:-1], array.sizes[-1] // 2))
-    parts = [_ConvolutionAxes(x, region, *(array.sizes for array in arrays)) for region in regions]
+    axes_of_regions = [_ConvolutionAxes(x, region, *(array.sizes for array in arrays)) for region in regions]
     products = [
         _ImplicitGemm(x, axes, plan, arithmetic, [array.storage for array in arrays])
-        for axes in parts
+        for axes in axes_of_regions
         if ((is_product(x) and axes.has_minor_channels) or axes.depth_multiplier) and _total_size(axes.terms)
     ]
     epilogue = plan.epilogues.get(x)
-    is_one_tile_pass = len(products) == len(parts) and all(product.splits == 1 for product in products)
+    fuses_epilogue = len(products) == len(axes_of_regions) and all(product.splits == 1 for product in products)
     for product in products:
-        kernels += product.lower(epilogue if is_one_tile_pass else None)
-    kernels += [_lower_direct(x, axes, plan) for axes in parts if all(axes is not product.axes for product in products)]
-    return kernels if epilogue is None or is_one_tile_pass else [*kernels, *pointwise.lower(epilogue, plan, users)]
+        kernels += product.lower(epilogue if fuses_epilogue else None)
+    kernels += [
+        _DirectConvolution(x, axes, plan).kernel()
+        for axes in axes_of_regions
+        if all(axes is not product.axes for product in products)
+    ]
+    return kernels if epilogue is None or fuses_epilogue else [*kernels, *pointwise.lower(epilogue, plan, users)]
 
 
 class _Array(NamedTuple):
@@ -194,16 +198,16 @@ class _Array(NamedTuple):
 
 
 @functools.cache
-def _packing_kernel(kind: Arithmetic) -> Kernel:
+def _packing_kernel(arithmetic: Arithmetic) -> Kernel:
     """The kernel that packs rows of bf16: pairs of two rows each, or wider elements."""
     b = ParametricBuilder("pairs", "rows columns pitch length")
     n, sizes = b.parameter, b.scratch(INDEX, len(COPY_ARGUMENTS))
-    source, to = b.argument("bf16"), b.argument(kind.panel_type, True)
-    routine = pack_rows("bf16", kind, kind.factors_per_word > 1)
+    source, to = b.argument("bf16"), b.argument(arithmetic.panel_type, True)
+    routine = pack_rows("bf16", arithmetic, arithmetic.factors_per_word > 1)
     with b.loop(b.kernel.first, b.kernel.last) as (chunk, _):
         start, stop = b.tile_range(chunk, n["length"], n["rows"])
         rows = b.sub(stop, start)
-        terms = b.mul(rows, kind.factors_per_word)
+        terms = b.mul(rows, arithmetic.factors_per_word)
         store_arguments(
             b,
             sizes,
@@ -215,24 +219,26 @@ def _packing_kernel(kind: Arithmetic) -> Kernel:
             terms=terms,
         )
         into, offset = (
-            b.mul(start, n["pitch"], kind.factors_per_word),
-            b.mul(start, n["columns"], kind.factors_per_word),
+            b.mul(start, n["pitch"], arithmetic.factors_per_word),
+            b.mul(start, n["columns"], arithmetic.factors_per_word),
         )
         b.call(routine, (to, into), (source, offset), (sizes, 0))
     return b.kernel
 
 
-def _packed_operand(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
+def _packed_operand(array: _Array, arithmetic: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
     """A copy of an operand as pairs of rows or as wider elements, with rows of full vectors and a vector of padding at
     the end."""
     *outer, columns = array.sizes
-    outer[-1] //= kind.factors_per_word
-    count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
-    result = Temporary(Shape(element_type(kind.panel_type), ((count * pitch + kind.lanes) * kind.factors_per_word,)))
+    outer[-1] //= arithmetic.factors_per_word
+    count, pitch = math.prod(outer), -(-columns // arithmetic.lanes) * arithmetic.lanes
+    result = Temporary(
+        Shape(element_type(arithmetic.panel_type), ((count * pitch + arithmetic.lanes) * arithmetic.factors_per_word,))
+    )
     length = _even_block(count, max(1, PARALLEL_CHUNK_ELEMENTS // pitch))
-    microkernel_arguments = (count, columns, pitch, length)
+    parameters = (count, columns, pitch, length)
     kernel = LoweredKernel(
-        _packing_kernel(kind), [array.storage, result], -(-count // length), 1, [x], microkernel_arguments
+        _packing_kernel(arithmetic), [array.storage, result], -(-count // length), 1, [x], parameters
     )
     return _Array(result, (*outer, pitch)), kernel
 
@@ -283,8 +289,8 @@ class _ImplicitGemm:
         self.depth = -(-self.depth // self.arithmetic.k_multiple) * self.arithmetic.k_multiple
         self.tiles, tiles = -(-positions // self.height), -(-terms // self.depth)
         self.tile_count = groups * self.blocks * self.tiles
-        is_whole = groups * positions * axes.channel.size == x.array_shape.size
-        splits = min(tiles, _CHUNKS // self.tile_count) if is_whole and 2 * self.tile_count <= _CHUNKS else 1
+        covers_result = groups * positions * axes.channel.size == x.array_shape.size
+        splits = min(tiles, _CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= _CHUNKS else 1
         self.length = -(-tiles // splits) * self.depth  # of a part of a split reduction
         self.splits = -(-terms // self.length)
         self.low = Lowering("convolution", plan)
@@ -320,18 +326,9 @@ class _ImplicitGemm:
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             block, tile, group, split = b.delinearize(index, tiles, groups, splits)
             channel, columns = b.tile_start_and_size(block, width, channels)
-
-            def base_offset(array: str) -> Index:
-                start = b.mul(group, self.parameter(getattr(axes.group, array)))
-                if array != "lhs":
-                    start = b.add(start, b.mul(channel, getattr(axes.channel, array)))
-                elif axes.depth_multiplier:
-                    start = b.add(start, b.floordiv(channel, axes.depth_multiplier))
-                return b.add(start, self.parameter(axes.start[array]))
-
-            bases = {array: base_offset(array) for array in ("lhs", "rhs", "out")}
-            whole = b.mul(split, self.parameter(x.array_shape.size))
-            bases["out"] = b.add(bases["out"], whole)
+            bases = {array: self._base_offset(array, group, channel) for array in ("lhs", "rhs", "out")}
+            split_offset = b.mul(split, self.parameter(x.array_shape.size))
+            bases["out"] = b.add(bases["out"], split_offset)
             first, rows = b.tile_start_and_size(tile, height, positions)
             limit = _MAX_TILE_POSITIONS
             sources, results = (
@@ -358,6 +355,16 @@ class _ImplicitGemm:
         result = make_kernel(low, self.tile_count * self.splits, work, [x, *roots])
         result.parameters = tuple(self.parameters)
         return [result] if self.splits == 1 else [result, combine_partials(partial, x, self.plan)]
+
+    def _base_offset(self, array: str, group: Index, channel: Index) -> Index:
+        """The offset of a tile's group and first channel in an array."""
+        b, axes = self.low.builder, self.axes
+        start = b.mul(group, self.parameter(getattr(axes.group, array)))
+        if array != "lhs":
+            start = b.add(start, b.mul(channel, getattr(axes.channel, array)))
+        elif axes.depth_multiplier:
+            start = b.add(start, b.floordiv(channel, axes.depth_multiplier))
+        return b.add(start, self.parameter(axes.start[array]))
 
     def _emit_epilogue(self, epilogue: Fusion, tile: Buffer, positions: Buffer, rows: Index, columns: Index) -> None:
         """Emit the epilogue for a tile, whose rows have these offsets in the result."""
@@ -405,73 +412,87 @@ def _store_all(low: Lowering, into: Buffer, microkernel_arguments: Sequence[Inde
 # --- direct convolution -----------------------------------------------------------------------------------------------
 
 
-def _lower_direct(x: Instruction, axes: _ConvolutionAxes, plan: Plan) -> LoweredKernel:
+class _DirectConvolution:
     """Direct convolution: the innermost axis of the result is the inner loop, with a row of accumulators.
 
     Few terms are unrolled in that loop instead. If terms are contiguous where this axis is not, or the axis is shorter,
     the terms are the inner loop.
     """
-    low = Lowering("convolution", plan)
-    b = low.builder
-    lhs, rhs = (low.buffer(o) for o in x.operands)
-    out = low.buffer(x, True)
-    kind = x.array_shape.element_type
-    reassociate = {"reassociate": True} if kind.is_inexact else {}
-    whole = sorted((a for a in (axes.group, axes.channel, *axes.positions) if a.size != 1), key=lambda a: -a.out)
-    *outer, inner = whole or [axes.channel]
-    width = min(inner.size, _ROW_ACCUMULATORS)
-    splits = -(-inner.size // width)
-    terms = axes.terms or [_ONE]
-    zero_value = zero(x.array_shape)
 
-    def add_term(total: Operand, term_index: Sequence[Index], k: Index, **how: bool) -> Operand:
-        """The sum plus the product of one term of the k-th output."""
-        elements: list[Operand] = []
-        for buffer, name in ((lhs, "lhs"), (rhs, "rhs")):
-            offset = b.add(at[name], b.mul(k, getattr(inner, name)))
-            elements.append(b.load(buffer, b.add(offset, _offset(low, terms, term_index, name))))
-        return b.compute("add", kind.name, total, b.compute("multiply", kind.name, *elements), **how)
+    def __init__(self, x: Instruction, axes: _ConvolutionAxes, plan: Plan) -> None:
+        self.x, self.axes, self.low = x, axes, Lowering("convolution", plan)
+        self.b, self.type = self.low.builder, x.array_shape.element_type
+        self.lhs, self.rhs = (self.low.buffer(o) for o in x.operands)
+        self.out = self.low.buffer(x, True)
+        candidates = (a for a in (axes.group, axes.channel, *axes.positions) if a.size != 1)
+        self.output_axes = sorted(candidates, key=lambda a: -a.out) or [axes.channel]
+        *self.outer, self.inner = self.output_axes
+        self.terms = axes.terms or [_ONE]
+        self.identity = zero(x.array_shape)
+        self.start: dict[str, Index] = {}  # offsets of the row of results in each array
 
-    def store_result(k: Index, total: Operand) -> None:
-        b.store(out, b.add(at["out"], b.mul(k, inner.out)), total)
-
-    def sum_terms(k: Index) -> None:
-        bounds: list[tuple[Index, Index]] = [(0, t.size) for t in terms]
-        (total,) = low.nest(
-            bounds, [zero_value], lambda term_index, totals: [add_term(totals[0], term_index, k, **reassociate)]
-        )
-        store_result(k, total)
-
-    def sum_unrolled(k: Index) -> None:
-        total: Operand = zero_value
-        for term_index in itertools.product(*(range(t.size) for t in terms)):
-            total = add_term(total, term_index, k)
-        store_result(k, total)
-
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        *indices, split = low.split_index(index, [*(a.size for a in outer), splits])
-        begin = b.mul(split, width)
-        count = b.min(b.sub(inner.size, begin), width)
-        start = [*indices, begin]
-        at = {
-            name: b.add(_offset(low, whole or [axes.channel], start, name), axes.start[name])
-            for name in ("lhs", "rhs", "out")
-        }
-        last = terms[-1]
-        if (last.lhs == 1, last.size) > (inner.lhs == 1, inner.size) or _total_size(terms) <= _MAX_UNROLLED_TERMS:
-            with low.loop(0, count) as (k, _):
-                sum_unrolled(k) if _total_size(terms) <= _MAX_UNROLLED_TERMS else sum_terms(k)
-        else:
-            row = b.scratch(kind.name, width)
-            with low.loop(0, count) as (k, _):
-                b.store(row, k, zero_value)
-
-            def add(term_index: Sequence[Index], values: Sequence[Operand]) -> Sequence[Operand]:
+    def kernel(self) -> LoweredKernel:
+        low, b, inner = self.low, self.b, self.inner
+        width = min(inner.size, _ROW_ACCUMULATORS)
+        rows = -(-inner.size // width)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            *indices, row = low.split_index(index, [*(a.size for a in self.outer), rows])
+            begin = b.mul(row, width)
+            count = b.min(b.sub(inner.size, begin), width)
+            start = [*indices, begin]
+            self.start = {
+                name: b.add(_offset(low, self.output_axes, start, name), self.axes.start[name])
+                for name in ("lhs", "rhs", "out")
+            }
+            last, is_unrolled = self.terms[-1], _total_size(self.terms) <= _MAX_UNROLLED_TERMS
+            if (last.lhs == 1, last.size) > (inner.lhs == 1, inner.size) or is_unrolled:
                 with low.loop(0, count) as (k, _):
-                    b.store(row, k, add_term(b.load(row, k), term_index, k))
-                return values
+                    self._store(k, self._sum_unrolled(k) if is_unrolled else self._sum_terms(k))
+            else:
+                self._accumulate_row(count, width)
+        return make_kernel(low, _total_size(self.outer) * rows, width * _total_size(self.terms), [self.x])
 
-            low.nest([(0, t.size) for t in terms], (), add, sequential=True)
+    def _accumulate_row(self, count: Index, width: int) -> None:
+        """Add term after term to a row of accumulators."""
+        low, b = self.low, self.b
+        row = b.scratch(self.type.name, width)
+        with low.loop(0, count) as (k, _):
+            b.store(row, k, self.identity)
+
+        def add(term: Sequence[Index], values: Sequence[Operand]) -> Sequence[Operand]:
             with low.loop(0, count) as (k, _):
-                store_result(k, b.load(row, k))
-    return make_kernel(low, _total_size(outer) * splits, width * _total_size(terms), [x])
+                b.store(row, k, self._add_term(b.load(row, k), term, k))
+            return values
+
+        low.nest([(0, t.size) for t in self.terms], (), add, sequential=True)
+        with low.loop(0, count) as (k, _):
+            self._store(k, b.load(row, k))
+
+    def _add_term(self, total: Operand, term: Sequence[Index], k: Index, **flags: bool) -> Operand:
+        """The sum plus the product of one term of the k-th output."""
+        b, elements = self.b, list[Operand]()
+        for buffer, name in ((self.lhs, "lhs"), (self.rhs, "rhs")):
+            offset = b.add(self.start[name], b.mul(k, getattr(self.inner, name)))
+            elements.append(b.load(buffer, b.add(offset, _offset(self.low, self.terms, term, name))))
+        product = b.compute("multiply", self.type.name, *elements)
+        return b.compute("add", self.type.name, total, product, **flags)
+
+    def _store(self, k: Index, total: Operand) -> None:
+        self.b.store(self.out, self.b.add(self.start["out"], self.b.mul(k, self.inner.out)), total)
+
+    def _sum_terms(self, k: Index) -> Operand:
+        """The sum of all terms by loops over these."""
+        flags = {"reassociate": True} if self.type.is_inexact else {}
+
+        def add(term: Sequence[Index], totals: Sequence[Operand]) -> list[Operand]:
+            return [self._add_term(totals[0], term, k, **flags)]
+
+        (total,) = self.low.nest([(0, t.size) for t in self.terms], [self.identity], add)
+        return total
+
+    def _sum_unrolled(self, k: Index) -> Operand:
+        """The sum of all terms, unrolled."""
+        total: Operand = self.identity
+        for term in itertools.product(*(range(t.size) for t in self.terms)):
+            total = self._add_term(total, term, k)
+        return total

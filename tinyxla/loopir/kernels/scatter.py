@@ -214,8 +214,8 @@ class _Scatter:
 
 def _private_copy_count(x: Instruction, elements: int) -> int:
     """Private copies of the operand: more than one for a commutative combiner with many updates per element."""
-    kind, a = x.operands[0].array_shape.element_type, x.attributes
-    if len(x.operands) != 3 or reduction.monoid(a.to_apply) is None or kind.bits < 32 or kind.kind == "complex":
+    type, a = x.operands[0].array_shape.element_type, x.attributes
+    if len(x.operands) != 3 or reduction.monoid(a.to_apply) is None or type.bits < 32 or type.kind == "complex":
         return 1
     return (
         min(

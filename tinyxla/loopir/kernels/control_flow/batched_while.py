@@ -76,8 +76,8 @@ class _LockStepGroup:
         self.rows: dict[int, list[Buffer]] = {}
         for k, (y, p) in enumerate(zip(nested.outputs, nested.parameters, strict=True)):
             if y is not p and not in_memory[k] and k not in self.counters:
-                kind, size = p.array_shape.element_type.name, p.array_shape.size
-                self.rows[k] = [self.low.builder.scratch(kind, self.width) for _ in range(size)]
+                type, size = p.array_shape.element_type.name, p.array_shape.size
+                self.rows[k] = [self.low.builder.scratch(type, self.width) for _ in range(size)]
 
     def kernels(self) -> list[LoweredKernel]:
         low, width = self.low, self.width

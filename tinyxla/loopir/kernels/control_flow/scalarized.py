@@ -300,7 +300,7 @@ def _reduce(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
 
 def _dot(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
     dims: contraction.Dot = x.attributes
-    kind = x.array_shape.element_type.name
+    type = x.array_shape.element_type.name
     lhs, rhs = (_rows(o.array_shape, dims.contracting(side), dims.batch(side)) for side, o in enumerate(x.operands))
     result: list[Operand] = []
     for left_rows, right_rows in zip(lhs, rhs, strict=True):
@@ -308,9 +308,9 @@ def _dot(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
             total: Operand | None = None
             for at, to in zip(left, right, strict=True):
                 factors = low.value(x.operands[0], at), low.value(x.operands[1], to)
-                product = low.builder.compute("multiply", kind, *factors)
-                total = product if total is None else low.builder.compute("add", kind, total, product)
-            result.append(total or Literal(kind, zero(x.array_shape).value))
+                product = low.builder.compute("multiply", type, *factors)
+                total = product if total is None else low.builder.compute("add", type, total, product)
+            result.append(total or Literal(type, zero(x.array_shape).value))
     return [result]
 
 

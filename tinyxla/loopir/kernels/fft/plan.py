@@ -187,9 +187,9 @@ class _Transform:
         self.options = Fft(*x.attributes)
         self.backward = self.options.fft_type in ("IFFT", "IRFFT")
         (operand,) = x.operands
-        complex_type = x if self.options.fft_type != "IRFFT" else operand
-        self.kind = complex_type.array_shape.element_type
-        self.real_type = _REAL_TYPES[self.kind.name]
+        complex_array = x if self.options.fft_type != "IRFFT" else operand
+        self.complex_type = complex_array.array_shape.element_type
+        self.real_type = _REAL_TYPES[self.complex_type.name]
         self.lowered: list[LoweredKernel] = []
 
     def kernels(self) -> list[LoweredKernel]:
@@ -201,7 +201,7 @@ class _Transform:
         real = self.options.fft_type in ("RFFT", "IRFFT")
         order = [*others, last] if self.options.fft_type == "IRFFT" else [last, *others]
         source: Storage = operand
-        results: Storage = Temporary(Shape(self.kind, sizes)) if self.options.fft_type == "IRFFT" else self.x
+        results: Storage = Temporary(Shape(self.complex_type, sizes)) if self.options.fft_type == "IRFFT" else self.x
         for d in order:  # the first one into the result or a complex temporary, the others in place
             target = self.x if d == order[-1] else results
             outer, inner = math.prod(sizes[:d]), math.prod(sizes[d + 1 :])
@@ -237,7 +237,7 @@ class _Transform:
         for factor in factors[:-1]:
             rows, step = _Axis(count, length * inner, length * inner), length // factor * inner
             lane_axes = (_ONE, _Axis(step, 1, 1)) if inner == 1 else (_Axis(length // factor, inner, inner), lanes)
-            middle = Temporary(Shape(self.kind, (outer, n, inner)))
+            middle = Temporary(Shape(self.complex_type, (outer, n, inner)))
             self._emit_lanes(offset, middle, (rows, *lane_axes[:-1]), lane_axes[-1], factor, (step, step), 1.0, length)
             results.append(_Axis(factor, step, n // length * inner))
             length, count, offset = length // factor, count * factor, middle
@@ -393,13 +393,13 @@ class _Transform:
             self._emit_lanes(source, target, (), lanes, real_transform.n, (1, 1), scale, real=real_transform)
             return
         if n % 2:
-            extended, results = (Temporary(Shape(self.kind, (outer, n))) for _ in range(2))
+            extended, results = (Temporary(Shape(self.complex_type, (outer, n))) for _ in range(2))
             read, written = (half + 1, n) if self.backward else (n, half + 1)
             self._emit_rows(source, extended, (outer, read, n, 1), n)
             self._transform(extended, results, outer, n, 1)
             self._emit_rows(results, target, (outer, n, written, 1), written)
             return
-        packed = Temporary(Shape(self.kind, (outer, half)))
+        packed = Temporary(Shape(self.complex_type, (outer, half)))
         if self.backward:
             self._emit_real_split(source, packed, outer, half)
             self._transform(packed, target, outer, half, 1)
@@ -488,7 +488,7 @@ class _Transform:
             return
         padded_length = _bluestein_length(n)
         assert padded_length is not None
-        first, second = (Temporary(Shape(self.kind, (outer, padded_length, inner))) for _ in range(2))
+        first, second = (Temporary(Shape(self.complex_type, (outer, padded_length, inner))) for _ in range(2))
         chirp, spectrum = self._chirp_tables(n, padded_length)
         self._emit_rows(source, first, (outer, n, padded_length, inner), n, chirp)
         self.backward = False
@@ -508,7 +508,7 @@ class _Transform:
         """From the transform of even elements + i odd elements to the transform of all, or back."""
         b = packed.ParametricBuilder("real_split", "half chunks")
         n, real_type = b.parameter, self.real_type
-        operand, result = b.argument(self.kind.name), b.argument(self.kind.name, True)
+        operand, result = b.argument(self.complex_type.name), b.argument(self.complex_type.name, True)
         roots = [b.argument(real_type) for _ in range(4)]
         after = b.add(n["half"], 1)
         rows, written = (after, n["half"]) if self.backward else (n["half"], after)
@@ -565,13 +565,13 @@ _CHUNK_COEFFICIENTS = 256  # coefficients of a real signal that share a root of 
 
 
 def _complex_multiply(b: packed.ParametricBuilder, x: Complex, y: Complex) -> Complex:
-    kind = x[0].type
+    type = x[0].type
 
     def multiply(u: Operand, v: Operand) -> Operand:
-        return b.compute("multiply", kind, u, v)
+        return b.compute("multiply", type, u, v)
 
-    re = b.compute("subtract", kind, multiply(x[0], y[0]), multiply(x[1], y[1]))
-    return re, b.compute("add", kind, multiply(x[0], y[1]), multiply(x[1], y[0]))
+    re = b.compute("subtract", type, multiply(x[0], y[0]), multiply(x[1], y[1]))
+    return re, b.compute("add", type, multiply(x[0], y[1]), multiply(x[1], y[0]))
 
 
 def _literal(real_type: str, value: float) -> Literal:

@@ -41,9 +41,9 @@ def _radices_of_power_of_two(power: int) -> list[int]:
 
 def constant(values: Array, real_type: str) -> Instruction:
     """A constant of the element type."""
-    kind = element_type(real_type)
-    attributes = movement.Constant(Literal(values.astype(kind.dtype)))
-    return Instruction(movement.constant, (), attributes, Shape(kind, values.shape))
+    type = element_type(real_type)
+    attributes = movement.Constant(Literal(values.astype(type.dtype)))
+    return Instruction(movement.constant, (), attributes, Shape(type, values.shape))
 
 
 @functools.lru_cache(64)

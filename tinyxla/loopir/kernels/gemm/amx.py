@@ -276,24 +276,24 @@ def _uniform_stride(name: str, offsets: str, first: str, count: int, valid: str 
     ]
     mismatches = "zeroinitializer"
     for k in range(0, count, _OFFSETS_PER_VECTOR):
-        here = f"%{name}.{k}"
+        chunk = f"%{name}.{k}"
         numbers = ", ".join(f"i64 {k + lane}" for lane in range(_OFFSETS_PER_VECTOR))
         text += [
-            f"  {here}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
-            f"  {here} = load <8 x i64>, ptr {here}.at, align 8",
-            f"  {here}.from = mul <8 x i64> %{name}.strides, <{numbers}>",
-            f"  {here}.expected = add <8 x i64> %{name}.origins, {here}.from",
-            f"  {here}.differs = xor <8 x i64> {here}, {here}.expected",
+            f"  {chunk}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
+            f"  {chunk} = load <8 x i64>, ptr {chunk}.at, align 8",
+            f"  {chunk}.from = mul <8 x i64> %{name}.strides, <{numbers}>",
+            f"  {chunk}.expected = add <8 x i64> %{name}.origins, {chunk}.from",
+            f"  {chunk}.differs = xor <8 x i64> {chunk}, {chunk}.expected",
         ]
-        differs = f"{here}.differs"
+        differs = f"{chunk}.differs"
         if valid:
             text += [
-                f"  {here}.mask = call <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64 {k}, i64 {valid})",
-                f"  {here}.counts = select <8 x i1> {here}.mask, <8 x i64> {differs}, <8 x i64> zeroinitializer",
+                f"  {chunk}.mask = call <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64 {k}, i64 {valid})",
+                f"  {chunk}.counts = select <8 x i1> {chunk}.mask, <8 x i64> {differs}, <8 x i64> zeroinitializer",
             ]
-            differs = f"{here}.counts"
-        text.append(f"  {here}.all = or <8 x i64> {mismatches}, {differs}")
-        mismatches = f"{here}.all"
+            differs = f"{chunk}.counts"
+        text.append(f"  {chunk}.all = or <8 x i64> {mismatches}, {differs}")
+        mismatches = f"{chunk}.all"
     text.append(f"  %{name}.any = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> {mismatches})")
     text.append(f"  %{name}.is_uniform = icmp eq i64 %{name}.any, 0")
     return "\n".join(text)

@@ -97,9 +97,13 @@ class Arithmetic:
         """The same instruction with the register tile of least time for an m x n x k product, k in words; partial tiles
         cost as much as full ones. `strided_rows` successive rows of A may have one stride."""
 
-        def time(kind: Arithmetic) -> float:
-            row_tiles = -(-rows // kind.mr) if rows <= EXACT_ROWS else rows / kind.mr
-            return row_tiles * -(-columns // kind.nr) * (max(kind.mr * kind.vectors, kind.mr + kind.vectors) + 2)
+        def time(arithmetic: Arithmetic) -> float:
+            row_tiles = -(-rows // arithmetic.mr) if rows <= EXACT_ROWS else rows / arithmetic.mr
+            return (
+                row_tiles
+                * -(-columns // arithmetic.nr)
+                * (max(arithmetic.mr * arithmetic.vectors, arithmetic.mr + arithmetic.vectors) + 2)
+            )
 
         if self._has_matrix_unit() and (words >= SIDE or rows * columns * words >= _MIN_AMX_PRODUCTS):
             blocks = min(_MAX_AMX_BLOCKS, -(-columns // BLOCK))
@@ -112,7 +116,7 @@ class Arithmetic:
             for v in widths
             for r in sorted({1, strided_rows})
         )
-        return min((kind for kind in candidates if kind.mr), key=time)
+        return min((arithmetic for arithmetic in candidates if arithmetic.mr), key=time)
 
     def for_skinny_a(self, rows: int, columns: int) -> Arithmetic:
         """The same instruction with a tile for an A of few rows, whose time is that of reading B from memory."""
@@ -120,9 +124,13 @@ class Arithmetic:
         column_vectors = -(-columns // self.lanes)
         candidates = [replace(self, skinny_rows=r, vectors=v) for r, v in tiles if v <= column_vectors]
 
-        def time(kind: Arithmetic) -> int:
-            loads = kind.mr + 2 * kind.vectors + 2
-            return -(-rows // kind.mr) * -(-columns // kind.nr) * (max(kind.mr * kind.vectors, loads) + 2)
+        def time(arithmetic: Arithmetic) -> int:
+            loads = arithmetic.mr + 2 * arithmetic.vectors + 2
+            return (
+                -(-rows // arithmetic.mr)
+                * -(-columns // arithmetic.nr)
+                * (max(arithmetic.mr * arithmetic.vectors, loads) + 2)
+            )
 
         return min(candidates, key=time, default=self)
 
@@ -144,12 +152,12 @@ def choose_arithmetic(operands: str, result: str, m: int, n: int, k: int) -> Ari
     """The arithmetic of an m x n x k product of `operands` elements with `result` sums; None if no instruction is
     known."""
     if result in ("s32", "u32") and operands in ("s8", "u8"):
-        kind = Arithmetic("s32", operands)
-        kind = kind.choose_tile(m, n, -(-k // kind.factors_per_word))
-        if kind.uses_amx:
-            return kind
-    kind = _instruction_for(operands, result)
-    return kind and kind.choose_tile(m, n, -(-k // kind.factors_per_word))
+        arithmetic = Arithmetic("s32", operands)
+        arithmetic = arithmetic.choose_tile(m, n, -(-k // arithmetic.factors_per_word))
+        if arithmetic.uses_amx:
+            return arithmetic
+    arithmetic = _instruction_for(operands, result)
+    return arithmetic and arithmetic.choose_tile(m, n, -(-k // arithmetic.factors_per_word))
 
 
 def _multiplies_pairs() -> bool:

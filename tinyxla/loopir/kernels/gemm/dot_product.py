@@ -152,21 +152,26 @@ def _kernel(type: str, rows: int, columns: int) -> Kernel:
         "product", "m n k a_batch a_row b_batch b_row a_divisor a_tiles b_divisor b_tiles chunks length"
     )
     n = b.parameter
-    a, other, c, sizes = b.argument(type), b.argument(type), b.argument(type, True), b.scratch(INDEX, len(_ARGUMENTS))
+    a, other_rows, c, sizes = (
+        b.argument(type),
+        b.argument(type),
+        b.argument(type, True),
+        b.scratch(INDEX, len(_ARGUMENTS)),
+    )
     store_arguments(b, sizes, _ARGUMENTS, **{name: n[name] for name in _ARGUMENTS[:-2]})
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, chunk = b.delinearize(index, n["chunks"])
         first, last = b.tile_range(chunk, n["length"], b.mul(n["a_tiles"], n["b_tiles"]))
         store_arguments(b, sizes, _ARGUMENTS, first=first, last=last)
         into = c, b.mul(batch, n["m"], n["n"])
-        operands = (a, b.mul(batch, n["a_batch"])), (other, b.mul(batch, n["b_batch"]))
+        operands = (a, b.mul(batch, n["a_batch"])), (other_rows, b.mul(batch, n["b_batch"]))
         b.call(_declare_microkernel(type, rows, columns), into, *operands, (sizes, 0))
     return b.kernel
 
 
 @functools.cache
 def _transposed_columns(type: str) -> Kernel:
-    """The columns of a batch of matrices, copied one after the other."""
+    """The columns of a batch of matrices, copied one after the other_rows."""
     b = ParametricBuilder("columns", "columns k batch row")
     n = b.parameter
     source, target = b.argument(type), b.argument(type, True)
@@ -179,20 +184,19 @@ def _transposed_columns(type: str) -> Kernel:
 
 
 def supports(x: Instruction) -> bool:
-    """Whether one operand is skinny, its k is long enough and the other operand has contiguous rows along k; the skinny
+    """Whether one operand is skinny, k is long enough, and the other operand has contiguous rows along k; the skinny
     one has too, or is transposed first at little cost."""
-    p, kinds = gemm_problem(x), {y.array_shape.element_type.name for y in (x, *x.operands)}
-    if p is None or len(kinds) > 1 or not kinds <= set(_SCALARS) or not p.batch:
+    p, types = gemm_problem(x), {y.array_shape.element_type.name for y in (x, *x.operands)}
+    if p is None or len(types) > 1 or not types <= set(_SCALARS) or not p.batch:
         return False
-    skinny, other = sorted((p.m, p.n))
+    skinny, other_rows = sorted((p.m, p.n))
     has_contiguous_rows = _have_contiguous_rows(p)
-    if not has_contiguous_rows[p.m <= p.n] or p.k < max(
-        _MIN_K if skinny > 1 else _MIN_K_OF_VECTOR, _MIN_K_PER_ROW * skinny
-    ):
+    min_k = max(_MIN_K if skinny > 1 else _MIN_K_OF_VECTOR, _MIN_K_PER_ROW * skinny)
+    if not has_contiguous_rows[p.m <= p.n] or p.k < min_k:
         return False
     if has_contiguous_rows[p.m > p.n]:
-        return skinny <= _MAX_SKINNY_ROWS and other >= _MIN_OTHER_ROWS
-    return skinny <= _MAX_TRANSPOSED_ROWS and other >= _MIN_OTHER_ROWS_IF_TRANSPOSED
+        return skinny <= _MAX_SKINNY_ROWS and other_rows >= _MIN_OTHER_ROWS
+    return skinny <= _MAX_TRANSPOSED_ROWS and other_rows >= _MIN_OTHER_ROWS_IF_TRANSPOSED
 
 
 def _have_contiguous_rows(p: GemmProblem) -> tuple[bool, bool]:

@@ -221,44 +221,45 @@ _MASKED_LOAD = "call $vector @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $ma
 
 
 @functools.cache
-def declare_microkernel(kind: Arithmetic, depth_multiplier: int = 0) -> str:
+def declare_microkernel(arithmetic: Arithmetic, depth_multiplier: int = 0) -> str:
     """Declare the microkernel of this instruction and tile and return its symbol. A `depth_multiplier` other than 0 is
     that of a depthwise convolution."""
-    if kind.uses_amx:
-        text = microkernel_text(kind.packed_type, load_arguments(MICROKERNEL_ARGUMENTS))
-        return declare_routine(f"amx_{kind.packed_type}", text)
-    count, scalar = kind.lanes, _SCALARS[kind.accumulator]
-    inputs, tile = _inputs_per_vector(kind, depth_multiplier), _Tile(kind, depth_multiplier)
+    if arithmetic.uses_amx:
+        text = microkernel_text(arithmetic.packed_type, load_arguments(MICROKERNEL_ARGUMENTS))
+        return declare_routine(f"amx_{arithmetic.packed_type}", text)
+    count, scalar = arithmetic.lanes, _SCALARS[arithmetic.accumulator]
+    inputs, tile = _inputs_per_vector(arithmetic, depth_multiplier), _Tile(arithmetic, depth_multiplier)
     text = _MICROKERNEL.safe_substitute(
-        _indented(tile.fragments()), loops="".join(_k_loop(kind, depth_multiplier, name) for name in (_FULL, _MASKED))
+        _indented(tile.fragments()),
+        loops="".join(_k_loop(arithmetic, depth_multiplier, name) for name in (_FULL, _MASKED)),
     )
-    _, declaration = _multiply_add_text(kind)
+    _, declaration = _multiply_add_text(arithmetic)
     declaration += _SUBVECTOR_DECLARATIONS if depth_multiplier > 1 else ""
     names = {
         "scalar": scalar,
-        "word": f"i{kind.word_bits}",
+        "word": f"i{arithmetic.word_bits}",
         "vector": f"<{count} x {scalar}>",
         "mask": f"<{count} x i1>",
         "subvector": f"<{inputs} x {scalar}>",
         "subvector_mask": f"<{inputs} x i1>",
-        "subvector_suffix": f"v{inputs}{kind.accumulator}",
-        "suffix": f"v{count}{kind.accumulator.replace('s', 'i')}",
+        "subvector_suffix": f"v{inputs}{arithmetic.accumulator}",
+        "suffix": f"v{count}{arithmetic.accumulator.replace('s', 'i')}",
     }
-    sizes = {"lanes": count, "size": kind.word_bits // 8, "inputs": inputs}
-    sizes |= {"mr": kind.mr, "nr": kind.nr, "strided_rows": kind.strided_rows}
-    sizes["prefetch_terms"] = min(_MAX_PREFETCH_TERMS, _PREFETCH_VECTORS // kind.vectors)
+    sizes = {"lanes": count, "size": arithmetic.word_bits // 8, "inputs": inputs}
+    sizes |= {"mr": arithmetic.mr, "nr": arithmetic.nr, "strided_rows": arithmetic.strided_rows}
+    sizes["prefetch_terms"] = min(_MAX_PREFETCH_TERMS, _PREFETCH_VECTORS // arithmetic.vectors)
     numbers = load_arguments(MICROKERNEL_ARGUMENTS)
     text = Template(text + declaration).substitute(names, **sizes, numbers=numbers)
     form = f"depthwise{depth_multiplier}" if depth_multiplier else "product"
-    tile_name = f"{kind.nr}_{kind.strided_rows}_{kind.shared_terms}_{kind.skinny_rows}"
-    return declare_routine(f"{form}_{kind.packed_type or kind.accumulator}_{tile_name}", text)
+    tile_name = f"{arithmetic.nr}_{arithmetic.strided_rows}_{arithmetic.shared_terms}_{arithmetic.skinny_rows}"
+    return declare_routine(f"{form}_{arithmetic.packed_type or arithmetic.accumulator}_{tile_name}", text)
 
 
 @dataclass(frozen=True)
 class _Tile:
     """LLVM text around the loop over k: addresses, prefetches, loads and stores of the tile of C."""
 
-    kind: Arithmetic
+    arithmetic: Arithmetic
     depth_multiplier: int
 
     def fragments(self) -> dict[str, list[str]]:
@@ -277,31 +278,31 @@ class _Tile:
 
     @property
     def transposed_suffix(self) -> str:
-        return _transposed_suffix(self.kind, self.depth_multiplier)
+        return _transposed_suffix(self.arithmetic, self.depth_multiplier)
 
     def tile_positions(self) -> Iterator[tuple[int, int]]:
-        return product(range(self.kind.mr), range(self.kind.vectors))
+        return product(range(self.arithmetic.mr), range(self.arithmetic.vectors))
 
     def masks(self) -> list[str]:
         """Masks of valid columns, and of valid inputs of a depthwise convolution."""
-        count, depth_multiplier, code = self.kind.lanes, self.depth_multiplier, list[str]()
-        inputs = _inputs_per_vector(self.kind, depth_multiplier)
+        count, depth_multiplier, code = self.arithmetic.lanes, self.depth_multiplier, list[str]()
+        inputs = _inputs_per_vector(self.arithmetic, depth_multiplier)
         if depth_multiplier:
             code += [f"%input = udiv i64 %j, {depth_multiplier}", f"%inputs = udiv i64 %n, {depth_multiplier}"]
-        for v in range(self.kind.vectors):
+        for v in range(self.arithmetic.vectors):
             if depth_multiplier > 1:
                 code.append(f"%input{v} = add i64 %input, {v * count // depth_multiplier}")
                 among = f"v{inputs}i1.i64(i64 %input{v}, i64 %inputs)"
-                code.append(f"%some{v} = call $subvector_mask @llvm.get.active.lane.mask.{among}")
+                code.append(f"%input_mask{v} = call $subvector_mask @llvm.get.active.lane.mask.{among}")
             code.append(f"%j{v} = add i64 %j, {v * count}")
             code.append(f"%mask{v} = call $mask @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
         return code
 
     def addresses(self) -> list[str]:
         """Addresses of the tile's rows in A and C."""
-        kind, code = self.kind, list[str]()
-        for r in range(kind.mr):
-            if r % kind.strided_rows == 0:
+        arithmetic, code = self.arithmetic, list[str]()
+        for r in range(arithmetic.mr):
+            if r % arithmetic.strided_rows == 0:
                 code.append(f"%i{r} = add i64 %i, {r}")
                 code.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %last_run)")
                 code.append(f"%row_at{r} = getelementptr i64, ptr %a_row_offsets, i64 %row{r}")
@@ -315,19 +316,19 @@ class _Tile:
             code.append(f"%c_row{r} = load i64, ptr %c_row_at{r}")
             code.append(f"%c_offset{r} = add i64 %c_row{r}, %j")
             code.append(f"%c{r} = getelementptr $word, ptr %c, i64 %c_offset{r}")
-            for v in range(kind.vectors):
-                code.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * kind.lanes}")
+            for v in range(arithmetic.vectors):
+                code.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * arithmetic.lanes}")
         return code
 
     def prefetches(self) -> list[str]:
         """Prefetch the next tile of C."""
-        kind, code = self.kind, list[str]()
-        for r in range(kind.mr):
-            code.append(f"%next_row{r} = add i64 %i, {kind.mr + r}")
+        arithmetic, code = self.arithmetic, list[str]()
+        for r in range(arithmetic.mr):
+            code.append(f"%next_row{r} = add i64 %i, {arithmetic.mr + r}")
             code.append(f"%next_row_in{r} = call i64 @llvm.smin.i64(i64 %next_row{r}, i64 %m_last)")
             code.append(f"%next_offset{r} = add i64 (load i64, ptr %c_row_offsets[%next_row_in{r}]), %j")
-            for v in range(kind.vectors):
-                code.append(f"%next{r}_{v} = add i64 %next_offset{r}, {v * kind.lanes}")
+            for v in range(arithmetic.vectors):
+                code.append(f"%next{r}_{v} = add i64 %next_offset{r}, {v * arithmetic.lanes}")
                 code.append(f"%next_at{r}_{v} = getelementptr $word, ptr %c, i64 %next{r}_{v}")
                 code.append(_prefetch_for_write(f"%next_at{r}_{v}"))
         return code
@@ -338,8 +339,8 @@ class _Tile:
         for r, v in self.tile_positions():
             code.append(f"%old{r}_{v} = {_MASKED_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}")
             if self.transposed_suffix:
-                inputs = _inputs_per_vector(self.kind, self.depth_multiplier)
-                code += _transpose_vector(f"%old{r}_{v}", self.kind.lanes, inputs)
+                inputs = _inputs_per_vector(self.arithmetic, self.depth_multiplier)
+                code += _transpose_vector(f"%old{r}_{v}", self.arithmetic.lanes, inputs)
         return code
 
     def phi(self, name: str, one: str, other: str) -> list[str]:
@@ -349,11 +350,11 @@ class _Tile:
 
     def stores(self) -> list[str]:
         """Store the tile of C."""
-        kind, code = self.kind, list[str]()
+        arithmetic, code = self.arithmetic, list[str]()
         for r, v in self.tile_positions():
             if self.transposed_suffix:
-                columns = kind.lanes // _inputs_per_vector(kind, self.depth_multiplier)
-                code += _transpose_vector(f"%total{r}_{v}", kind.lanes, columns)
+                columns = arithmetic.lanes // _inputs_per_vector(arithmetic, self.depth_multiplier)
+                code += _transpose_vector(f"%total{r}_{v}", arithmetic.lanes, columns)
             arguments = f"$vector %total{r}_{v}{self.transposed_suffix}, ptr %c{r}_{v}, i32 $size, $mask %mask{v}"
             code.append(f"call void @llvm.masked.store.$suffix.p0({arguments})")
         return code
@@ -364,14 +365,14 @@ def _prefetch_for_write(address: str) -> str:
     return f"call void @llvm.prefetch.p0(ptr {address}, i32 1, i32 3, i32 1)"
 
 
-def _inputs_per_vector(kind: Arithmetic, depth_multiplier: int) -> int:
+def _inputs_per_vector(arithmetic: Arithmetic, depth_multiplier: int) -> int:
     """Inputs that a vector of columns depends on."""
-    return max(1, kind.lanes // depth_multiplier) if depth_multiplier else 1
+    return max(1, arithmetic.lanes // depth_multiplier) if depth_multiplier else 1
 
 
-def _transposed_suffix(kind: Arithmetic, depth_multiplier: int) -> str:
+def _transposed_suffix(arithmetic: Arithmetic, depth_multiplier: int) -> str:
     """Suffix of the names of vectors in transposed order; empty if columns are in memory's order."""
-    return ".transposed" if 1 < _inputs_per_vector(kind, depth_multiplier) < kind.lanes else ""
+    return ".transposed" if 1 < _inputs_per_vector(arithmetic, depth_multiplier) < arithmetic.lanes else ""
 
 
 def _transpose_vector(x: str, count: int, rows: int) -> list[str]:
@@ -384,13 +385,13 @@ def _indented(fragments: dict[str, list[str]]) -> dict[str, str]:
     return {name: "\n".join(f"  {line}" for line in lines) for name, lines in fragments.items()}
 
 
-def _k_loop(kind: Arithmetic, depth_multiplier: int, name: str) -> str:
+def _k_loop(arithmetic: Arithmetic, depth_multiplier: int, name: str) -> str:
     """The loop over the terms, of a full tile or of a masked one."""
-    step = _KStep(kind, depth_multiplier, name)
-    instructions = step.factors() + (step.by_rows() if kind.shared_terms == 1 else step.by_terms())
+    step = _KStep(arithmetic, depth_multiplier, name)
+    instructions = step.factors() + (step.by_rows() if arithmetic.shared_terms == 1 else step.by_terms())
     sums = [
         f"%sum{r}_{v}$at = phi $vector [ %first{r}_{v}, %begin ], [ %new{r}_{v}$at, %{name} ]"
-        for r, v in product(range(kind.mr), range(kind.vectors))
+        for r, v in product(range(arithmetic.mr), range(arithmetic.vectors))
     ]
     text = _K_LOOP.safe_substitute(_indented({"sums": sums, "step": instructions}), label=name)
     return Template(text).safe_substitute(at=f".{name}")
@@ -400,43 +401,43 @@ def _k_loop(kind: Arithmetic, depth_multiplier: int, name: str) -> str:
 class _KStep:
     """LLVM text of one iteration of the loop over k: one term, or several shared ones."""
 
-    kind: Arithmetic
+    arithmetic: Arithmetic
     depth_multiplier: int
     name: str
 
     def factors(self) -> list[str]:
         """Load vectors of B."""
-        kind, code = self.kind, list[str]()
-        for k, v in product(range(kind.shared_terms), range(kind.vectors)):
+        arithmetic, code = self.arithmetic, list[str]()
+        for k, v in product(range(arithmetic.shared_terms), range(arithmetic.vectors)):
             row = f"%b_row{k or ''}$at"
             if k and not v:
                 code.append(f"{row} = getelementptr $word, ptr %b_row{k - 1 or ''}$at, i64 %b_k_stride")
-            code.append(f"%b{k}_{v}$at = getelementptr $word, ptr {row}, i64 {v * kind.lanes}")
+            code.append(f"%b{k}_{v}$at = getelementptr $word, ptr {row}, i64 {v * arithmetic.lanes}")
             code += self._load(f"%right{k}_{v}$at", f"%b{k}_{v}$at", v)
-            if kind.skinny_rows:
+            if arithmetic.skinny_rows:
                 code.append(f"%prefetch{v}$at = getelementptr $word, ptr %b{k}_{v}$at, i64 %prefetch_distance")
                 code.append(f"call void @llvm.prefetch.p0(ptr %prefetch{v}$at, i32 0, i32 3, i32 1)")
-            if _transposed_suffix(kind, self.depth_multiplier):
-                inputs = _inputs_per_vector(kind, self.depth_multiplier)
-                code += _transpose_vector(f"%right{k}_{v}$at", kind.lanes, inputs)
+            if _transposed_suffix(arithmetic, self.depth_multiplier):
+                inputs = _inputs_per_vector(arithmetic, self.depth_multiplier)
+                code += _transpose_vector(f"%right{k}_{v}$at", arithmetic.lanes, inputs)
         return code
 
     def by_rows(self) -> list[str]:
         """Multiply-adds of one term: an element of A for each row."""
-        kind, depth_multiplier, code = self.kind, self.depth_multiplier, list[str]()
-        for k in range(1, kind.strided_rows):
+        arithmetic, depth_multiplier, code = self.arithmetic, self.depth_multiplier, list[str]()
+        for k in range(1, arithmetic.strided_rows):
             code.append(f"%offset$at.{k} = add i64 %offset$at{f'.{k - 1}' if k > 1 else ''}, %a_row_stride")
-        for r in range(kind.mr):
-            within = r % kind.strided_rows
+        for r in range(arithmetic.mr):
+            within = r % arithmetic.strided_rows
             offset = f"%offset$at{f'.{within}' if within else ''}"
             code.append(f"%at{r}$at = getelementptr $word, ptr %a{r - within}, i64 {offset}")
             if not depth_multiplier:
                 code += self._broadcast_inputs(f"%left{r}$at", f"%at{r}$at", 0)
-            for v in range(kind.vectors):
+            for v in range(arithmetic.vectors):
                 left = f"%left{r}$at"
                 if depth_multiplier:
                     left, address = f"%left{r}_{v}$at", f"%at{r}_{v}$at"
-                    first_input = v * kind.lanes // depth_multiplier
+                    first_input = v * arithmetic.lanes // depth_multiplier
                     code.append(f"{address} = getelementptr $word, ptr %at{r}$at, i64 {first_input}")
                     code += self._broadcast_inputs(left, address, v)
                 code += self._multiply(f"%new{r}_{v}$at", f"%sum{r}_{v}$at", left, f"%right0_{v}$at")
@@ -444,14 +445,14 @@ class _KStep:
 
     def by_terms(self) -> list[str]:
         """Multiply-adds of shared terms: each loaded element of A is used by all rows and terms that read it."""
-        kind, code = self.kind, list[str]()
-        for i in range(kind.mr + kind.shared_terms - 1):
+        arithmetic, code = self.arithmetic, list[str]()
+        for i in range(arithmetic.mr + arithmetic.shared_terms - 1):
             before, far = (f"%at{i - 1}$at", "%a_row_stride") if i else ("%a0", "%offset$at")
             code.append(f"%at{i}$at = getelementptr $word, ptr {before}, i64 {far}")
             code += self._broadcast_inputs(f"%left{i}$at", f"%at{i}$at", 0)
-            for k in range(max(0, i - kind.mr + 1), min(i + 1, kind.shared_terms)):
+            for k in range(max(0, i - arithmetic.mr + 1), min(i + 1, arithmetic.shared_terms)):
                 r = i - k
-                new = f"%new{r}_0$at{f'.{k}' if k < kind.shared_terms - 1 else ''}"
+                new = f"%new{r}_0$at{f'.{k}' if k < arithmetic.shared_terms - 1 else ''}"
                 old = f"%new{r}_0$at.{k - 1}" if k else f"%sum{r}_0$at"
                 code += self._multiply(new, old, f"%left{i}$at", f"%right{k}_0$at")
         return code
@@ -465,46 +466,47 @@ class _KStep:
         """Load inputs of a vector of columns and repeat each as often as columns use it."""
         if self.depth_multiplier == 1:
             return self._load(into, address, v)
-        count = _inputs_per_vector(self.kind, self.depth_multiplier)
-        some = f"load $subvector, ptr {address}, align {self.kind.word_bits // 8 // self.kind.factors_per_word}"
+        count = _inputs_per_vector(self.arithmetic, self.depth_multiplier)
+        alignment = self.arithmetic.word_bits // 8 // self.arithmetic.factors_per_word
+        load = f"load $subvector, ptr {address}, align {alignment}"
         if self.name == _MASKED and self.depth_multiplier:
-            some = _MASKED_SUBVECTOR_LOAD.format(address, f"%some{v}")
-        again = ", ".join(f"i32 {k % count}" for k in range(self.kind.lanes))
-        repetition = f"shufflevector $subvector {into}.some, $subvector poison, <$lanes x i32> <{again}>"
-        return [f"{into}.some = {some}", f"{into} = {repetition}"]
+            load = _MASKED_SUBVECTOR_LOAD.format(address, f"%input_mask{v}")
+        order = ", ".join(f"i32 {k % count}" for k in range(self.arithmetic.lanes))
+        broadcast = f"shufflevector $subvector {into}.inputs, $subvector poison, <$lanes x i32> <{order}>"
+        return [f"{into}.inputs = {load}", f"{into} = {broadcast}"]
 
     def _multiply(self, new: str, old: str, left: str, right: str) -> list[str]:
-        multiply_add, _ = _multiply_add_text(self.kind)
-        right += _transposed_suffix(self.kind, self.depth_multiplier)
+        multiply_add, _ = _multiply_add_text(self.arithmetic)
+        right += _transposed_suffix(self.arithmetic, self.depth_multiplier)
         return [line.format(new=new, sum=old, x=left, y=right) for line in multiply_add]
 
 
-def _multiply_add_text(kind: Arithmetic) -> tuple[list[str], str]:
+def _multiply_add_text(arithmetic: Arithmetic) -> tuple[list[str], str]:
     """LLVM text of {new} = {sum} + {x} * {y} and the declaration of its intrinsic."""
-    halves = f"<{2 * kind.lanes} x bfloat>"
-    if kind.packed_type == "bf16":
+    halves = f"<{2 * arithmetic.lanes} x bfloat>"
+    if arithmetic.packed_type == "bf16":
         name = "@llvm.x86.avx512bf16.dpbf16ps.512"
         return [
             f"{{new}}.x = bitcast $vector {{x}} to {halves}",
             f"{{new}}.y = bitcast $vector {{y}} to {halves}",
             f"{{new}} = call $vector {name}($vector {{sum}}, {halves} {{new}}.x, {halves} {{new}}.y)",
         ], f"declare $vector {name}($vector, {halves}, {halves})\n"
-    if kind.packed_type and has_feature("avx512vnni"):
+    if arithmetic.packed_type and has_feature("avx512vnni"):
         name = "@llvm.x86.avx512.vpdpwssd.512"
         return [f"{{new}} = call $vector {name}($vector {{sum}}, $vector {{x}}, $vector {{y}})"], (
             f"declare $vector {name}($vector, $vector, $vector)\n"
         )
-    if kind.packed_type:
-        halves, name = f"<{2 * kind.lanes} x i16>", f"@llvm.x86.{PAIR_INSTRUCTIONS[4 * kind.lanes][1]}"
+    if arithmetic.packed_type:
+        halves, name = f"<{2 * arithmetic.lanes} x i16>", f"@llvm.x86.{PAIR_INSTRUCTIONS[4 * arithmetic.lanes][1]}"
         return [
             f"{{new}}.a = bitcast $vector {{x}} to {halves}",
             f"{{new}}.b = bitcast $vector {{y}} to {halves}",
             f"{{new}}.x = call $vector {name}({halves} {{new}}.a, {halves} {{new}}.b)",
             "{new} = add $vector {sum}, {new}.x",
         ], f"declare $vector {name}({halves}, {halves})\n"
-    if kind.accumulator[0] == "s":
+    if arithmetic.accumulator[0] == "s":
         return ["{new}.x = mul $vector {x}, {y}", "{new} = add $vector {sum}, {new}.x"], ""
-    name = f"@llvm.fmuladd.v{kind.lanes}{kind.accumulator}"
+    name = f"@llvm.fmuladd.v{arithmetic.lanes}{arithmetic.accumulator}"
     return [f"{{new}} = call $vector {name}($vector {{x}}, $vector {{y}}, $vector {{sum}})"], (
         f"declare $vector {name}($vector, $vector, $vector)\n"
     )

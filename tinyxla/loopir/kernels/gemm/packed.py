@@ -77,7 +77,7 @@ _PARAMETERS = (
 
 def _pack_panel(
     b: ParametricBuilder,
-    kind: Arithmetic,
+    arithmetic: Arithmetic,
     type: str,
     row_major: bool,
     to: Address,
@@ -87,41 +87,45 @@ def _pack_panel(
 ) -> None:
     """Pack `at.words` words of a panel of B, whose rows (`row_major`) or else columns are contiguous, into the buffer
     at `to`."""
-    n, start = b.parameter, b.mul(at.start, kind.factors_per_word)
-    first_column, columns = b.tile_start_and_size(at.panel, kind.nr, n["n"])
+    n, start = b.parameter, b.mul(at.start, arithmetic.factors_per_word)
+    first_column, columns = b.tile_start_and_size(at.panel, arithmetic.nr, n["n"])
     row, column = (n["b_row"], 1) if row_major else (1, n["b_column"])
     base = b.add(b.mul(at.batch, n["b_batch"]), b.mul(first_column, column), b.mul(start, row))
-    store_arguments(b, sizes, COPY_ARGUMENTS, target_pitch=kind.nr, terms=b.sub(n["k"], start))
+    store_arguments(b, sizes, COPY_ARGUMENTS, target_pitch=arithmetic.nr, terms=b.sub(n["k"], start))
     if row_major:
         store_arguments(b, sizes, COPY_ARGUMENTS, columns=columns, source_pitch=row, rows=at.words)
-        b.call(packing.pack_rows(type, kind, kind.factors_per_word > 1), to, (source, base), (sizes, 0))
+        b.call(packing.pack_rows(type, arithmetic, arithmetic.factors_per_word > 1), to, (source, base), (sizes, 0))
         return
     store_arguments(b, sizes, COPY_ARGUMENTS, columns=at.words, source_pitch=column)
     height = transpose_size()
     with b.loop(0, b.ceil_div(columns, height), sequential=True) as (group, _):
         j = b.mul(group, height)
         store_arguments(b, sizes, COPY_ARGUMENTS, rows=b.sub(columns, j))
-        target = to[0], b.add(to[1], b.mul(j, kind.factors_per_word))
-        b.call(packing.pack_transposed(type, kind), target, (source, b.add(base, b.mul(j, column))), (sizes, 0))
+        target = to[0], b.add(to[1], b.mul(j, arithmetic.factors_per_word))
+        b.call(packing.pack_transposed(type, arithmetic), target, (source, b.add(base, b.mul(j, column))), (sizes, 0))
 
 
 @functools.cache
-def _packing_kernel(kind: Arithmetic, type: str, row_major: bool) -> Kernel:
+def _packing_kernel(arithmetic: Arithmetic, type: str, row_major: bool) -> Kernel:
     """The kernel that packs B into panels [batch, panel, k, nr]."""
     b = ParametricBuilder(
         "panels", "k n words pitch b_batch b_row b_column panels chunk_panels groups chunks chunk_words"
     )
     n = b.parameter
-    source, panels, sizes = b.argument(type), b.argument(kind.panel_type, True), b.scratch(INDEX, len(COPY_ARGUMENTS))
+    source, panels, sizes = (
+        b.argument(type),
+        b.argument(arithmetic.panel_type, True),
+        b.scratch(INDEX, len(COPY_ARGUMENTS)),
+    )
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, group, chunk = b.delinearize(index, n["groups"], n["chunks"])
         start, stop = b.tile_range(chunk, n["chunk_words"], n["words"])
         first, last = b.tile_range(group, n["chunk_panels"], n["panels"])
         with b.loop(first, last, sequential=True) as (panel, _):
             row = b.add(b.mul(b.add(b.mul(batch, n["panels"]), panel), n["pitch"]), start)
-            to = panels, b.mul(row, kind.nr * kind.factors_per_word)
+            to = panels, b.mul(row, arithmetic.nr * arithmetic.factors_per_word)
             at = Panel(batch, panel, start, b.sub(stop, start))
-            _pack_panel(b, kind, type, row_major, to, source, sizes, at)
+            _pack_panel(b, arithmetic, type, row_major, to, source, sizes, at)
     return b.kernel
 
 
@@ -138,7 +142,7 @@ class PackedRows(NamedTuple):
 
 def _pack_transposed_rows(
     b: ParametricBuilder,
-    kind: Arithmetic,
+    arithmetic: Arithmetic,
     type: str,
     to: Buffer,
     words: Buffer,
@@ -150,111 +154,169 @@ def _pack_transposed_rows(
     height = transpose_size()
     with b.loop(0, b.ceil_div(at.words, height), sequential=True) as (group, _):
         word = b.mul(group, height)
-        term, count = b.mul(word, kind.factors_per_word), b.min(b.sub(at.words, word), height)
+        term, count = b.mul(word, arithmetic.factors_per_word), b.min(b.sub(at.words, word), height)
         terms = b.sub(at.terms, term)
         store_arguments(b, sizes, COPY_ARGUMENTS, columns=at.rows, source_pitch=at.column_stride, rows=count)
         store_arguments(b, sizes, COPY_ARGUMENTS, target_pitch=at.max_rows, terms=terms)
         first_column = source[0], b.add(source[1], b.mul(term, at.column_stride))
-        b.call(packing.pack_rows(type, kind, True), (words, 0), first_column, (sizes, 0))
+        b.call(packing.pack_rows(type, arithmetic, True), (words, 0), first_column, (sizes, 0))
         store_arguments(b, sizes, COPY_ARGUMENTS, source_pitch=at.max_rows, target_pitch=_AMX_KC + _PITCH_PADDING)
-        b.call(packing.transpose(kind.word_bits), (to, term), (words, 0), (sizes, 0))
+        b.call(packing.transpose(arithmetic.word_bits), (to, term), (words, 0), (sizes, 0))
 
 
-@functools.cache
-def _gemm_kernel(
-    kind: Arithmetic,
-    type: str,
-    b_type: str,
-    result: str,
-    packs_a: bool,
-    a_row_major: bool,
-    packs_b: bool,
-    b_row_major: bool,
-) -> Kernel:
-    """The kernel of blocks of A by groups of panels of B, for each part of a split k.
+class GemmForm(NamedTuple):
+    """What distinguishes GEMM kernels: the instruction and its tile, element types, and how operands are read.
 
     A is packed (`packs_a`) or read in place. With `packs_b` the kernel packs the panels of B for its block of A.
     """
-    b = ParametricBuilder("product", _PARAMETERS)
-    n = b.parameter
-    a, right, c = b.argument(type), b.argument(b_type), b.argument(result, True)
-    max_rows, transposes = _max_mc(kind, packs_a, packs_b), packs_a and kind.uses_amx and not a_row_major
-    kc, pitch = _kc(kind), _kc(kind) + _PITCH_PADDING
-    packed_a = b.scratch(kind.panel_type, max_rows * pitch * kind.factors_per_word) if packs_a else a
-    words = b.scratch(kind.panel_type, transpose_size() * max_rows * kind.factors_per_word) if transposes else a
-    packed_b = b.scratch(kind.panel_type, kc * kind.nr * kind.factors_per_word) if packs_b else right
-    copy, sizes = b.scratch(INDEX, len(COPY_ARGUMENTS)), b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
-    offset_lists = [b.scratch(INDEX, count) for count in (max_rows, max_rows, kc, kc)]
-    a_row_offsets, c_row_offsets, a_k_offsets, b_k_offsets = offset_lists
-    row, column = (n["a_row"], 1) if a_row_major else (1, n["a_column"])
-    row_stride, word_stride = (pitch, 1) if a_row_major or transposes else (1, max_rows)
-    if not packs_a:
-        row_stride, word_stride = b.floordiv(row, kind.factors_per_word) if a_row_major else 1, column
-    b.list(a_row_offsets, b.min(n["mc"], n["m"]), row_stride)
-    b.list(c_row_offsets, b.min(n["mc"], n["m"]), n["c_row"])
-    b.list(a_k_offsets, b.min(n["kc"], n["words"]), word_stride)
-    store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, b_k_stride=kind.nr if packs_b else n["b_row"])
-    b.list(b_k_offsets, b.min(n["kc"], n["words"]), kind.nr if packs_b else n["b_row"])
-    with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, block, split = b.delinearize(index, b.mul(n["row_blocks"], n["panel_groups"]), n["k_splits"])
-        row_block = b.remainder(b.floordiv(block, n["block_divisor"]), n["row_blocks"])
-        group = b.remainder(b.floordiv(block, n["group_divisor"]), n["panel_groups"])
-        first, last = b.tile_range(row_block, n["mc"], n["m"])
-        first_panel, last_panel = b.tile_range(group, n["group_panels"], b.ceil_div(n["n"], kind.nr))
-        on_diagonal = b.floordiv(b.mul(first, n["upper_only"]), kind.nr)
-        first_panel = b.max(first_panel, on_diagonal)
-        begin, end = b.tile_range(split, n["split_words"], n["words"])
-        source = b.add(b.mul(batch, n["a_batch"]), b.mul(first, row))
-        target = b.add(b.mul(batch, n["c_batch"]), b.mul(first, n["c_row"]), b.mul(split, n["c_split"]))
-        height = b.sub(last, first)
-        store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, m=height)
 
-        def multiply_blocks(first_panel: Index, last_panel: Index) -> None:
-            with b.loop(0, b.ceil_div(b.sub(end, begin), n["kc"]), sequential=True) as (chunk, _):
-                start = b.add(begin, b.mul(chunk, n["kc"]))
-                chunk_words = b.min(b.sub(end, start), n["kc"])
-                term = b.mul(start, kind.factors_per_word)
-                a_offset = b.add(source, b.mul(term, column))
-                store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, k=chunk_words, accumulate=b.min(chunk, 1))
-                if transposes:
-                    rows = PackedRows(chunk_words, height, b.sub(n["k"], term), column, max_rows)
-                    _pack_transposed_rows(b, kind, type, packed_a, words, (a, a_offset), copy, rows)
-                    a_offset = 0
-                elif packs_a:
-                    terms = b.sub(n["k"], term)
-                    store_arguments(b, copy, COPY_ARGUMENTS, source_pitch=row if a_row_major else column, terms=terms)
-                    if a_row_major:
-                        terms = b.min(terms, b.mul(chunk_words, kind.factors_per_word))
-                        target_pitch = pitch * kind.factors_per_word
-                        store_arguments(b, copy, COPY_ARGUMENTS, rows=height, columns=terms, target_pitch=target_pitch)
-                    else:
-                        store_arguments(
-                            b, copy, COPY_ARGUMENTS, rows=chunk_words, columns=height, target_pitch=max_rows
-                        )
-                    routine = packing.pack_rows(type, kind, kind.factors_per_word > 1 and not a_row_major)
-                    b.call(routine, (packed_a, 0), (a, a_offset), (copy, 0))
-                    a_offset = 0
-                with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                    first_column, columns = b.tile_start_and_size(panel, kind.nr, n["n"])
-                    store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, n=columns)
-                    b_offset: Index = 0
-                    if packs_b:
-                        at = Panel(batch, panel, start, chunk_words)
-                        _pack_panel(b, kind, b_type, b_row_major, (packed_b, 0), right, copy, at)
-                    else:
-                        matrix, column_offset = b.mul(batch, n["b_batch"]), b.mul(first_column, n["b_column"])
-                        b_offset = b.add(matrix, column_offset, b.mul(start, n["b_row"]))
-                        b_offset = b.mul(b_offset, kind.factors_per_word)
-                    matrices = (c, b.add(target, first_column)), (packed_a, a_offset), (packed_b, b_offset)
-                    arrays = ((array, 0) for array in (*offset_lists, sizes))
-                    b.call(declare_microkernel(kind), *matrices, *arrays)
+    arithmetic: Arithmetic
+    a_type: str
+    b_type: str
+    result: str
+    packs_a: bool
+    a_row_major: bool
+    packs_b: bool
+    b_row_major: bool
 
-        if kind.uses_amx and not packs_a:  # keep accumulators of one panel in the cache between blocks of kc
-            with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                multiply_blocks(panel, b.add(panel, 1))
+    @property
+    def transposes_a(self) -> bool:
+        return self.packs_a and self.arithmetic.uses_amx and not self.a_row_major
+
+
+class _Block(NamedTuple):
+    """A block of A and a part of k: the matrix, the offsets in A and C, the rows, and the range of words."""
+
+    batch: Index
+    source: Index
+    target: Index
+    rows: Index
+    begin: Index
+    end: Index
+
+
+@functools.cache
+def _gemm_kernel(form: GemmForm) -> Kernel:
+    """The kernel of blocks of A by groups of panels of B, for each part of a split k."""
+    return _GemmBuilder(form).build()
+
+
+class _GemmBuilder(ParametricBuilder):
+    """The builder of a GEMM kernel."""
+
+    def __init__(self, form: GemmForm) -> None:
+        super().__init__("product", _PARAMETERS)
+        self.form, self.arithmetic, n = form, form.arithmetic, self.parameter
+        self.a, self.right = self.argument(form.a_type), self.argument(form.b_type)
+        self.c = self.argument(form.result, True)
+        factors, panel_type, nr = self.arithmetic.factors_per_word, self.arithmetic.panel_type, self.arithmetic.nr
+        self.max_rows = _max_mc(self.arithmetic, form.packs_a, form.packs_b)
+        kc = _kc(self.arithmetic)
+        self.pitch = kc + _PITCH_PADDING
+        self.packed_a = self.scratch(panel_type, self.max_rows * self.pitch * factors) if form.packs_a else self.a
+        words = transpose_size() * self.max_rows * factors
+        self.words = self.scratch(panel_type, words) if form.transposes_a else self.a
+        self.packed_b = self.scratch(panel_type, kc * nr * factors) if form.packs_b else self.right
+        self.copy = self.scratch(INDEX, len(COPY_ARGUMENTS))
+        self.sizes = self.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
+        self.offset_lists = [self.scratch(INDEX, count) for count in (self.max_rows, self.max_rows, kc, kc)]
+        self.row, self.column = (n["a_row"], 1) if form.a_row_major else (1, n["a_column"])
+        self._fill_offset_lists()
+
+    def _fill_offset_lists(self) -> None:
+        """Offsets of the rows and words of a block, which are those of all blocks."""
+        form, n = self.form, self.parameter
+        a_row_offsets, c_row_offsets, a_k_offsets, b_k_offsets = self.offset_lists
+        row_stride, word_stride = (self.pitch, 1) if form.a_row_major or form.transposes_a else (1, self.max_rows)
+        if not form.packs_a:
+            factors = self.arithmetic.factors_per_word
+            row_stride, word_stride = self.floordiv(self.row, factors) if form.a_row_major else 1, self.column
+        self.list(a_row_offsets, self.min(n["mc"], n["m"]), row_stride)
+        self.list(c_row_offsets, self.min(n["mc"], n["m"]), n["c_row"])
+        self.list(a_k_offsets, self.min(n["kc"], n["words"]), word_stride)
+        b_row = self.arithmetic.nr if form.packs_b else n["b_row"]
+        store_arguments(self, self.sizes, MICROKERNEL_ARGUMENTS, b_k_stride=b_row)
+        self.list(b_k_offsets, self.min(n["kc"], n["words"]), b_row)
+
+    def build(self) -> Kernel:
+        """The kernel: a loop over the blocks of A, groups of panels and parts of k."""
+        n, nr = self.parameter, self.arithmetic.nr
+        with self.loop(self.kernel.first, self.kernel.last) as (index, _):
+            batch, block, split = self.delinearize(index, self.mul(n["row_blocks"], n["panel_groups"]), n["k_splits"])
+            row_block = self.remainder(self.floordiv(block, n["block_divisor"]), n["row_blocks"])
+            group = self.remainder(self.floordiv(block, n["group_divisor"]), n["panel_groups"])
+            first, last = self.tile_range(row_block, n["mc"], n["m"])
+            first_panel, last_panel = self.tile_range(group, n["group_panels"], self.ceil_div(n["n"], nr))
+            on_diagonal = self.floordiv(self.mul(first, n["upper_only"]), nr)
+            first_panel = self.max(first_panel, on_diagonal)
+            begin, end = self.tile_range(split, n["split_words"], n["words"])
+            source = self.add(self.mul(batch, n["a_batch"]), self.mul(first, self.row))
+            matrix, row_offset = self.mul(batch, n["c_batch"]), self.mul(first, n["c_row"])
+            target = self.add(matrix, row_offset, self.mul(split, n["c_split"]))
+            rows = self.sub(last, first)
+            store_arguments(self, self.sizes, MICROKERNEL_ARGUMENTS, m=rows)
+            tile = _Block(batch, source, target, rows, begin, end)
+            if self.arithmetic.uses_amx and not self.form.packs_a:
+                # Keep accumulators of one panel in the cache between blocks of kc.
+                with self.loop(first_panel, last_panel, sequential=True) as (panel, _):
+                    self._multiply(tile, panel, self.add(panel, 1))
+            else:
+                self._multiply(tile, first_panel, last_panel)
+        return self.kernel
+
+    def _multiply(self, block: _Block, first_panel: Index, last_panel: Index) -> None:
+        """Accumulate the products of a block of A and some panels, kc words at a time."""
+        n = self.parameter
+        with self.loop(0, self.ceil_div(self.sub(block.end, block.begin), n["kc"]), sequential=True) as (chunk, _):
+            start = self.add(block.begin, self.mul(chunk, n["kc"]))
+            words = self.min(self.sub(block.end, start), n["kc"])
+            term = self.mul(start, self.arithmetic.factors_per_word)
+            a_offset = self.add(block.source, self.mul(term, self.column))
+            store_arguments(self, self.sizes, MICROKERNEL_ARGUMENTS, k=words, accumulate=self.min(chunk, 1))
+            if self.form.packs_a:
+                self._pack_a(block.rows, words, self.sub(n["k"], term), a_offset)
+                a_offset = 0
+            with self.loop(first_panel, last_panel, sequential=True) as (panel, _):
+                self._multiply_panel(block, a_offset, Panel(block.batch, panel, start, words))
+
+    def _pack_a(self, rows: Index, words: Index, terms: Index, offset: Index) -> None:
+        """Pack some words of a block of A, of `terms` columns that remain."""
+        form, factors = self.form, self.arithmetic.factors_per_word
+        if form.transposes_a:
+            block = PackedRows(words, rows, terms, self.column, self.max_rows)
+            source = self.a, offset
+            _pack_transposed_rows(
+                self, self.arithmetic, form.a_type, self.packed_a, self.words, source, self.copy, block
+            )
+            return
+        source_pitch = self.row if form.a_row_major else self.column
+        store_arguments(self, self.copy, COPY_ARGUMENTS, source_pitch=source_pitch, terms=terms)
+        if form.a_row_major:
+            columns = self.min(terms, self.mul(words, factors))
+            target_pitch = self.pitch * factors
+            store_arguments(self, self.copy, COPY_ARGUMENTS, rows=rows, columns=columns, target_pitch=target_pitch)
         else:
-            multiply_blocks(first_panel, last_panel)
-    return b.kernel
+            store_arguments(self, self.copy, COPY_ARGUMENTS, rows=words, columns=rows, target_pitch=self.max_rows)
+        routine = packing.pack_rows(form.a_type, self.arithmetic, factors > 1 and not form.a_row_major)
+        self.call(routine, (self.packed_a, 0), (self.a, offset), (self.copy, 0))
+
+    def _multiply_panel(self, block: _Block, a_offset: Index, at: Panel) -> None:
+        """Call the microkernel for a block of A and a panel of B, which is packed first if need be."""
+        form, n = self.form, self.parameter
+        first_column, columns = self.tile_start_and_size(at.panel, self.arithmetic.nr, n["n"])
+        store_arguments(self, self.sizes, MICROKERNEL_ARGUMENTS, n=columns)
+        b_offset: Index = 0
+        if form.packs_b:
+            to = self.packed_b, 0
+            _pack_panel(self, self.arithmetic, form.b_type, form.b_row_major, to, self.right, self.copy, at)
+        else:
+            matrix, column_offset = self.mul(block.batch, n["b_batch"]), self.mul(first_column, n["b_column"])
+            b_offset = self.add(matrix, column_offset, self.mul(at.start, n["b_row"]))
+            b_offset = self.mul(b_offset, self.arithmetic.factors_per_word)
+        c_offset = self.add(block.target, first_column)
+        matrices = (self.c, c_offset), (self.packed_a, a_offset), (self.packed_b, b_offset)
+        arrays = ((array, 0) for array in (*self.offset_lists, self.sizes))
+        self.call(declare_microkernel(self.arithmetic), *matrices, *arrays)
 
 
 # --- choice of kernels and block sizes --------------------------------------------------------------------------------
@@ -273,25 +335,25 @@ def supports(x: Instruction) -> bool:
     return (p.m > 1 or is_large) and p.n > _MAX_GEMV_COLUMNS and max(p.n, p.k) > _MAX_SMALL_SIZE
 
 
-def _kc(kind: Arithmetic) -> int:
+def _kc(arithmetic: Arithmetic) -> int:
     """Words of k in a block."""
-    return _AMX_KC if kind.uses_amx else _KC
+    return _AMX_KC if arithmetic.uses_amx else _KC
 
 
-def _max_mc(kind: Arithmetic, packs_a: bool, packs_b: bool) -> int:
+def _max_mc(arithmetic: Arithmetic, packs_a: bool, packs_b: bool) -> int:
     """The largest mc of a kernel."""
-    if kind.uses_amx:
+    if arithmetic.uses_amx:
         return _AMX_MC // 2 if packs_b else _AMX_MC
     return _MC if packs_a else _FUSED_PACKING_MC
 
 
-def _can_read_a_in_place(kind: Arithmetic, type: str, p: GemmProblem) -> bool:
+def _can_read_a_in_place(arithmetic: Arithmetic, type: str, p: GemmProblem) -> bool:
     """Whether elements of A, or words of contiguous ones, are factors without a conversion."""
     left = p.left
-    if kind.factors_per_word == 1:
-        return type == kind.accumulator
-    has_whole_words = not any(size % kind.factors_per_word for size in (p.k, left.row, left.batch))
-    return type == kind.packed_type and left.row_major and has_whole_words
+    if arithmetic.factors_per_word == 1:
+        return type == arithmetic.accumulator
+    has_whole_words = not any(size % arithmetic.factors_per_word for size in (p.k, left.row, left.batch))
+    return type == arithmetic.packed_type and left.row_major and has_whole_words
 
 
 @dataclass(frozen=True)
@@ -314,27 +376,33 @@ class _Blocking:
         return self.row_blocks * self.panel_groups * self.k_splits
 
 
-def _choose_blocking(p: GemmProblem, kind: Arithmetic, kc: int, packs_a: bool, packs_b: bool, fuses: bool) -> _Blocking:
+def _choose_blocking(
+    p: GemmProblem, arithmetic: Arithmetic, kc: int, packs_a: bool, packs_b: bool, fuses: bool
+) -> _Blocking:
     """The blocks of a GEMM. `packs_b` says that B is packed, and `fuses` that each block of A packs its panels of B.
     `kc` is the largest number of rows of B to read in place at once."""
-    words, panels, b_bytes = -(-p.k // kind.factors_per_word), -(-p.n // kind.nr), _bytes_of_b(p, kind)
-    cached_panels = _L2_BYTES // (2 * kind.nr * words * kind.word_bits // 8)
-    max_mc = _max_mc(kind, packs_a, fuses)
-    if not (kind.uses_amx or fuses):
+    words, panels, b_bytes = (
+        -(-p.k // arithmetic.factors_per_word),
+        -(-p.n // arithmetic.nr),
+        _bytes_of_b(p, arithmetic),
+    )
+    cached_panels = _L2_BYTES // (2 * arithmetic.nr * words * arithmetic.word_bits // 8)
+    max_mc = _max_mc(arithmetic, packs_a, fuses)
+    if not (arithmetic.uses_amx or fuses):
         max_mc = min(max_mc, _MC if cached_panels else _TALL_MC)
-    streams_b = kind.skinny_rows > 0 and (p.m <= _MAX_GEMV_COLUMNS or b_bytes > _LARGE_B_BYTES)
+    streams_b = arithmetic.skinny_rows > 0 and (p.m <= _MAX_GEMV_COLUMNS or b_bytes > _LARGE_B_BYTES)
     if streams_b or fuses:
         mc = p.m
     elif panels >= _CHUNKS:  # B is the larger operand: read it once
         mc = min(max_mc, p.m)
     else:
-        mc = min(max_mc, max(kind.mr, -(-p.m * p.batch // _CHUNKS)))
-    mc = _round_up(-(-p.m // -(-p.m // mc)), kind.mr)
+        mc = min(max_mc, max(arithmetic.mr, -(-p.m * p.batch // _CHUNKS)))
+    mc = _round_up(-(-p.m // -(-p.m // mc)), arithmetic.mr)
     row_blocks = -(-p.m // mc)
     if streams_b:
-        kc = max(1, min(_STREAMING_KC, _STREAMED_BYTES * 8 // kind.word_bits // p.right.row))
+        kc = max(1, min(_STREAMING_KC, _STREAMED_BYTES * 8 // arithmetic.word_bits // p.right.row))
     elif packs_b:
-        kc = _kc(kind)
+        kc = _kc(arithmetic)
     k_blocks = -(-words // kc)
     missing = -(-_CHUNKS // (p.batch * row_blocks))
     panel_groups = 1 if streams_b and k_blocks >= missing else max(1, min(panels, missing))
@@ -343,14 +411,14 @@ def _choose_blocking(p: GemmProblem, kind: Arithmetic, kc: int, packs_a: bool, p
     group_panels = group if keeps_group else max(1, panels // panel_groups)
     panel_groups = -(-panels // group_panels)
     k_splits = min(k_blocks // 2, _CHUNKS // (p.batch * row_blocks * panel_groups)) // 2 * 2 or 1
-    split_words = _round_up(-(-words // k_splits), kind.k_multiple)
-    kc = _round_up(-(-split_words // -(-split_words // kc)), kind.k_multiple)
+    split_words = _round_up(-(-words // k_splits), arithmetic.k_multiple)
+    kc = _round_up(-(-split_words // -(-split_words // kc)), arithmetic.k_multiple)
     k_splits = -(-words // split_words)
     return _Blocking(mc, row_blocks, panel_groups, group_panels, k_splits, split_words, kc, max_mc, keeps_group)
 
 
-def _bytes_of_b(p: GemmProblem, kind: Arithmetic) -> int:
-    return p.k * p.right.row * kind.word_bits // 8
+def _bytes_of_b(p: GemmProblem, arithmetic: Arithmetic) -> int:
+    return p.k * p.right.row * arithmetic.word_bits // 8
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -358,27 +426,27 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     result = x.array_shape.element_type.name
     p = gemm_problem(x)
     assert p is not None
-    kind = choose_arithmetic(type, result, p.m, p.n, p.k)
-    assert kind is not None
-    is_b_in_order = kind.factors_per_word == 1 and b_type == kind.accumulator and p.right.row_major
+    arithmetic = choose_arithmetic(type, result, p.m, p.n, p.k)
+    assert arithmetic is not None
+    is_b_in_order = arithmetic.factors_per_word == 1 and b_type == arithmetic.accumulator and p.right.row_major
     if p.m <= _MC and is_b_in_order:
-        kind = kind.for_skinny_a(p.m, p.n)
-    words, panels = -(-p.k // kind.factors_per_word), -(-p.n // kind.nr)
+        arithmetic = arithmetic.for_skinny_a(p.m, p.n)
+    words, panels = -(-p.k // arithmetic.factors_per_word), -(-p.n // arithmetic.nr)
     kernels: list[LoweredKernel] = []
-    row_bytes = p.right.row * kind.word_bits // 8
-    kc = min(_kc(kind), _MAX_ALIASED_ROWS * _CACHE_WAY_BYTES // math.gcd(row_bytes, _CACHE_WAY_BYTES))
-    packs_a = not _can_read_a_in_place(kind, type, p) or (not p.left.row_major and panels > 1)
-    is_scattered = kc < _kc(kind) // 2 or _bytes_of_b(p, kind) > _L2_BYTES * (1 if p.m >= _MC else 2)
+    row_bytes = p.right.row * arithmetic.word_bits // 8
+    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * _CACHE_WAY_BYTES // math.gcd(row_bytes, _CACHE_WAY_BYTES))
+    packs_a = not _can_read_a_in_place(arithmetic, type, p) or (not p.left.row_major and panels > 1)
+    is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > _L2_BYTES * (1 if p.m >= _MC else 2)
     pays_off = is_scattered and p.m > (_MIN_PACKED_ROWS if packs_a else _MC)
     packs_b = not is_b_in_order or pays_off
-    fuses = packs_b and p.m <= _max_mc(kind, packs_a, True) and (p.batch == 1 or p.right.batch > 0)
+    fuses = packs_b and p.m <= _max_mc(arithmetic, packs_a, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs_b and not fuses:
-        right, packing_step, pitch = _pack_b(x, p, kind)
+        right, packing_step, pitch = _pack_b(x, p, arithmetic)
         kernels.append(packing_step)
-        b_batch, b_row, b_column = panels * pitch * kind.nr if p.right.batch else 0, kind.nr, pitch
-    blocks = _choose_blocking(p, kind, kc, packs_a, packs_b, fuses)
+        b_batch, b_row, b_column = panels * pitch * arithmetic.nr if p.right.batch else 0, arithmetic.nr, pitch
+    blocks = _choose_blocking(p, arithmetic, kc, packs_a, packs_b, fuses)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * blocks.max_mc
     partial = Temporary(Shape(x.array_shape.element_type, (blocks.k_splits, x.array_shape.size)))
     target: Storage = x if blocks.k_splits == 1 else partial
@@ -388,9 +456,10 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         *(blocks.k_splits, blocks.split_words, blocks.kc, int(is_symmetric)),
         *((1, blocks.row_blocks) if blocks.keeps_group else (blocks.panel_groups, 1)),
     )
-    b_type = b_type if fuses or not packs_b else kind.panel_type
-    kernel = _gemm_kernel(kind, type, b_type, result, packs_a, p.left.row_major, fuses, p.right.row_major)
-    work = blocks.mc * blocks.group_panels * kind.nr * (min(blocks.split_words, words) + _STORE_TERMS) // 2
+    b_type = b_type if fuses or not packs_b else arithmetic.panel_type
+    form = GemmForm(arithmetic, type, b_type, result, packs_a, p.left.row_major, fuses, p.right.row_major)
+    kernel = _gemm_kernel(form)
+    work = blocks.mc * blocks.group_panels * arithmetic.nr * (min(blocks.split_words, words) + _STORE_TERMS) // 2
     arguments = [x.operands[0], right, target]
     kernels.append(bind_parameters(kernel, arguments, parameters, p.batch * blocks.chunks, work, x))
     if blocks.k_splits > 1:
@@ -398,18 +467,20 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     return [*kernels, _mirror_triangle(x, p)] if is_symmetric else kernels
 
 
-def _pack_b(x: Instruction, p: GemmProblem, kind: Arithmetic) -> tuple[Temporary, LoweredKernel, int]:
+def _pack_b(x: Instruction, p: GemmProblem, arithmetic: Arithmetic) -> tuple[Temporary, LoweredKernel, int]:
     """Pack B: the panels, the kernel that packs them, and the pitch of a panel in words of k."""
-    source, words = x.operands[1], -(-p.k // kind.factors_per_word)
-    count, panels = p.batch if p.right.batch else 1, -(-p.n // kind.nr)
+    source, words = x.operands[1], -(-p.k // arithmetic.factors_per_word)
+    count, panels = p.batch if p.right.batch else 1, -(-p.n // arithmetic.nr)
     pitch = words + 1  # no power of two, so that panels do not share cache sets
-    packed = Temporary(Shape(element_type(kind.panel_type), (count, panels, pitch, kind.nr * kind.factors_per_word)))
-    chunk_words, chunk_panels = (_MC, panels) if p.right.row_major else (_kc(kind), 1)
+    packed = Temporary(
+        Shape(element_type(arithmetic.panel_type), (count, panels, pitch, arithmetic.nr * arithmetic.factors_per_word))
+    )
+    chunk_words, chunk_panels = (_MC, panels) if p.right.row_major else (_kc(arithmetic), 1)
     groups, chunks = panels // chunk_panels, -(-words // chunk_words)
     strides = (p.right.batch, p.right.row, p.right.column)
     parameters = (p.k, p.n, words, pitch, *strides, panels, chunk_panels, groups, chunks, chunk_words)
-    work = 2 * chunk_panels * kind.nr * kind.factors_per_word * min(words, chunk_words)
-    kernel = _packing_kernel(kind, source.array_shape.element_type.name, p.right.row_major)
+    work = 2 * chunk_panels * arithmetic.nr * arithmetic.factors_per_word * min(words, chunk_words)
+    kernel = _packing_kernel(arithmetic, source.array_shape.element_type.name, p.right.row_major)
     return packed, bind_parameters(kernel, [source, packed], parameters, count * groups * chunks, work, x), pitch
 
 

@@ -132,7 +132,7 @@ def _suffix(memory_type: str) -> str:
 
 
 @functools.cache
-def pack_rows(source: str, kind: Arithmetic, combines: bool) -> str:
+def pack_rows(source: str, arithmetic: Arithmetic, combines: bool) -> str:
     """Declare `pack_rows(to, from, arguments)` and return its symbol: to[i, j] = from[i, j], zero-padded to a full
     vector.
 
@@ -140,8 +140,12 @@ def pack_rows(source: str, kind: Arithmetic, combines: bool) -> str:
     per word; of source rows there are `terms`. Only the last vector of a row is loaded with a mask: where processors
     have no masked loads of the type, LLVM loads element by element.
     """
-    conversion, factors = _conversion(source, kind.panel_type), kind.factors_per_word if combines else 1
-    count = kind.lanes if combines else 8 * vector_bytes() // bits_of(kind.panel_type) // kind.vector_divisor
+    conversion, factors = _conversion(source, arithmetic.panel_type), arithmetic.factors_per_word if combines else 1
+    count = (
+        arithmetic.lanes
+        if combines
+        else 8 * vector_bytes() // bits_of(arithmetic.panel_type) // arithmetic.vector_divisor
+    )
     memory_type = conversion.memory_type
     names = {"memory_type": memory_type, "lanes": count, "suffix": _suffix(memory_type), "size": bits_of(source) // 8}
     vector = f"<{count} x {conversion.memory_type}>"
@@ -162,7 +166,7 @@ def pack_rows(source: str, kind: Arithmetic, combines: bool) -> str:
         value, instructions = conversion.convert(f"%x{k}", count)
         conversions += instructions
         if combines:
-            bits = bits_of(kind.panel_type)
+            bits = bits_of(arithmetic.panel_type)
             moved = ", ".join([f"i32 {k * bits}"] * count)
             conversions.append(f"  %x{k}.wide = zext <{count} x i{bits}> {value} to <{count} x i32>")
             conversions.append(f"  %x{k}.moved = shl <{count} x i32> %x{k}.wide, <{moved}>")
@@ -180,7 +184,7 @@ def pack_rows(source: str, kind: Arithmetic, combines: bool) -> str:
     names["complete"] = f"%end{factors - 1}" if factors > 1 else "%columns"  # the last row is the shortest
     routine = _PACK_ROWS.substitute(names, numbers=load_arguments(COPY_ARGUMENTS))
     return declare_routine(
-        f"pack_rows_{conversion.source}_{conversion.target}_{factors}_{kind.vector_divisor}", routine
+        f"pack_rows_{conversion.source}_{conversion.target}_{factors}_{arithmetic.vector_divisor}", routine
     )
 
 
@@ -233,10 +237,26 @@ def transpose(bits: int, is_exact: bool = False) -> str:
     return _declare_transpose(_conversion(f"u{bits}", f"u{bits}"), 1, is_exact)
 
 
-def pack_transposed(source: str, kind: Arithmetic) -> str:
+def pack_transposed(source: str, arithmetic: Arithmetic) -> str:
     """The transposing copy with a conversion for a GEMM; where words combine several elements, a source row has `terms`
     elements."""
-    return _declare_transpose(_conversion(source, kind.panel_type), kind.factors_per_word)
+    return _declare_transpose(_conversion(source, arithmetic.panel_type), arithmetic.factors_per_word)
+
+
+def _exchange_bits(vectors: list[str], type: str) -> tuple[list[str], list[str]]:
+    """The transpose of n vectors of n elements by log2(n) butterfly steps: the values' names and the instructions."""
+    rows, code = len(vectors), list[str]()
+    for bit in (1 << k for k in range(rows.bit_length() - 1)):
+        exchanged = list(vectors)
+        for i in (i for i in range(rows) if not i & bit):
+            pair = f"{type} {vectors[i]}, {type} {vectors[i | bit]}"
+            for row in (i, i | bit):
+                from_low = [k if not k & bit else k - bit + rows for k in range(rows)]
+                order = ", ".join(f"i32 {k + bit * (row != i)}" for k in from_low)
+                exchanged[row] = f"%w{bit}.{row}"
+                code.append(f"  {exchanged[row]} = shufflevector {pair}, <{rows} x i32> <{order}>")
+        vectors = exchanged
+    return vectors, code
 
 
 @functools.cache
@@ -246,16 +266,9 @@ def _declare_transpose(conversion: _Conversion, step: int, is_exact: bool = Fals
     rows, bits = transpose_size(), bits_of(conversion.target) * step
     count, size = rows * step, bits_of(conversion.source) // 8
     word, vector = f"i{bits}", f"<{rows} x i{bits}>"
-    names = {
-        "memory_type": conversion.memory_type,
-        "lanes": count,
-        "suffix": _suffix(conversion.memory_type),
-        "size": size,
-    }
-    starts: list[str] = []
-    square: list[str] = []
-    elements: list[str] = []
-    vectors: list[str] = []
+    memory_type = conversion.memory_type
+    names = {"memory_type": memory_type, "lanes": count, "suffix": _suffix(memory_type), "size": size}
+    starts, square, elements, vectors = list[str](), list[str](), list[str](), list[str]()
     lanes = rows * max(1, bits // 64)
     masked, masked_type = f"<{lanes} x i{min(bits, 64)}>", f"v{lanes}i{min(bits, 64)}"
     active_lanes = f"@llvm.get.active.lane.mask.v{lanes}i1.i64"
@@ -276,37 +289,29 @@ def _declare_transpose(conversion: _Conversion, step: int, is_exact: bool = Fals
         starts += [
             f"  %source_row{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)",
             f"  %start{i} = mul i64 %source_row{i}, %source_pitch",
-            f"  %from{i} = getelementptr {conversion.memory_type}, ptr %from, i64 %start{i}",
+            f"  %from{i} = getelementptr {memory_type}, ptr %from, i64 %start{i}",
         ]
-        square.append(f"  %at{i} = getelementptr {conversion.memory_type}, ptr %from{i}, i64 %term")
-        square.append(f"  %v{i} = load <{count} x {conversion.memory_type}>, ptr %at{i}, align {size}")
-        one = count if step > 1 else 1
+        square.append(f"  %at{i} = getelementptr {memory_type}, ptr %from{i}, i64 %term")
+        square.append(f"  %v{i} = load <{count} x {memory_type}>, ptr %at{i}, align {size}")
+        loaded = count if step > 1 else 1
         if step > 1:
             operands = {"name": f"x{i}", "source": f"from{i}", "first": "%from_term", "end": "terms"}
             elements.append(_MASKED_LOAD.substitute(names, **operands))
         else:
-            elements.append(f"  %one{i} = getelementptr {conversion.memory_type}, ptr %from{i}, i64 %q")
-            elements.append(f"  %x{i} = load <1 x {conversion.memory_type}>, ptr %one{i}, align {size}")
-        for name, length, text in ((f"%v{i}", count, square), (f"%x{i}", one, elements)):
+            elements.append(f"  %one{i} = getelementptr {memory_type}, ptr %from{i}, i64 %q")
+            elements.append(f"  %x{i} = load <1 x {memory_type}>, ptr %one{i}, align {size}")
+        for name, length, text in ((f"%v{i}", count, square), (f"%x{i}", loaded, elements)):
             value, instructions = conversion.convert(name, length)
             text += instructions
             text.append(f"  {name}.w = bitcast <{length} x {conversion.word}> {value} to <{length // step} x {word}>")
         vectors.append(f"%v{i}.w")
         elements += [
-            f"  %e{i} = extractelement <{one // step} x {word}> %x{i}.w, i64 0",
+            f"  %e{i} = extractelement <{loaded // step} x {word}> %x{i}.w, i64 0",
             f"  %full{i + 1} = insertelement {vector} {f'%full{i}' if i else 'poison'}, {word} %e{i}, i64 {i}",
         ]
     elements += store(f"%full{rows}", "%into")
-    for bit in (1 << k for k in range(rows.bit_length() - 1)):
-        exchanged = list(vectors)
-        for i in (i for i in range(rows) if not i & bit):
-            pair = f"{vector} {vectors[i]}, {vector} {vectors[i | bit]}"
-            for row in (i, i | bit):
-                from_low = [k if not k & bit else k - bit + rows for k in range(rows)]
-                order = ", ".join(f"i32 {k + bit * (row != i)}" for k in from_low)
-                exchanged[row] = f"%w{bit}.{row}"
-                square.append(f"  {exchanged[row]} = shufflevector {pair}, <{rows} x i32> <{order}>")
-        vectors = exchanged
+    vectors, exchanges = _exchange_bits(vectors, vector)
+    square += exchanges
     for i, column in enumerate(vectors):
         square += store(column, f"%to{i}")
         square.append(f"  %to{i + 1} = getelementptr {word}, ptr %to{i}, i64 %target_pitch")

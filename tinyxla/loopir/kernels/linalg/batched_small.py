@@ -33,12 +33,12 @@ _BYTES = {"f32": 4, "f64": 8, "s32": 4}
 def supports(x: Instruction) -> bool:
     """Whether the batch is large enough and its matrices are small enough."""
     shapes = [o.array_shape for o in x.operands]
-    kind = shapes[0].element_type.name
+    type = shapes[0].element_type.name
     *batch, rows, columns = shapes[0].dimensions
-    if kind not in ("f32", "f64") or math.prod(batch) < _MIN_BATCH or max(rows, columns) > _MAX_SIZE:
+    if type not in ("f32", "f64") or math.prod(batch) < _MIN_BATCH or max(rows, columns) > _MAX_SIZE:
         return False
     panel_elements = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
-    return panel_elements * _GROUP_MATRICES * _BYTES[kind] <= _MAX_SCRATCH_BYTES
+    return panel_elements * _GROUP_MATRICES * _BYTES[type] <= _MAX_SCRATCH_BYTES
 
 
 def supports_lu(x: Instruction) -> bool:
@@ -65,7 +65,7 @@ class _InterleavedBatch:
         self.x = x
         self.low = Lowering(x.op.name.replace("-", "_"), plan, results)
         self.b = self.low.builder
-        self.kind = x.operands[0].array_shape.element_type.name
+        self.type = x.operands[0].array_shape.element_type.name
         *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
         self.batch, self.width = math.prod(batch), _GROUP_MATRICES
         self.copy_arguments = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
@@ -148,10 +148,10 @@ class _InterleavedBatch:
         self.b.store(lanes, self.lane_offset(element), value)
 
     def compute(self, op: str, *operands: Operand) -> Operand:
-        return self.b.compute(op, self.kind, *operands)
+        return self.b.compute(op, self.type, *operands)
 
     def literal(self, value: float) -> Literal:
-        return Literal(self.kind, value)
+        return Literal(self.type, value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
         return self.b.add(self.b.mul(row, pitch), column)
@@ -172,7 +172,7 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
     def body() -> None:
         a = m.read(x, n * n, written=True)
-        inverse, failure = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
+        inverse, failure = m.b.scratch(m.type, m.width), m.b.scratch(m.type, m.width)
         with m.lane_loop():
             m.store(failure, 0, m.literal(0.0))
         with m.sequential_loop(0, n) as j:
@@ -211,7 +211,7 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
     def body() -> None:
         a = m.read(x.operands[0], rows * columns)
-        max_magnitude, max_row = m.b.scratch(m.kind, m.width), m.b.scratch("s32", m.width)
+        max_magnitude, max_row = m.b.scratch(m.type, m.width), m.b.scratch("s32", m.width)
         pivots, order = m.b.scratch("s32", steps * m.width), m.b.scratch("s32", rows * m.width)
         with m.sequential_loop(0, rows) as i, m.lane_loop():
             m.store(order, i, m.b.convert("s32", i))
@@ -252,89 +252,106 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
 
 def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[LoweredKernel]:
-    """QR by Householder reflectors I - tau v v' (LAPACK's convention: v begins with 1, and its other elements are
-    stored below the diagonal). A column that is zero below the diagonal has tau = 0."""
-    m = _InterleavedBatch(x, plan, [*results.values()])
-    rows, columns = m.rows, m.columns
-    steps = min(rows, columns)
-    inner = rows if x.attributes.full_matrices else steps
-    one, zero = m.literal(1.0), m.literal(0.0)
+    """QR by Householder reflectors; `results` holds those of Q and R that are read."""
+    return _HouseholderQr(x, plan, results).kernels()
 
-    def apply_reflector(a: Buffer, k: Index, tau: Buffer, target: Buffer, pitch: int, j: Index, dot: Buffer) -> None:
+
+class _HouseholderQr(_InterleavedBatch):
+    """Householder reflectors I - tau v v' (LAPACK's convention: v begins with 1, and its other elements are stored
+    below the diagonal). A column that is zero below the diagonal has tau = 0."""
+
+    def __init__(self, x: Instruction, plan: Plan, results: dict[int, Instruction]) -> None:
+        super().__init__(x, plan, [*results.values()])
+        self.results, self.steps = results, min(self.rows, self.columns)
+        self.inner = self.rows if x.attributes.full_matrices else self.steps
+        self.one, self.zero = self.literal(1.0), self.literal(0.0)
+
+    def kernels(self) -> list[LoweredKernel]:
+        return self.kernel(2 * self.rows * self.columns * self.steps, self._factorize)
+
+    def _factorize(self) -> None:
+        rows, columns = self.rows, self.columns
+        self.a = self.read(self.x.operands[0], rows * columns)
+        self.tau = self.b.scratch(self.type, self.steps * self.width)
+        self.magnitude, self.dot = (self.b.scratch(self.type, self.width) for _ in range(2))
+        with self.sequential_loop(0, self.steps) as k:
+            self._make_reflector(k)
+            with self.sequential_loop(self.b.add(k, 1), columns) as j:
+                self._apply_reflector(k, self.a, columns, j)
+        if 0 in self.results:
+            self._form_q(self.results[0])
+        if 1 in self.results:
+            with (
+                self.sequential_loop(0, self.inner) as i,
+                self.sequential_loop(0, self.b.min(i, columns)) as j,
+                self.lane_loop(),
+            ):
+                self.store(self.a, self.at(i, columns, j), self.zero)
+            self.write(self.a, self.results[1], self.inner * columns)
+
+    def _form_q(self, result: Instruction) -> None:
+        """Apply the reflectors to the identity, the last one first."""
+        rows, inner = self.rows, self.inner
+        q = self.b.scratch(self.type, rows * inner * self.width)
+        with self.sequential_loop(0, rows) as i, self.sequential_loop(0, inner) as j:
+            value = self.b.select(self.b.compare("EQ", i, j), self.one, self.zero)
+            with self.lane_loop():
+                self.store(q, self.at(i, inner, j), value)
+        with self.sequential_loop(0, self.steps) as step:
+            k = self.b.sub(self.steps - 1, step)
+            with self.sequential_loop(k, inner) as j:
+                self._apply_reflector(k, q, inner, j)
+        self.write(q, result, rows * inner)
+
+    def _apply_reflector(self, k: Index, target: Buffer, pitch: int, j: Index) -> None:
         """Apply reflector k to column j of `target`."""
-        after = m.b.add(k, 1)
-        here = m.at(k, pitch, j)
-        with m.lane_loop() as load:
-            m.store(dot, 0, load(target, here))
-        with m.sequential_loop(after, rows) as i, m.lane_loop() as load:
-            product = m.compute("multiply", load(a, m.at(i, columns, k)), load(target, m.at(i, pitch, j)))
-            m.store(dot, 0, m.compute("add", load(dot, 0), product))
-        with m.lane_loop() as load:
-            scaled = m.compute("multiply", load(dot, 0), load(tau, k))
-            m.store(dot, 0, scaled)
-            m.store(target, here, m.compute("subtract", load(target, here), scaled))
-        with m.sequential_loop(after, rows) as i, m.lane_loop() as load:
-            m.subtract_product(target, m.at(i, pitch, j), load(dot, 0), load(a, m.at(i, columns, k)))
+        a, dot = self.a, self.dot
+        after = self.b.add(k, 1)
+        top = self.at(k, pitch, j)
+        with self.lane_loop() as load:
+            self.store(dot, 0, load(target, top))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            factors = load(a, self.at(i, self.columns, k)), load(target, self.at(i, pitch, j))
+            product = self.compute("multiply", *factors)
+            self.store(dot, 0, self.compute("add", load(dot, 0), product))
+        with self.lane_loop() as load:
+            scaled = self.compute("multiply", load(dot, 0), load(self.tau, k))
+            self.store(dot, 0, scaled)
+            self.store(target, top, self.compute("subtract", load(target, top), scaled))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            element = self.at(i, pitch, j)
+            self.subtract_product(target, element, load(dot, 0), load(a, self.at(i, self.columns, k)))
 
-    def make_reflector(a: Buffer, k: Index, tau: Buffer, max_magnitude: Buffer, sum_of_squares: Buffer) -> None:
-        """Compute reflector k in place of column k."""
-        after, top = m.b.add(k, 1), m.at(k, columns, k)
-        with m.lane_loop():
-            m.store(max_magnitude, 0, zero)
-            m.store(sum_of_squares, 0, zero)
-        with m.sequential_loop(after, rows) as i, m.lane_loop() as load:
-            size = m.compute("abs", load(a, m.at(i, columns, k)))
-            m.store(max_magnitude, 0, m.compute("maximum", load(max_magnitude, 0), size))
-        with m.lane_loop() as load:
-            size = m.compute("maximum", load(max_magnitude, 0), m.compute("abs", load(a, top)))
-            is_null = m.b.compare("EQ", load(max_magnitude, 0), zero)
-            m.store(max_magnitude, 0, m.b.select(is_null, zero, size))
-        with (
-            m.sequential_loop(k, rows) as i,
-            m.lane_loop() as load,
-        ):  # scaled, so that no square overflows or underflows
-            scaled_element = m.compute("divide", load(a, m.at(i, columns, k)), load(max_magnitude, 0))
-            m.store(
-                sum_of_squares,
-                0,
-                m.compute("add", load(sum_of_squares, 0), m.compute("multiply", scaled_element, scaled_element)),
-            )
-        with m.lane_loop() as load:
+    def _make_reflector(self, k: Index) -> None:
+        """Compute reflector k in place of column k. Elements are scaled, so that no square overflows or underflows."""
+        a, magnitude, total, zero = self.a, self.magnitude, self.dot, self.zero
+        after, top = self.b.add(k, 1), self.at(k, self.columns, k)
+        with self.lane_loop():
+            self.store(magnitude, 0, zero)
+            self.store(total, 0, zero)
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            size = self.compute("abs", load(a, self.at(i, self.columns, k)))
+            self.store(magnitude, 0, self.compute("maximum", load(magnitude, 0), size))
+        with self.lane_loop() as load:
+            size = self.compute("maximum", load(magnitude, 0), self.compute("abs", load(a, top)))
+            is_null = self.b.compare("EQ", load(magnitude, 0), zero)
+            self.store(magnitude, 0, self.b.select(is_null, zero, size))
+        with self.sequential_loop(k, self.rows) as i, self.lane_loop() as load:
+            scaled = self.compute("divide", load(a, self.at(i, self.columns, k)), load(magnitude, 0))
+            previous, square = load(total, 0), self.compute("multiply", scaled, scaled)
+            self.store(total, 0, self.compute("add", previous, square))
+        with self.lane_loop() as load:
             first = load(a, top)
-            norm = m.compute("multiply", m.compute("sqrt", load(sum_of_squares, 0)), load(max_magnitude, 0))
-            beta = m.b.select(m.b.compare("LT", first, zero), norm, m.compute("negate", norm))
-            is_null = m.b.compare("EQ", load(max_magnitude, 0), zero)
-            m.store(tau, k, m.b.select(is_null, zero, m.compute("divide", m.compute("subtract", beta, first), beta)))
-            m.store(sum_of_squares, 0, m.b.select(is_null, one, m.compute("subtract", first, beta)))
-            m.store(a, top, m.b.select(is_null, first, beta))
-        with m.sequential_loop(after, rows) as i, m.lane_loop() as load:
-            element = m.at(i, columns, k)
-            m.store(a, element, m.compute("divide", load(a, element), load(sum_of_squares, 0)))
-
-    def body() -> None:
-        a, tau = m.read(x.operands[0], rows * columns), m.b.scratch(m.kind, steps * m.width)
-        scratch, dot = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
-        with m.sequential_loop(0, steps) as k:
-            make_reflector(a, k, tau, scratch, dot)
-            with m.sequential_loop(m.b.add(k, 1), columns) as j:
-                apply_reflector(a, k, tau, a, columns, j, dot)
-        if 0 in results:
-            q = m.b.scratch(m.kind, rows * inner * m.width)
-            with m.sequential_loop(0, rows) as i, m.sequential_loop(0, inner) as j:
-                value = m.b.select(m.b.compare("EQ", i, j), one, zero)
-                with m.lane_loop():
-                    m.store(q, m.at(i, inner, j), value)
-            with m.sequential_loop(0, steps) as step:
-                k = m.b.sub(steps - 1, step)
-                with m.sequential_loop(k, inner) as j:
-                    apply_reflector(a, k, tau, q, inner, j, dot)
-            m.write(q, results[0], rows * inner)
-        if 1 in results:
-            with m.sequential_loop(0, inner) as i, m.sequential_loop(0, m.b.min(i, columns)) as j, m.lane_loop():
-                m.store(a, m.at(i, columns, j), zero)
-            m.write(a, results[1], inner * columns)
-
-    return m.kernel(2 * rows * columns * steps, body)
+            norm = self.compute("multiply", self.compute("sqrt", load(total, 0)), load(magnitude, 0))
+            beta = self.b.select(self.b.compare("LT", first, zero), norm, self.compute("negate", norm))
+            is_null = self.b.compare("EQ", load(magnitude, 0), zero)
+            tau = self.compute("divide", self.compute("subtract", beta, first), beta)
+            self.store(self.tau, k, self.b.select(is_null, zero, tau))
+            self.store(total, 0, self.b.select(is_null, self.one, self.compute("subtract", first, beta)))
+            self.store(a, top, self.b.select(is_null, first, beta))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            element = self.at(i, self.columns, k)
+            self.store(a, element, self.compute("divide", load(a, element), load(total, 0)))
 
 
 def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:

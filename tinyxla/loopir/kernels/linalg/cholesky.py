@@ -36,10 +36,10 @@ def supports(x: Instruction) -> bool:
 class _CholeskyBuilder(PanelBuilder):
     """The steps of blocked Cholesky for lower or upper factors."""
 
-    def __init__(self, name: str, names: str, kind: str, lower: bool) -> None:
+    def __init__(self, name: str, names: str, type: str, lower: bool) -> None:
         self.lower = lower
-        super().__init__(name, f"{names} panel_elements strip_columns", kind, "pitch")
-        self.matrix, self.panels = self.argument(kind, True), self.argument(kind, True)
+        super().__init__(name, f"{names} panel_elements strip_columns", type, "pitch")
+        self.matrix, self.panels = self.argument(type, True), self.argument(type, True)
 
     def factor(self, start: Index, matrix: Index, panel: Index) -> None:
         """Factor the panel that begins at column `start` of the matrix at offset `matrix`, into the buffer at `panel`,
@@ -55,15 +55,15 @@ class _CholeskyBuilder(PanelBuilder):
             with self.loop(0, width, sequential=True) as (k, _), self.loop(0, height) as (i, _):
                 value = self.load(self.matrix, self.add(begin[1], self.mul(k, self.columns), i))
                 self.store(self.panels, self.add(panel, self.mul(k, pitch), i), value)
-        vectors = BLOCK // panel_kernels.lanes(self.kind)
+        vectors = BLOCK // panel_kernels.lanes(self.type)
         names = panel_kernels.TRSM_ARGUMENTS
         store_arguments(self, self.sizes, names, unknowns=width, columns=width, pitch=pitch)
         store_arguments(self, self.sizes, names, row_stride=1, column_stride=pitch, unit=0)
-        self.call(panel_kernels.potf2(self.kind, vectors), buffer, buffer, (self.sizes, 0))
+        self.call(panel_kernels.potf2(self.type, vectors), buffer, buffer, (self.sizes, 0))
         with self.when_positive(self.sub(height, width)):
             store_arguments(self, self.sizes, names, columns=self.sub(height, width))
             right = self.panels, self.add(panel, width)
-            self.call(panel_kernels.trsm(self.kind), right, buffer, (self.sizes, 0))
+            self.call(panel_kernels.trsm(self.type), right, buffer, (self.sizes, 0))
         if self.lower:
             self.transpose(
                 begin, buffer, True, rows=width, columns=height, source_pitch=pitch, target_pitch=self.columns
@@ -73,13 +73,13 @@ class _CholeskyBuilder(PanelBuilder):
             value = self.load(self.panels, offset)
             if not self.lower:
                 self.store(self.matrix, self.add(begin[1], self.mul(k, self.columns), i), value)
-            minus = self.compute("negate", self.kind, value)
+            minus = self.compute("negate", self.type, value)
             self.store(self.panels, self.add(offset, self.parameter["panel_elements"]), minus)
         # A first diagonal element of -1 marks a matrix that is not positive definite.
         with self.loop(0, width, sequential=True) as (k, _):
             diagonal, first = self.load(self.panels, self.add(panel, self.mul(k, pitch), k)), (self.matrix, matrix)
-            failed = self.compare("LE", diagonal, Literal(self.kind, 0.0))
-            self.store(*first, self.select(failed, Literal(self.kind, -1.0), self.load(*first)))
+            failed = self.compare("LE", diagonal, Literal(self.type, 0.0))
+            self.store(*first, self.select(failed, Literal(self.type, -1.0), self.load(*first)))
 
     def update(self, start: Index, matrix: Index, panel: Index, first: Index, width: Index) -> None:
         """Update `width` columns on the right of a factored panel, or rows below if the factor is upper."""
@@ -101,9 +101,9 @@ class _CholeskyBuilder(PanelBuilder):
 
 
 @functools.cache
-def _cholesky_kernel(kind: str, lower: bool) -> Kernel:
+def _cholesky_kernel(type: str, lower: bool) -> Kernel:
     """The kernel that factors whole matrices, a chunk of the batch at a time with one panel buffer."""
-    b = _CholeskyBuilder("cholesky", "count length", kind, lower)
+    b = _CholeskyBuilder("cholesky", "count length", type, lower)
     size = b.mul(b.rows, b.columns)
     with b.loop(b.kernel.first, b.kernel.last) as (chunk, _):
         panel = b.mul(chunk, b.parameter["panel_elements"], 2)
@@ -119,10 +119,10 @@ def _cholesky_kernel(kind: str, lower: bool) -> Kernel:
 
 
 @functools.cache
-def _cholesky_step_kernel(kind: str, lower: bool) -> Kernel:
+def _cholesky_step_kernel(type: str, lower: bool) -> Kernel:
     """The kernel of one step with look-ahead: iteration 0 updates and factors the next panel, the others update
     strips."""
-    b = _CholeskyBuilder("cholesky_step", "start next_start panel_offset next_panel_offset", kind, lower)
+    b = _CholeskyBuilder("cholesky_step", "start next_start panel_offset next_panel_offset", type, lower)
     start, next_start, panel_offset = (b.parameter[name] for name in ("start", "next_start", "panel_offset"))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         with b.when_positive(b.sub(1, index)):
@@ -137,18 +137,18 @@ def _cholesky_step_kernel(kind: str, lower: bool) -> Kernel:
 def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
     """Kernels of the factorization, in place."""
     *batch, n, _ = x.array_shape.dimensions
-    kind, lower, count = x.array_shape.element_type.name, x.attributes.lower, math.prod(batch)
-    pitch, panel_elements = panel_layout(kind, n)
+    type, lower, count = x.array_shape.element_type.name, x.attributes.lower, math.prod(batch)
+    pitch, panel_elements = panel_layout(type, n)
 
     def panels(index: int) -> Temporary:
-        return Temporary(Shape(element_type(kind), (2 * index * panel_elements,)))
+        return Temporary(Shape(element_type(type), (2 * index * panel_elements,)))
 
     strip_columns = strip_width(n)
     if count > 1 or n < MIN_SHARED_SIZE:
         chunks = min(count, MAX_CHUNKS)
         length = -(-count // chunks)
         parameters, work = (n, n, pitch, count, length, panel_elements, strip_columns), length * n * n * (n // 8 + 8)
-        kernels = [bind_parameters(_cholesky_kernel(kind, lower), [x, panels(chunks)], parameters, chunks, work, x)]
+        kernels = [bind_parameters(_cholesky_kernel(type, lower), [x, panels(chunks)], parameters, chunks, work, x)]
     else:
         kernels, two_panels = list[LoweredKernel](), panels(2)
         for next_start in range(0, n, BLOCK):
@@ -167,7 +167,7 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
             )
             kernels.append(
                 bind_parameters(
-                    _cholesky_step_kernel(kind, lower),
+                    _cholesky_step_kernel(type, lower),
                     [x, two_panels],
                     parameters,
                     extent,

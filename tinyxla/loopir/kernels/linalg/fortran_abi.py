@@ -20,9 +20,9 @@ Argument = str | float | Index | Address  # a character, a scalar, an integer, a
 class FortranCalls:
     """Emits calls of Fortran routines for one element type; `status` is the routine's INFO."""
 
-    def __init__(self, b: Builder, kind: str) -> None:
+    def __init__(self, b: Builder, type: str) -> None:
         self.b = b
-        self.kind = kind
+        self.type = type
         self.status: Address = b.scratch("s32", 1), 0
         self._scalars: dict[tuple[str, float | Value], Buffer] = {}
 
@@ -36,20 +36,20 @@ class FortranCalls:
             elif isinstance(argument, str):
                 addresses.append(self._by_reference("u8", ord(argument)))
             else:
-                addresses.append(self._by_reference(self.kind if isinstance(argument, float) else "s32", argument))
+                addresses.append(self._by_reference(self.type if isinstance(argument, float) else "s32", argument))
         self.b.call(routine, *addresses)
 
     def blas(self, name: str, *arguments: Argument) -> None:
         """Call the routine of this name for the element type."""
-        self.call(PREFIXES[self.kind] + name, *arguments)
+        self.call(PREFIXES[self.type] + name, *arguments)
 
-    def _by_reference(self, kind: str, value: float | Value) -> Address:
+    def _by_reference(self, type: str, value: float | Value) -> Address:
         """The address of scratch memory that holds the scalar."""
-        memory = self._scalars.get((kind, value))
+        memory = self._scalars.get((type, value))
         if memory is None:
-            memory = self._scalars[kind, value] = self.b.scratch(kind, 1)
+            memory = self._scalars[type, value] = self.b.scratch(type, 1)
         is_constant = not isinstance(value, Value)
-        self.b.store(memory, 0, Literal(kind, value) if is_constant else self.b.convert(kind, value))
+        self.b.store(memory, 0, Literal(type, value) if is_constant else self.b.convert(type, value))
         return memory, 0
 
     def failed(self) -> Operand:
@@ -58,5 +58,5 @@ class FortranCalls:
 
     def nan(self, address: Address) -> Literal:
         """NaN of the element type at an address."""
-        kind = address[0].type
-        return Literal(kind, complex(math.nan, math.nan) if kind in REAL else math.nan)
+        type = address[0].type
+        return Literal(type, complex(math.nan, math.nan) if type in REAL else math.nan)

@@ -40,7 +40,7 @@ _MIN_BLOCKED_ELEMENTS, _BLOCK_REFLECTORS = (
     1 << 13,
     32,
 )  # least elements of a matrix whose reflectors are applied in blocks, and reflectors in a block
-_COMPLEX = {real: kind for kind, real in REAL.items()}
+_COMPLEX = {real: type for type, real in REAL.items()}
 _MAX_UNTHREADED_SIZE = 8  # rows and columns up to which OpenBLAS uses one thread
 
 
@@ -105,9 +105,9 @@ class _BatchedLapack(FortranCalls):
     def result(self, number: int) -> Address:
         return self.matrix(self.results[number], True)
 
-    def result_or_temporary(self, number: int, size: int, kind: str | None) -> Address:
+    def result_or_temporary(self, number: int, size: int, type: str | None) -> Address:
         """Address of a result, or of memory for a result that is not read."""
-        return self.result(number) if number in self.results else self.temporary(size, kind)
+        return self.result(number) if number in self.results else self.temporary(size, type)
 
     def call(self, routine: str, *arguments: Argument | _Workspace) -> None:
         sizes = iter(_workspace_query(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
@@ -121,17 +121,17 @@ class _BatchedLapack(FortranCalls):
         super().call(routine, *fortran_arguments)
 
     def blas(self, name: str, *arguments: Argument | _Workspace) -> None:
-        self.call(PREFIXES[self.kind] + name, *arguments)
+        self.call(PREFIXES[self.type] + name, *arguments)
 
-    def temporary(self, size: int, kind: str | None = None) -> Address:
-        work = Temporary(Shape(element_type(kind or self.kind), (self.chunks, size)))
+    def temporary(self, size: int, type: str | None = None) -> Address:
+        work = Temporary(Shape(element_type(type or self.type), (self.chunks, size)))
         return self.low.buffer(work, True), self.b.mul(self.chunk, size)
 
-    def load(self, place: Address, offset: Index) -> Value:
-        return self.b.load(place[0], self.b.add(place[1], offset))
+    def load(self, address: Address, offset: Index) -> Value:
+        return self.b.load(address[0], self.b.add(address[1], offset))
 
-    def store(self, place: Address, offset: Index, current: Operand) -> None:
-        self.b.store(place[0], self.b.add(place[1], offset), current)
+    def store(self, address: Address, offset: Index, current: Operand) -> None:
+        self.b.store(address[0], self.b.add(address[1], offset), current)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
         return self.b.add(self.b.mul(row, pitch), column)
@@ -157,10 +157,10 @@ class _BatchedLapack(FortranCalls):
         self.transpose(self.columns, self.rows, self.matrix(self.x.operands[0]), self.columns, copy, self.rows)
         return copy
 
-    def fill_nan(self, place: Address, size: int, failed: Operand) -> None:
+    def fill_nan(self, address: Address, size: int, failed: Operand) -> None:
         """Fill a result with NaN if the call failed."""
         with self.low.loop(0, self.b.select(failed, size)) as (k, _):
-            self.store(place, k, self.nan(place))
+            self.store(address, k, self.nan(address))
 
 
 def _workspace_query(routine: str, arguments: Sequence[Argument | _Workspace]) -> list[int]:
@@ -189,7 +189,7 @@ def _workspace_query(routine: str, arguments: Sequence[Argument | _Workspace]) -
 
 
 def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """Cholesky in place (potrf); the other triangle becomes zero."""
+    """Cholesky in address (potrf); the other triangle becomes zero."""
     if batched_small.supports(x):
         return batched_small.cholesky(x, plan)
     if blocked_cholesky.supports(x):
@@ -213,7 +213,7 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 
 def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """Triangular solve in place of the right-hand sides (trsm, or trsv for one), in parts if they are many."""
+    """Triangular solve in address of the right-hand sides (trsm, or trsv for one), in parts if they are many."""
     if batched_small.supports(x):
         return batched_small.triangular_solve(x, plan)
     if trsm.supports(x):
@@ -225,7 +225,7 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
     multiple = 16 if options.left_side else 4  # the BLAS takes as long for fewer right-hand sides
     width = min(rhs_count, max(_MIN_RHS, math.ceil(rhs_count / threads / multiple) * multiple))
     m = _BatchedLapack(x, plan, users, 20, -(-rhs_count // width))
-    is_single_rhs = options.left_side and rhs_count == 1 and not (m.kind in REAL and options.transpose_a == "ADJOINT")
+    is_single_rhs = options.left_side and rhs_count == 1 and not (m.type in REAL and options.transpose_a == "ADJOINT")
 
     def body() -> None:
         solved, start = m.matrix(x, True)
@@ -312,9 +312,9 @@ def permutation(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]
     low = Lowering("permutation", plan, [x])
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         order = low.buffer(x, True), low.builder.mul(index, size)
-        place = low.builder.mul(index, steps)
+        address = low.builder.mul(index, steps)
         _permutation_of_pivots(
-            low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.add(place, k)))
+            low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.add(address, k)))
         )
     return [make_kernel(low, math.prod(batch) if size else 0, size + 4 * steps, [x])]
 
@@ -360,12 +360,12 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def _householder(m: _BatchedLapack, inner: int) -> tuple[Address, Callable[[], Address]]:
     """Factorize (geqrf): R, and the function that forms Q (orgqr), both column-major."""
-    steps, of_type = min(m.rows, m.columns), _Workspace(m.kind)
+    steps, of_type = min(m.rows, m.columns), _Workspace(m.type)
     copy, tau = m.column_major_operand(m.rows * max(m.columns, inner)), m.temporary(steps)
     m.blas("geqrf", m.rows, m.columns, copy, m.rows, tau, of_type, m.status)
 
     def form_q() -> Address:
-        name = "ungqr" if m.kind in REAL else "orgqr"
+        name = "ungqr" if m.type in REAL else "orgqr"
         m.blas(name, m.rows, inner, steps, copy, m.rows, tau, of_type, m.status)
         return copy
 
@@ -387,10 +387,10 @@ def _blocked_householder(m: _BatchedLapack, inner: int) -> tuple[Address, Callab
 
     def form_q() -> Address:
         q, block_count = m.temporary(m.rows * inner), -(-steps // width)
-        with m.low.loop(0, m.rows * inner) as (place, _):
-            m.store(q, place, Literal(m.kind, 0))
+        with m.low.loop(0, m.rows * inner) as (address, _):
+            m.store(q, address, Literal(m.type, 0))
         with m.low.loop(0, inner) as (k, _):
-            m.store(q, m.at(k, m.rows, k), Literal(m.kind, 1))
+            m.store(q, m.at(k, m.rows, k), Literal(m.type, 1))
         with b.loop(0, block_count, sequential=True) as (block, _):
             start = b.mul(b.sub(block_count - 1, block), width)
             count, corner = b.min(b.sub(steps, start), width), m.at(start, m.rows, start)
@@ -406,8 +406,8 @@ def _blocked_householder(m: _BatchedLapack, inner: int) -> tuple[Address, Callab
 def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Eigenvalues and eigenvectors of a Hermitian matrix (syevd, heevd)."""
     m = _BatchedLapack(x, plan, users, 600)
-    n, real = m.rows, REAL.get(m.kind)
-    workspaces = [_Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
+    n, real = m.rows, REAL.get(m.type)
+    workspaces = [_Workspace(type) for type in (m.type, *((real,) if real else ()), "s32")]
 
     def body() -> None:
         copy, values = m.column_major_operand(n * n), m.result_or_temporary(1, n, real)
@@ -425,50 +425,50 @@ def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 def eig(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Eigenvalues and right eigenvectors of a general matrix (geev)."""
     m = _BatchedLapack(x, plan, users, 3000)
-    b, n, real = m.b, m.rows, REAL.get(m.kind)
-    has_vectors, complex_kind = 0 in m.results, m.kind if real else _COMPLEX[m.kind]
+    b, n, real = m.b, m.rows, REAL.get(m.type)
+    has_vectors, complex_type = 0 in m.results, m.type if real else _COMPLEX[m.type]
 
     def body() -> None:
         copy, is_non_finite = m.column_major_operand(n * n), (b.scratch("s32", 1), 0)
         _replace_non_finite(m, copy, n * n, is_non_finite)
-        values, vectors = m.result_or_temporary(1, n, complex_kind), m.temporary(n * n if has_vectors else 1)
+        values, vectors = m.result_or_temporary(1, n, complex_type), m.temporary(n * n if has_vectors else 1)
         components = [values] if real else [m.temporary(n), m.temporary(n)]
-        work = [_Workspace(m.kind), *([m.temporary(2 * n, real)] if real else [])]
+        work = [_Workspace(m.type), *([m.temporary(2 * n, real)] if real else [])]
         letters = "N", "V" if has_vectors else "N"  # no left eigenvectors
         m.blas("geev", *letters, n, copy, n, *components, m.temporary(1), 1, vectors, n, *work, m.status)
         failed = b.compare("NE", b.or_(m.load(is_non_finite, 0), b.load(*m.status)), Literal("s32", 0))
         if not real:
             with m.low.loop(0, n) as (k, _):
-                m.store(values, k, b.compute("complex", complex_kind, *(m.load(part, k) for part in components)))
+                m.store(values, k, b.compute("complex", complex_type, *(m.load(part, k) for part in components)))
         m.fill_nan(values, n, failed)
         if has_vectors:
             if real:
                 m.transpose(n, n, vectors, n, m.result(0), n)
             else:
-                _unpack_conjugate_pairs(m, n, components[1], vectors, complex_kind)
+                _unpack_conjugate_pairs(m, n, components[1], vectors, complex_type)
             m.fill_nan(m.result(0), n * n, failed)
 
     return m.kernel(body)
 
 
-def _replace_non_finite(m: _BatchedLapack, place: Address, size: int, has_non_finite: Address) -> None:
+def _replace_non_finite(m: _BatchedLapack, address: Address, size: int, has_non_finite: Address) -> None:
     """Replace infinities and NaN, with which LAPACK may not terminate, by zeros, and record whether there were any."""
-    b, real = m.b, REAL.get(m.kind)
+    b, real = m.b, REAL.get(m.type)
     m.store(has_non_finite, 0, Literal("s32", 0))
     with m.low.loop(0, size, sequential=True) as (k, _):
-        element = m.load(place, k)
-        difference = b.compute("subtract", m.kind, element, element)
+        element = m.load(address, k)
+        difference = b.compute("subtract", m.type, element, element)
         for part in [b.compute(name, real, difference) for name in ("real", "imag")] if real else [difference]:
-            is_non_finite = b.compare("NE", part, Literal(real or m.kind, 0))
+            is_non_finite = b.compare("NE", part, Literal(real or m.type, 0))
             m.store(has_non_finite, 0, b.or_(m.load(has_non_finite, 0), b.convert("s32", is_non_finite)))
-            element = b.select(is_non_finite, Literal(m.kind, 0), element)
-        m.store(place, k, element)
+            element = b.select(is_non_finite, Literal(m.type, 0), element)
+        m.store(address, k, element)
 
 
-def _unpack_conjugate_pairs(m: _BatchedLapack, n: int, imaginary: Address, vectors: Address, kind: str) -> None:
+def _unpack_conjugate_pairs(m: _BatchedLapack, n: int, imaginary: Address, vectors: Address, type: str) -> None:
     """Complex eigenvectors of a real matrix: of a pair of conjugate eigenvalues, the first column has the real parts of
     the first vector, and the second column the imaginary parts (LAPACK's documentation of geev)."""
-    b, zero_literal = m.b, Literal(m.kind, 0)
+    b, zero_literal = m.b, Literal(m.type, 0)
     with m.low.loop(0, n, sequential=True) as (column, _):
         part = m.load(imaginary, column)
         is_first, is_second = b.compare("GT", part, zero_literal), b.compare("LT", part, zero_literal)
@@ -479,15 +479,15 @@ def _unpack_conjugate_pairs(m: _BatchedLapack, n: int, imaginary: Address, vecto
         with m.low.loop(0, n) as (row, _):
             real_part, imaginary_part = (m.load(vectors, m.at(at, n, row)) for at in (real_column, imaginary_column))
             imaginary_part = b.select(
-                is_first, imaginary_part, b.select(is_second, b.compute("negate", m.kind, imaginary_part), zero_literal)
+                is_first, imaginary_part, b.select(is_second, b.compute("negate", m.type, imaginary_part), zero_literal)
             )
-            m.store(m.result(0), m.at(row, n, column), b.compute("complex", kind, real_part, imaginary_part))
+            m.store(m.result(0), m.at(row, n, column), b.compute("complex", type, real_part, imaginary_part))
 
 
 def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Singular value decomposition (gesdd)."""
     m = _BatchedLapack(x, plan, users, 1000)
-    rows, columns, full, real = m.rows, m.columns, x.attributes.full_matrices, REAL.get(m.kind)
+    rows, columns, full, real = m.rows, m.columns, x.attributes.full_matrices, REAL.get(m.type)
     k, max_size = min(rows, columns), max(rows, columns)
     left, right = (rows, columns) if full else (k, k)
     vectors = 0 in m.results or 2 in m.results
@@ -495,16 +495,16 @@ def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
     def body() -> None:
         copy, values = m.column_major_operand(rows * columns), m.result_or_temporary(1, k, real)
-        with m.low.loop(0, rows * columns) as (place, _):  # NaN for infinities, with which LAPACK may not terminate
-            element = m.load(copy, place)
-            difference = m.b.compute("subtract", m.kind, element, element)
-            m.store(copy, place, m.b.compute("add", m.kind, element, difference))
+        with m.low.loop(0, rows * columns) as (address, _):  # NaN for infinities, with which LAPACK may not terminate
+            element = m.load(copy, address)
+            difference = m.b.compute("subtract", m.type, element, element)
+            m.store(copy, address, m.b.compute("add", m.type, element, difference))
         u, vh = m.temporary(rows * left), m.temporary(right * columns)
         m.blas(
             "gesdd",
             "N" if not vectors else "A" if full else "S",
             *(rows, columns, copy, rows, values, u, rows, vh, right),
-            _Workspace(m.kind),
+            _Workspace(m.type),
             *((m.temporary(rwork_size, real),) if real else ()),
             m.temporary(8 * k, "s32"),
             m.status,

@@ -46,10 +46,10 @@ def supports(x: Instruction) -> bool:
     return shape.element_type.name in ("f32", "f64") and shape.size > 0 and min(shape.dimensions[-2:]) >= _MIN_SIZE
 
 
-def panel_layout(kind: str, rows: int) -> tuple[int, int]:
+def panel_layout(type: str, rows: int) -> tuple[int, int]:
     """The pitch of a panel's columns - whole vectors, and no power of two, so that columns do not share cache sets -
     and the number of elements of its buffer."""
-    multiple = max(panel_kernels.lanes(kind), packing.transpose_size())
+    multiple = max(panel_kernels.lanes(type), packing.transpose_size())
     pitch = multiple * (-(-rows // multiple) | 1)
     return pitch, pitch * (BLOCK + panel_kernels.UNROLLED)
 
@@ -62,13 +62,13 @@ def strip_width(columns: int) -> int:
 class PanelBuilder(ParametricBuilder):
     """A builder of kernels that factor panels of columns in a transposed buffer."""
 
-    def __init__(self, name: str, names: str, kind: str, right: str) -> None:
+    def __init__(self, name: str, names: str, type: str, right: str) -> None:
         """`right` names the parameter that holds the pitch of the right operand of `gemm_update`."""
         super().__init__(name, f"rows columns pitch {names}")
-        self.kind = kind
+        self.type = type
         n = self.parameter
         self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
-        self.arithmetic = Arithmetic(kind).choose_tile(_MC, BLOCK, BLOCK)
+        self.arithmetic = Arithmetic(type).choose_tile(_MC, BLOCK, BLOCK)
         self.sizes = self.scratch(INDEX, max(len(MICROKERNEL_ARGUMENTS), len(packing.COPY_ARGUMENTS)))
         self.offset_lists = [self.scratch(INDEX, count) for count in (_MC, _MC, BLOCK, BLOCK)]
         for offsets, stride in zip(self.offset_lists, (1, self.columns, self.pitch, n[right]), strict=True):
@@ -82,7 +82,7 @@ class PanelBuilder(ParametricBuilder):
 
     def transpose(self, to: Address, source: Address, is_exact: bool, **arguments: Index) -> None:
         """Copy the transpose of a strided block to another."""
-        height, routine = packing.transpose_size(), packing.transpose(bits_of(self.kind), is_exact)
+        height, routine = packing.transpose_size(), packing.transpose(bits_of(self.type), is_exact)
         rows, pitch = arguments.pop("rows"), arguments["source_pitch"]
         store_arguments(self, self.sizes, packing.COPY_ARGUMENTS, **arguments)
         with self.loop(0, self.ceil_div(rows, height), sequential=True) as (group, _):
@@ -107,12 +107,12 @@ class PanelBuilder(ParametricBuilder):
 class _LuBuilder(PanelBuilder):
     """The steps of blocked LU."""
 
-    def __init__(self, name: str, names: str, kind: str) -> None:
-        super().__init__(name, names, kind, "columns")
+    def __init__(self, name: str, names: str, type: str) -> None:
+        super().__init__(name, names, type, "columns")
 
     def arguments(self) -> None:
         """Declare the matrix, the panel buffer and the pivots."""
-        self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.kind, self.kind, "s32"))
+        self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.type, self.type, "s32"))
 
     def factor(self, start: Index, matrix: Index, pivots: Index, panel: Index) -> None:
         """Factor the panel that begins at column `start` of the matrix at offset `matrix`, by way of the buffer at
@@ -124,18 +124,18 @@ class _LuBuilder(PanelBuilder):
         self.transpose(buffer, begin, False, rows=height, columns=width, source_pitch=self.columns, target_pitch=pitch)
         store_arguments(self, self.sizes, panel_kernels.GETF2_ARGUMENTS, rows=height, columns=width)
         store_arguments(self, self.sizes, panel_kernels.GETF2_ARGUMENTS, pitch=pitch, first=start)
-        self.call(panel_kernels.getf2(self.kind), buffer, (self.pivots, self.add(pivots, start)), (self.sizes, 0))
+        self.call(panel_kernels.getf2(self.type), buffer, (self.pivots, self.add(pivots, start)), (self.sizes, 0))
         self.transpose(begin, buffer, True, rows=width, columns=height, source_pitch=pitch, target_pitch=self.columns)
         with self.loop(0, self.mul(width, pitch)) as (k, _):
             element = self.add(panel, k)
-            self.store(self.panel, element, self.compute("negate", self.kind, self.load(self.panel, element)))
+            self.store(self.panel, element, self.compute("negate", self.type, self.load(self.panel, element)))
 
     def swap_rows(self, start: Index, steps: Index, matrix: Index, pivots: Index, column: Index, width: Index) -> None:
         """Apply the panel's pivots to `width` columns from `column` on (laswp)."""
         names = panel_kernels.SWAP_ROWS_ARGUMENTS
         store_arguments(self, self.sizes, names, pivot_count=steps, columns=width, pitch=self.columns, first=start)
         buffers = (self.matrix, self.add(matrix, column)), (self.pivots, self.add(pivots, start)), (self.sizes, 0)
-        self.call(panel_kernels.swap_rows(self.kind), *buffers)
+        self.call(panel_kernels.swap_rows(self.type), *buffers)
 
     def update(self, start: Index, steps: Index, matrix: Index, panel: Index, column: Index, width: Index) -> None:
         """Update `width` columns on the right of a factored panel, whose rows have been swapped: trsm, then gemm."""
@@ -144,17 +144,17 @@ class _LuBuilder(PanelBuilder):
         store_arguments(self, self.sizes, names, unknowns=steps, columns=width, pitch=self.columns)
         store_arguments(self, self.sizes, names, row_stride=self.columns, column_stride=1, unit=1)
         diagonal = self.matrix, self.add(matrix, self.mul(start, self.columns), start)
-        self.call(panel_kernels.trsm(self.kind), (self.matrix, right), diagonal, (self.sizes, 0))
+        self.call(panel_kernels.trsm(self.type), (self.matrix, right), diagonal, (self.sizes, 0))
         sizes = self.sub(self.sub(self.rows, start), steps), width, steps
         target = self.matrix, self.add(right, self.mul(steps, self.columns))
         self.gemm_update(target, (self.panel, self.add(panel, steps)), (self.matrix, right), sizes)
 
 
 @functools.cache
-def _lu_kernel(kind: str) -> Kernel:
+def _lu_kernel(type: str) -> Kernel:
     """The kernel that factors whole matrices, a chunk of the batch at a time with one panel buffer."""
-    b = _LuBuilder("LuDecomposition", "count length panel_elements", kind)
-    source = b.argument(kind)
+    b = _LuBuilder("LuDecomposition", "count length panel_elements", type)
+    source = b.argument(type)
     b.arguments()
     min_size = b.min(b.rows, b.columns)
     size = b.mul(b.rows, b.columns)
@@ -178,10 +178,10 @@ def _lu_kernel(kind: str) -> Kernel:
 
 
 @functools.cache
-def _copy_kernel(kind: str) -> Kernel:
+def _copy_kernel(type: str) -> Kernel:
     """The kernel that copies the operand."""
     b = ParametricBuilder("copy", "size")
-    source, target = b.argument(kind), b.argument(kind, True)
+    source, target = b.argument(type), b.argument(type, True)
     start, stop = b.mul(b.kernel.first, _COPY_ELEMENTS), b.mul(b.kernel.last, _COPY_ELEMENTS)
     with b.loop(start, b.min(stop, b.parameter["size"])) as (k, _):
         b.store(target, k, b.load(source, k))
@@ -189,10 +189,10 @@ def _copy_kernel(kind: str) -> Kernel:
 
 
 @functools.cache
-def _lu_step_kernel(kind: str) -> Kernel:
+def _lu_step_kernel(type: str) -> Kernel:
     """The kernel of one step with look-ahead: iteration 0 updates and factors the next panel, the others update strips
     on the right, or swap rows of strips on the left."""
-    b = _LuBuilder("lu_step", "start steps next_start strip_columns right panel_offset next_panel_offset", kind)
+    b = _LuBuilder("lu_step", "start steps next_start strip_columns right panel_offset next_panel_offset", type)
     b.arguments()
     n = b.parameter
     start, steps, next_start, strip_columns, right = (
@@ -224,27 +224,27 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     """Kernels of the factors, as far as they are read (`results`), and the memory of the pivots."""
     source = x.operands[0]
     *batch, rows, columns = source.array_shape.dimensions
-    kind, count, min_size = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
-    pitch, panel_elements = panel_layout(kind, rows)
+    type, count, min_size = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
+    pitch, panel_elements = panel_layout(type, rows)
 
-    def memory(kind: str, size: int) -> Temporary:
-        return Temporary(Shape(element_type(kind), (size,)))
+    def memory(type: str, size: int) -> Temporary:
+        return Temporary(Shape(element_type(type), (size,)))
 
-    matrix = results.get(0) or memory(kind, count * rows * columns)
+    matrix = results.get(0) or memory(type, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * min_size)
     if count > 1 or min_size < MIN_SHARED_SIZE:
         chunks = min(count, MAX_CHUNKS)
         length = -(-count // chunks)
-        panels = memory(kind, chunks * panel_elements)
+        panels = memory(type, chunks * panel_elements)
         work = length * rows * columns * (min_size // 4 + 8)
         parameters = (rows, columns, pitch, count, length, panel_elements)
         return [
-            bind_parameters(_lu_kernel(kind), [source, matrix, panels, pivots], parameters, chunks, work, x)
+            bind_parameters(_lu_kernel(type), [source, matrix, panels, pivots], parameters, chunks, work, x)
         ], pivots
-    arguments = [matrix, memory(kind, 2 * panel_elements), pivots]
+    arguments = [matrix, memory(type, 2 * panel_elements), pivots]
     size = rows * columns
     kernels = [
-        bind_parameters(_copy_kernel(kind), [source, matrix], (size,), -(-size // _COPY_ELEMENTS), _COPY_ELEMENTS, x)
+        bind_parameters(_copy_kernel(type), [source, matrix], (size,), -(-size // _COPY_ELEMENTS), _COPY_ELEMENTS, x)
     ]
     strip_columns = strip_width(columns)
     for block in range(-1, -(-min_size // BLOCK)):
@@ -265,7 +265,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
         )
         kernels.append(
             bind_parameters(
-                _lu_step_kernel(kind),
+                _lu_step_kernel(type),
                 arguments,
                 parameters,
                 1 + right + -(-start // strip_columns),

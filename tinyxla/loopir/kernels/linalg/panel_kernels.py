@@ -22,9 +22,9 @@ TRSM_ARGUMENTS = ("unknowns", "columns", "pitch", "row_stride", "column_stride",
 _SCALARS = {"f32": "float", "f64": "double"}
 
 
-def lanes(kind: str) -> int:
+def lanes(type: str) -> int:
     """Elements of a vector."""
-    return 8 * vector_bytes() // bits_of(kind)
+    return 8 * vector_bytes() // bits_of(type)
 
 
 _GETF2 = Template("""
@@ -46,7 +46,7 @@ $k_all
   %max_row = phi $words [ %k_all, %i.begin ], [ %max_row_next, %i.end ]
   %x_at = getelementptr $scalar, ptr %column, i64 %i
   %x = load $vector, ptr %x_at, align $size
-  %magnitude = call $vector @llvm.fabs.v$lanes$kind($vector %x)
+  %magnitude = call $vector @llvm.fabs.v$lanes$type($vector %x)
   %i_word = trunc i64 %i to i32
 $i_all
   %row = add $words %i_all, <$order>
@@ -58,7 +58,7 @@ $i_all
   %max_next = select $mask %is_better, $vector %magnitude, $vector %max
   %max_row_next = select $mask %is_better, $words %row, $words %max_row
   end %i
-  %column_max = call $scalar @llvm.vector.reduce.fmax.v$lanes$kind($vector %max_next)
+  %column_max = call $scalar @llvm.vector.reduce.fmax.v$lanes$type($vector %max_next)
 $column_max_all
   %is_largest = fcmp oeq $vector %max_next, %column_max_all
   %candidates = select $mask %is_largest, $words %max_row_next, $words %rows_all
@@ -113,7 +113,7 @@ $e_all
   %negated = fneg $vector %multiplier
   %target_at = getelementptr $scalar, ptr %n_column, i64 %e
   %old = load $vector, ptr %target_at, align $size
-  %new = call $vector @llvm.fmuladd.v$lanes$kind($vector %negated, $vector %top_all, $vector %old)
+  %new = call $vector @llvm.fmuladd.v$lanes$type($vector %negated, $vector %top_all, $vector %old)
   %selected = select $mask %is_changed, $vector %new, $vector %old
   store $vector %selected, ptr %target_at, align $size
   end %e
@@ -144,10 +144,10 @@ trailing_done:
 }
 
 declare i64 @llvm.smin.i64(i64, i64)
-declare $vector @llvm.fabs.v$lanes$kind($vector)
-declare $vector @llvm.fmuladd.v$lanes$kind($vector, $vector, $vector)
-declare $scalar @llvm.fmuladd.$kind($scalar, $scalar, $scalar)
-declare $scalar @llvm.vector.reduce.fmax.v$lanes$kind($vector)
+declare $vector @llvm.fabs.v$lanes$type($vector)
+declare $vector @llvm.fmuladd.v$lanes$type($vector, $vector, $vector)
+declare $scalar @llvm.fmuladd.$type($scalar, $scalar, $scalar)
+declare $scalar @llvm.vector.reduce.fmax.v$lanes$type($vector)
 declare i32 @llvm.vector.reduce.smin.v${lanes}i32($words)
 """)
 
@@ -165,7 +165,7 @@ _LOAD_TOP = """
   %top$v.$r.at = getelementptr $scalar, ptr %column$v, i64 %first$r
   %top$v.$r.0 = load $scalar, ptr %top$v.$r.at"""
 _UPDATE_TOP = """
-  %top$v.$r.$next = call $scalar @llvm.fmuladd.$kind(
+  %top$v.$r.$next = call $scalar @llvm.fmuladd.$type(
     $scalar %negated$r.$s, $scalar %top$v.$s.$s, $scalar %top$v.$r.$s)"""
 _STORE_TOP = """
   store $scalar %top$v.$r.$r, ptr %top$v.$r.at"""
@@ -178,7 +178,7 @@ _LOAD_COLUMN = """
   %at$v = getelementptr $scalar, ptr %column$v, i64 %g
   %new$v.0 = load $vector, ptr %at$v, align $size"""
 _UPDATE_COLUMN = """
-  %new$v.$next = call $vector @llvm.fmuladd.v$lanes$kind(
+  %new$v.$next = call $vector @llvm.fmuladd.v$lanes$type(
     $vector %negated$s, $vector %tops$v.${s}_all, $vector %new$v.$s)"""
 _STORE_COLUMN = """
   %selected$v = select $mask %is_below_group, $vector %new$v.$unrolled, $vector %new$v.0
@@ -186,7 +186,7 @@ _STORE_COLUMN = """
 
 
 @functools.cache
-def getf2(kind: str) -> str:
+def getf2(type: str) -> str:
     """Declare `getf2(panel, pivots, arguments)` and return its symbol: unblocked LU with partial pivoting, in place.
 
     The pivot is the first row whose element has the largest magnitude; pivots count from `first`. Columns are processed
@@ -211,7 +211,7 @@ def getf2(kind: str) -> str:
         update += fill(_STORE_COLUMN, v=v)
     return _declare(
         "getf2",
-        kind,
+        type,
         _GETF2.safe_substitute(
             numbers=load_arguments(GETF2_ARGUMENTS),
             last=UNROLLED - 1,
@@ -243,10 +243,10 @@ swap:
   %mask = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 %j, i64 %columns)
   %current_at = getelementptr $scalar, ptr %current, i64 %j
   %pivoted_at = getelementptr $scalar, ptr %pivoted, i64 %j
-  %x = call $vector @llvm.masked.load.v$lanes$kind(ptr %current_at, i32 $size, $mask %mask, $vector zeroinitializer)
-  %y = call $vector @llvm.masked.load.v$lanes$kind(ptr %pivoted_at, i32 $size, $mask %mask, $vector zeroinitializer)
-  call void @llvm.masked.store.v$lanes$kind($vector %y, ptr %current_at, i32 $size, $mask %mask)
-  call void @llvm.masked.store.v$lanes$kind($vector %x, ptr %pivoted_at, i32 $size, $mask %mask)
+  %x = call $vector @llvm.masked.load.v$lanes$type(ptr %current_at, i32 $size, $mask %mask, $vector zeroinitializer)
+  %y = call $vector @llvm.masked.load.v$lanes$type(ptr %pivoted_at, i32 $size, $mask %mask, $vector zeroinitializer)
+  call void @llvm.masked.store.v$lanes$type($vector %y, ptr %current_at, i32 $size, $mask %mask)
+  call void @llvm.masked.store.v$lanes$type($vector %x, ptr %pivoted_at, i32 $size, $mask %mask)
   end %j
   br label %next
 next:
@@ -284,8 +284,8 @@ $divide
   ret void
 }
 
-declare $vector @llvm.fmuladd.v$lanes$kind($vector, $vector, $vector)
-declare $scalar @llvm.sqrt.$kind($scalar)
+declare $vector @llvm.fmuladd.v$lanes$type($vector, $vector, $vector)
+declare $scalar @llvm.sqrt.$type($scalar)
 """)
 
 _DIVIDE = Template("""
@@ -303,7 +303,7 @@ $store_totals
   %pivot_at = getelementptr $scalar, ptr %current_row, i64 %k
   %pivot = load $scalar, ptr %pivot_at
   %is_not_positive = fcmp ole $scalar %pivot, 0.0
-  %sqrt_pivot = call $scalar @llvm.sqrt.$kind($scalar %pivot)
+  %sqrt_pivot = call $scalar @llvm.sqrt.$type($scalar %pivot)
   %diagonal = select i1 %is_not_positive, $scalar %pivot, $scalar %sqrt_pivot
 $diagonal_all
 $quotients
@@ -312,8 +312,8 @@ $store_quotients
 
 _MASKED_DECLARATIONS = """
 declare $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
-declare $vector @llvm.masked.load.v$lanes$kind(ptr, i32, $mask, $vector)
-declare void @llvm.masked.store.v$lanes$kind($vector, ptr, i32, $mask)
+declare $vector @llvm.masked.load.v$lanes$type(ptr, i32, $mask, $vector)
+declare void @llvm.masked.store.v$lanes$type($vector, ptr, i32, $mask)
 """
 
 _MASK = """
@@ -321,12 +321,12 @@ _MASK = """
   %mask$v = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 %j$v, i64 %columns)"""
 _LOAD = """
   %$x$v.at = getelementptr $scalar, ptr %$from, i64 %j$v
-  %$x$v = call $vector @llvm.masked.load.v$lanes$kind(
+  %$x$v = call $vector @llvm.masked.load.v$lanes$type(
     ptr %$x$v.at, i32 $size, $mask %mask$v, $vector zeroinitializer)"""
 _PHI_SUM = """
   %sum$v = phi $vector [ %first$v, %s.begin ], [ %next$v, %s.end ]"""
 _ADD_TERM = """
-  %next$v = call $vector @llvm.fmuladd.v$lanes$kind($vector %negated_all, $vector %known$v, $vector %sum$v)"""
+  %next$v = call $vector @llvm.fmuladd.v$lanes$type($vector %negated_all, $vector %known$v, $vector %sum$v)"""
 _PHI_TOTAL = """
   %total$v = phi $vector [ %first$v, %k.loop ], [ %next$v, %s.done ]"""
 _QUOTIENT = """
@@ -334,19 +334,19 @@ _QUOTIENT = """
 _SELECT_RESULT = """
   %result$v = phi $vector [ %total$v, %substituted ], [ %quotient$v, %divided ]"""
 _STORE = """
-  call void @llvm.masked.store.v$lanes$kind($vector %$x$v, ptr %first$v.at, i32 $size, $mask %mask$v)"""
+  call void @llvm.masked.store.v$lanes$type($vector %$x$v, ptr %first$v.at, i32 $size, $mask %mask$v)"""
 
 
 @functools.cache
-def swap_rows(kind: str) -> str:
+def swap_rows(type: str) -> str:
     """Declare `swap_rows(matrix, pivots, arguments)` and return its symbol: swap row `first` + k with row pivots[k],
     for all k in order (laswp)."""
     text = _SWAP_ROWS.safe_substitute(numbers=load_arguments(SWAP_ROWS_ARGUMENTS))
-    return _declare("swap_rows", kind, text + _MASKED_DECLARATIONS)
+    return _declare("swap_rows", type, text + _MASKED_DECLARATIONS)
 
 
 @functools.cache
-def trsm(kind: str, vectors: int = UNROLLED) -> str:
+def trsm(type: str, vectors: int = UNROLLED) -> str:
     """Declare `trsm(matrix, factors, arguments)` and return its symbol: forward substitution in place.
 
     The first `unknowns` rows of the matrix are right-hand sides. The triangle has strides `row_stride` and
@@ -358,11 +358,11 @@ def trsm(kind: str, vectors: int = UNROLLED) -> str:
         quotients=_for_vectors(vectors, _QUOTIENT),
         end=_for_vectors(vectors, _SELECT_RESULT) + _for_vectors(vectors, _STORE, x="result"),
     )
-    return _trsm_text("trsm", kind, vectors, divide)
+    return _trsm_text("trsm", type, vectors, divide)
 
 
 @functools.cache
-def potf2(kind: str, vectors: int) -> str:
+def potf2(type: str, vectors: int) -> str:
     """Declare `potf2(matrix, factors, arguments)` and return its symbol: unblocked Cholesky, in place, of the upper
     factor U in U' U.
 
@@ -375,7 +375,7 @@ def potf2(kind: str, vectors: int) -> str:
         quotients=_for_vectors(vectors, _QUOTIENT),
         store_quotients=_for_vectors(vectors, _STORE, x="quotient"),
     )
-    return _trsm_text("potf2", kind, vectors, divide)
+    return _trsm_text("potf2", type, vectors, divide)
 
 
 def _for_vectors(count: int, text: str, **names: str) -> str:
@@ -383,7 +383,7 @@ def _for_vectors(count: int, text: str, **names: str) -> str:
     return "".join(Template(text).safe_substitute(names, v=v) for v in range(count))
 
 
-def _trsm_text(name: str, kind: str, vectors: int, divide: str) -> str:
+def _trsm_text(name: str, type: str, vectors: int, divide: str) -> str:
     """Declare a substitution whose text `divide` computes the unknowns from the sums."""
     text = _TRSM.safe_substitute(
         numbers=load_arguments(TRSM_ARGUMENTS),
@@ -395,24 +395,24 @@ def _trsm_text(name: str, kind: str, vectors: int, divide: str) -> str:
         totals=_for_vectors(vectors, _PHI_TOTAL),
         divide=divide,
     )
-    return _declare(f"{name}_{vectors}", kind, text + _MASKED_DECLARATIONS, vectors)
+    return _declare(f"{name}_{vectors}", type, text + _MASKED_DECLARATIONS, vectors)
 
 
 def _splat(value: str, type: str, name: str = "") -> str:
     """LLVM text that broadcasts a value to all lanes."""
-    name, kind = f"{name or value}_all", f"<$lanes x {type}>"
+    name, vector = f"{name or value}_all", f"<$lanes x {type}>"
     return (
-        f"  %{name}.one = insertelement {kind} poison, {type} %{value}, i64 0\n"
-        f"  %{name} = shufflevector {kind} %{name}.one, {kind} poison, <$lanes x i32> zeroinitializer"
+        f"  %{name}.first = insertelement {vector} poison, {type} %{value}, i64 0\n"
+        f"  %{name} = shufflevector {vector} %{name}.first, {vector} poison, <$lanes x i32> zeroinitializer"
     )
 
 
-def _declare(name: str, kind: str, text: str, vectors: int = UNROLLED) -> str:
-    count, scalar = lanes(kind), _SCALARS[kind]
+def _declare(name: str, type: str, text: str, vectors: int = UNROLLED) -> str:
+    count, scalar = lanes(type), _SCALARS[type]
     expanded = Template(text).substitute(
-        kind=kind,
+        type=type,
         scalar=scalar,
-        size=bits_of(kind) // 8,
+        size=bits_of(type) // 8,
         lanes=count,
         unrolled=vectors,
         width=vectors * count,
@@ -421,4 +421,4 @@ def _declare(name: str, kind: str, text: str, vectors: int = UNROLLED) -> str:
         mask=f"<{count} x i1>",
         order=", ".join(f"i32 {k}" for k in range(count)),
     )
-    return declare_routine(f"{name}_{kind}", expanded)
+    return declare_routine(f"{name}_{type}", expanded)

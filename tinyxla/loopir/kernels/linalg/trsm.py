@@ -35,18 +35,18 @@ def supports(x: Instruction) -> bool:
     return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _MIN_SIZE and rhs >= _MIN_RHS
 
 
-def _rhs_per_chunk(kind: str) -> int:
+def _rhs_per_chunk(type: str) -> int:
     """Right-hand sides that are solved together: the vectors that the substitution unrolls."""
-    return panel_kernels.UNROLLED * panel_kernels.lanes(kind)
+    return panel_kernels.UNROLLED * panel_kernels.lanes(type)
 
 
 @functools.cache
-def _kernel(kind: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
+def _kernel(type: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
     """The kernel over chunks of right-hand sides of a batch of systems."""
     b = ParametricBuilder("substitution", "size rhs chunks rhs_first pitch factor_first row_stride column_stride unit")
-    n, rhs_per_chunk = b.parameter, _rhs_per_chunk(kind)
-    factors, rhs, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
-    sums = b.scratch(kind, _BLOCK * rhs_per_chunk)
+    n, rhs_per_chunk = b.parameter, _rhs_per_chunk(type)
+    factors, rhs, sizes = b.argument(type), b.argument(type, True), b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
+    sums = b.scratch(type, _BLOCK * rhs_per_chunk)
     counts, strides = (_BLOCK, _BLOCK, _KC, _KC), (n["row_stride"], rhs_per_chunk, n["column_stride"], n["pitch"])
     offset_lists = [b.scratch(INDEX, count) for count in counts]
     for offsets, count, stride in zip(offset_lists, counts, strides, strict=True):
@@ -72,12 +72,12 @@ def _kernel(kind: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
             with b.loop(0, updated_rows, sequential=True) as (k, _), b.loop(0, width) as (j, _):
                 offset = b.add(rows_offset, b.mul(k, n["pitch"]), j)
                 product = b.load(sums, b.add(b.mul(k, rhs_per_chunk), j))
-                b.store(rhs, offset, b.compute("subtract", kind, b.load(rhs, offset), product))
+                b.store(rhs, offset, b.compute("subtract", type, b.load(rhs, offset), product))
             names = panel_kernels.TRSM_ARGUMENTS
             store_arguments(b, sizes, names, unknowns=unknowns, columns=width)
             store_arguments(b, sizes, names, **{name: n[name] for name in names[2:]})
             diagonal = factors, b.add(factor_offset, b.mul(start, n["column_stride"]))
-            b.call(panel_kernels.trsm(kind, vectors), (rhs, rows_offset), diagonal, (sizes, 0))
+            b.call(panel_kernels.trsm(type, vectors), (rhs, rows_offset), diagonal, (sizes, 0))
     return b.kernel
 
 
@@ -85,15 +85,15 @@ def triangular_solve(x: Instruction) -> list[LoweredKernel]:
     """The kernel that solves the systems in place of their right-hand sides."""
     options = TriangularSolve(*x.attributes)
     *batch, size, rhs = x.array_shape.dimensions
-    kind = x.array_shape.element_type.name
+    type = x.array_shape.element_type.name
     is_transposed = options.transpose_a != "NO_TRANSPOSE"
     row_stride, column_stride = (1, size) if is_transposed else (size, 1)
-    rhs_per_chunk = _rhs_per_chunk(kind)
+    rhs_per_chunk = _rhs_per_chunk(type)
     chunks, width = -(-rhs // rhs_per_chunk), min(rhs, rhs_per_chunk)
     unit = int(options.unit_diagonal)
     parameters = (size, rhs, chunks, 0, rhs, 0, row_stride, column_stride, unit)
     if options.lower == is_transposed:  # from the last row on
         parameters = (size, rhs, chunks, (size - 1) * rhs, -rhs, size * size - 1, -row_stride, -column_stride, unit)
-    arithmetic = Arithmetic(kind).choose_tile(_BLOCK, width, _KC)
-    kernel = _kernel(kind, arithmetic, 1 if width <= panel_kernels.lanes(kind) else panel_kernels.UNROLLED)
+    arithmetic = Arithmetic(type).choose_tile(_BLOCK, width, _KC)
+    kernel = _kernel(type, arithmetic, 1 if width <= panel_kernels.lanes(type) else panel_kernels.UNROLLED)
     return [bind_parameters(kernel, [x.operands[0], x], parameters, math.prod(batch) * chunks, size * size * width, x)]

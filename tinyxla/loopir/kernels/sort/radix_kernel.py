@@ -1,8 +1,8 @@
 """LSD radix sort kernel: sorts keys and payloads of any number.
 
 Counting sorts by one digit after the other, from the least significant one on. The first attempt sorts by the two upper
-digits in which keys differ, and finishes with a bounded insertion sort: most keys are in place then, and the others
-nearby. Only if a key is far from its place are all digits sorted by.
+digits in which keys differ, and finishes with a bounded insertion sort: most keys are in index then, and the others
+nearby. Only if a key is far from its index are all digits sorted by.
 
 Source: D. E. Knuth, "The Art of Computer Programming", volume 3, sections 5.2.1 and 5.2.5.
 """
@@ -98,9 +98,9 @@ class _Radix:
         def move(pass_index: int, start: Index, count: Index) -> None:
             with b.loop(start, b.add(start, count), sequential=True) as (i, _):
                 storage = [b.load(x, i) for x in arrays[pass_index]]
-                place = next_position(pass_index, storage[0])
+                index = next_position(pass_index, storage[0])
                 for to, value in zip(arrays[1 - pass_index], storage, strict=True):
-                    b.store(to, place, value)
+                    b.store(to, index, value)
 
         with b.loop(0, values) as (k, _):
             for counter in counters:
@@ -140,7 +140,7 @@ class _Radix:
 
     def _is_out_of_order(self, index: Index, previous: Index) -> Value:
         b, keys = self.builder, self.arrays[0][0]
-        return b.compare("LT", *(self.storage.key_of(b, b.load(keys, place)) for place in (index, previous)))
+        return b.compare("LT", *(self.storage.key_of(b, b.load(keys, index)) for index in (index, previous)))
 
     def _insert(self, largest: Index, moved_far: Operand) -> Operand:
         """Move the element at `largest` forward to its position, at most a bounded distance. The result is 1, or else

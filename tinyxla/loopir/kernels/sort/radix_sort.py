@@ -135,18 +135,18 @@ class OrderedKeys(NamedTuple):
     def constants(self) -> list[int]:
         """Constants of the mapping: the bits that are flipped if the element is negative, the bits that are always
         flipped, and the bit patterns of infinity and of the usual NaN."""
-        kind, sign_bit = element_type(self.element), 1 << (self.bits - 1)
+        type, sign_bit = element_type(self.element), 1 << (self.bits - 1)
         all_bits = 2 * sign_bit - 1 if self.descending else 0
-        flipped_bits = (sign_bit if kind.kind in ("float", "signed") else 0) ^ all_bits
-        if kind.kind != "float":
+        flipped_bits = (sign_bit if type.kind in ("float", "signed") else 0) ^ all_bits
+        if type.kind != "float":
             return [0, flipped_bits, 0, 0]
-        infinity, nan = (int(np.full((), x, kind.dtype).view(f"u{self.bits // 8}")) for x in (np.inf, np.nan))
+        infinity, nan = (int(np.full((), x, type.dtype).view(f"u{self.bits // 8}")) for x in (np.inf, np.nan))
         return [sign_bit - 1, flipped_bits, infinity, nan]
 
 
-def bits_of(kind: ElementType) -> str:
+def bits_of(type: ElementType) -> str:
     """The unsigned type of an element's bits; the type itself if it is wider than 64 bits."""
-    return kind.name if kind.bits > 64 else f"u{max(8, kind.bits)}"
+    return type.name if type.bits > 64 else f"u{max(8, type.bits)}"
 
 
 class SortProblem:
@@ -326,8 +326,8 @@ class SortBuilder:
 
     def index_value(self, k: int, offset: Index | Operand) -> Operand:
         """An index along the line, as the bits of a source's element."""
-        kind, b = self.sort.sources[k].array_shape.element_type, self.builder
-        return b.compute("bitcast-convert", bits_of(kind), b.convert(kind.name, offset))
+        type, b = self.sort.sources[k].array_shape.element_type, self.builder
+        return b.compute("bitcast-convert", bits_of(type), b.convert(type.name, offset))
 
     def put(self, arrays: Sequence[Buffer], at: Index, values: Sequence[Operand]) -> None:
         """Store a key and its payload."""
@@ -461,9 +461,9 @@ class _BucketSort:
                     for slot, value in zip(loop.carried, updated, strict=True):
                         slot.next = operand_of(value)
                 limit = b.compute("subtract", type, key_range[1], key_range[0])
-                for slot, cell_end, more in zip(passes.carried, loop.carried[1:], (0, 1), strict=True):
-                    number = b.convert(type, b.compute("add", INDEX, cell_end.result, Literal(INDEX, more)))
-                    distance = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, more))
+                for slot, cell_end, excess in zip(passes.carried, loop.carried[1:], (0, 1), strict=True):
+                    number = b.convert(type, b.compute("add", INDEX, cell_end.result, Literal(INDEX, excess)))
+                    distance = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, excess))
                     slot.next = b.compute("add", type, key_range[0], b.compute("minimum", type, distance, limit))
                 narrower = [slot.next for slot in passes.carried if slot.next is not None]
                 passes.continue_while = b.compare(
@@ -540,10 +540,10 @@ class _BucketSort:
         arrays, buckets = [r.buffer(x, True) for x in self.first], low.buffer(self.buckets, type="u8")
         counts, counters, increments = low.buffer(self.counts), b.scratch(INDEX, BUCKETS), b.scratch(INDEX, BUCKETS)
 
-        def segments_until(offset: Index, more: int) -> Operand:
-            """A bit for each segment before the offset's segment, and `more` others, plus one."""
+        def segments_until(offset: Index, excess: int) -> Operand:
+            """A bit for each segment before the offset's segment, and `excess` others, plus one."""
             segment = b.shift_right(offset, radix_kernel.shift_operand(b, INDEX, bits))
-            return b.shift_left(1 << more, radix_kernel.shift_operand(b, INDEX, segment))
+            return b.shift_left(1 << excess, radix_kernel.shift_operand(b, INDEX, segment))
 
         with r.chunks(self.chunks, sort.length) as (number, line, *bounds):
             begin, base = (b.mul(line, n) for n in (chunk_count, length))

@@ -41,11 +41,11 @@ class _BatchedNetwork:
         self.keys_only = len(sort.sources) == 1
         self.initial_bits = [Literal(self.keys.type, 0)] if self.keys_only and self.keys.restores else []
         wide = ("u32", 16) if self.keys.bits <= 16 else ("u64", 32)
-        self.kind, self.shift = (self.keys.type, 0) if self.keys_only else wide
-        self.padding = Literal(self.kind, (1 << element_type(self.kind).bits) - 1)
-        self.lanes = VECTOR_BITS // element_type(self.kind).bits
+        self.word_type, self.shift = (self.keys.type, 0) if self.keys_only else wide
+        self.padding = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
+        self.lanes = VECTOR_BITS // element_type(self.word_type).bits
         self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
-        self.rows = self.b.scratch(self.kind, SHORT * self.lanes)
+        self.rows = self.b.scratch(self.word_type, SHORT * self.lanes)
         self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep)
         self.inner: Index = 1 if sort.inner == 1 else self.routine.parameter(sort.inner)
         self.is_transposed = sort.inner == 1 and not self.has_contiguous_lines
@@ -55,7 +55,7 @@ class _BatchedNetwork:
 
     def kernel(self) -> LoweredKernel:
         low, b, sort, parameter = self.low, self.b, self.sort, self.routine.parameter
-        network, arguments = _network(self.kind), b.scratch(INDEX, 2)
+        network, arguments = _network(self.word_type), b.scratch(INDEX, 2)
         group_extent = sort.inner if self.has_contiguous_lines else sort.lines
         block_count, width = parameter(-(-group_extent // self.lanes)), parameter(group_extent)
         levels = parameter(max(0, (sort.length - 1).bit_length() - LOG2_REGISTER_ROWS))
@@ -159,8 +159,8 @@ class _BatchedNetwork:
         x = self._element(0, i, lane) if self.has_contiguous_lines else b.load(self.elements, at)
         key = word = self.routine.key(x)
         if self.shift:
-            high_bits = b.shift_left(b.convert(self.kind, key), self.shift)
-            word = b.or_(high_bits, b.convert(self.kind, i))
+            high_bits = b.shift_left(b.convert(self.word_type, key), self.shift)
+            word = b.or_(high_bits, b.convert(self.word_type, i))
         b.store(self.rows, at, word)
         return [b.compute("xor", key.type, x, self.routine.of(key))] if self.initial_bits else []
 
@@ -206,7 +206,7 @@ LOG2_REGISTER_ROWS = 3  # log2 of the rows that are sorted in registers
 
 
 @functools.cache
-def _network(kind: str) -> str:
+def _network(word_type: str) -> str:
     """Declare `network(rows, (length, levels))` and return its symbol: it sorts rows of vectors along columns, and pads
     them to a power of two.
 
@@ -215,7 +215,7 @@ def _network(kind: str) -> str:
     half the distance each time, two such steps in one pass over memory and the last ones in registers. Padding is the
     largest key.
     """
-    bits, step = element_type(kind).bits, 1 << LOG2_REGISTER_ROWS
+    bits, step = element_type(word_type).bits, 1 << LOG2_REGISTER_ROWS
     t = _NetworkText(f"<{VECTOR_BITS // bits} x i{bits}>", f"v{VECTOR_BITS // bits}i{bits}")
     length, levels = (t.value(f"load i64, ptr %{name}") for name in ("arguments", "levels"))
 
@@ -258,7 +258,7 @@ def _network(kind: str) -> str:
                 log2_rows = t.value(f"sub i64 {t.value(f'or i64 {level}, 1')}, {t.value(f'shl i64 {pair}, 1')}")
                 strided_merge(start, remaining, t.value(f"lshr i64 {t.value(f'shl i64 {step}, {log2_rows}')}, 3"), 4)
             register_merge(start, remaining, _bitonic_merge(step))
-    return declare_routine(f"network_{kind}", t.text())
+    return declare_routine(f"network_{word_type}", t.text())
 
 
 class _NetworkText:

@@ -71,7 +71,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if chunks < 2:
         return [_TopK(sort, operand, (1, sort.length)).kernel(sort.results)]
     partial = [
-        Temporary(Shape(kind, (sort.lines, chunks, k))) for kind in (shape.element_type, index_shape.element_type)
+        Temporary(Shape(type, (sort.lines, chunks, k))) for type in (shape.element_type, index_shape.element_type)
     ]
     return [
         _TopK(sort, operand, (chunks, sort.length)).kernel(partial),
@@ -138,8 +138,8 @@ class _TopK:
             offset = b.add(start, b.mul(row, group_count))
             with low.loop(0, b.floordiv(group_count, BLOCK)) as (block, _), low.loop(0, BLOCK) as (i, _):
                 j = b.add(b.mul(block, BLOCK), i)
-                least = b.compute("minimum", type, b.load(minima, j), self._key(b.add(offset, j)))
-                b.store(minima, j, least)
+                minimum = b.compute("minimum", type, b.load(minima, j), self._key(b.add(offset, j)))
+                b.store(minima, j, minimum)
         with low.loop(0, group_count, sequential=True) as (j, _):
             self.candidates.put(j, b.load(minima, j), j)
 
@@ -164,8 +164,8 @@ class _TopK:
             initial = [outer.carried[0].arg, b.select(is_first, remainder, keep)]
             with low.loop(initial[0], end, initial, sequential=True) as (block, loop):
                 offset = b.add(begin, b.mul(block, BLOCK))
-                with low.loop(0, BLOCK, [self.last]) as (i, least):
-                    slot = least.carried[0]
+                with low.loop(0, BLOCK, [self.last]) as (i, minimum):
+                    slot = minimum.carried[0]
                     slot.next = b.compute("minimum", self.keys.type, slot.arg, self._key(b.add(offset, i)))
                 block_size = b.select(passes(slot.result), BLOCK)
                 with low.loop(0, block_size, [loop.carried[1].arg], sequential=True) as (i, appended):
@@ -212,11 +212,11 @@ class _BySelection:
         low, b, last = self.low, self.b, Literal("u64", (1 << 64) - 1)
         with low.loop(0, self.keep, [Literal("u64", 0), last], sequential=True) as (pass_index, rounds):
             lower_bound = rounds.carried[0].arg
-            with low.loop(0, count, [last]) as (i, least):
+            with low.loop(0, count, [last]) as (i, minimum):
                 value = b.load(self.candidates, i)
                 eligible = b.select(b.compare("GE", value, lower_bound), value, last)
-                least.carried[0].next = b.compute("minimum", "u64", least.carried[0].arg, eligible)
-            smallest = least.carried[0].result
+                minimum.carried[0].next = b.compute("minimum", "u64", minimum.carried[0].arg, eligible)
+            smallest = minimum.carried[0].result
             b.store(self.selected, pass_index, smallest)
             rounds.carried[0].next = b.compute("add", "u64", smallest, Literal("u64", 1))
             rounds.carried[1].next = smallest

@@ -62,8 +62,8 @@ class _Scan:
         self.chunks = max(1, line.dimension.size // self.rows) if is_cut else 1
         self.sizes = line.outer, self.chunks + 1, line.inner
         self.carries = fold.temporaries(self.sizes)
-        kind = element_type("s64")
-        self.flags = [Temporary(Shape(kind, (line.outer, self.chunks + 1, self.columns))) for _ in self.carries]
+        type = element_type("s64")
+        self.flags = [Temporary(Shape(type, (line.outer, self.chunks + 1, self.columns))) for _ in self.carries]
 
     def chunk_rows(self, p: Index) -> tuple[Index, Index]:
         """First row of a chunk, and the rows of each of its parts."""
@@ -440,8 +440,8 @@ class _VectorizedScan(_Scan):
         with self.low.loop(int(self.reads_back), count, sequential=True) as (t, _):
             self._scan_row(begin, count, t)
         if not self.stores_directly:
-            most = b.mul(count, self.width) if self.columns == 1 else self.block_size
-            self.store_block(self.o, b.add(self.first, begin), count, self._column(0), most, self.results)
+            elements = b.mul(count, self.width) if self.columns == 1 else self.block_size
+            self.store_block(self.o, b.add(self.first, begin), count, self._column(0), elements, self.results)
         return carried
 
     def _scan_row(self, begin: Index, count: Index, t: Index) -> None:

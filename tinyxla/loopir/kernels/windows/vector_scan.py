@@ -31,8 +31,8 @@ entry:
   %count = sdiv exact i64 (sub i64 %stop, %start), $element_bytes
   %full_count = and i64 %count, -$n
   %identity_vector = load $vector, ptr @identity
-  %one = insertelement $vector poison, $type (load $type, ptr %carry), i32 0
-  %broadcast = shufflevector $vector %one, $vector poison, <$n x i32> zeroinitializer
+  %first_lane = insertelement $vector poison, $type (load $type, ptr %carry), i32 0
+  %broadcast = shufflevector $vector %first_lane, $vector poison, <$n x i32> zeroinitializer
   br i1 (icmp ne i64 %full_count, 0), label %vectors, label %remainder
 vectors:
   %k = phi i64 [ 0, %entry ], [ %next, %vectors ]
