@@ -92,6 +92,7 @@ _ONE = _Axis(1, 0, 0, 0)
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:
+    """Row-major strides of an array."""
     return [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
 
 
@@ -405,6 +406,7 @@ def _padded_axes(axes: list[_Axis]) -> list[_Axis]:
 
 
 def _store_all(low: Lowering, into: Buffer, microkernel_arguments: Sequence[Index]) -> None:
+    """Store indices one after the other."""
     for k, parameter in enumerate(microkernel_arguments):
         low.builder.store(into, k, Literal(INDEX, parameter) if isinstance(parameter, int) else parameter)
 
@@ -432,6 +434,7 @@ class _DirectConvolution:
         self.start: dict[str, Index] = {}  # offsets of the row of results in each array
 
     def kernel(self) -> LoweredKernel:
+        """The kernel over rows of results."""
         low, b, inner = self.low, self.b, self.inner
         width = min(inner.size, _ROW_ACCUMULATORS)
         rows = -(-inner.size // width)

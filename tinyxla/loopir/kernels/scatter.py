@@ -39,6 +39,7 @@ MIN_UPDATES_PER_ELEMENT = 16  # updates per element from which private copies pa
 
 
 def supports_update(x: Instruction) -> bool:
+    """Every dynamic-update-slice is supported."""
     return True
 
 
@@ -130,6 +131,7 @@ class _Scatter:
             self.targets = [Temporary(x.operands[0].array_shape.with_dimensions(sizes))]
 
     def kernels(self) -> list[LoweredKernel]:
+        """Copies of operands whose results are not read, the updates, and the combination of private copies."""
         low, batch = self.low, self.batch
         b = low.builder
         if 0 in self.update_sizes or 0 in batch:
@@ -233,6 +235,7 @@ def _padded_size(size: int) -> int:
 
 
 def _identity(x: Instruction) -> Literal:
+    """The identity of the combiner."""
     shape, op = x.operands[0].array_shape, reduction.monoid(x.attributes.to_apply)
     assert op is not None, "private copies are of monoids"
     value = np.asarray(reduction.identity_element(op, shape.dtype), shape.dtype)

@@ -186,6 +186,7 @@ def _parallel_grain(gemm: _Gemm, tiles: int = 1) -> int:
 
 
 def _gemm_step(gemm: _Gemm) -> MatmulStep:
+    """The step of a BLAS GEMM, in tiles of C."""
     rows, columns = _tile_shape(gemm)
     column_tiles = -(-gemm.n // columns)
     tiles = -(-gemm.m // rows) * column_tiles
@@ -230,6 +231,7 @@ def _has_contiguous_rows(gemm: _Gemm) -> bool:
 
 
 def _row_gemv_step(gemm: _Gemm) -> MatmulStep:
+    """The step of a batch of small matrix-vector products with contiguous rows."""
     x = _as_gemv(gemm)
     constants = (*x.batch_strides, gemm.step_c, x.leading_dimension, 1, 1)
     return MatmulStep(row_kernel(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm))
@@ -253,6 +255,7 @@ def _column_gemv_step(gemm: _Gemm) -> MatmulStep:
 
 
 def _gemv_step(gemm: _Gemm) -> MatmulStep:
+    """The step of a BLAS GEMV, in tiles of y."""
     length, order, transposed, steps, leading_dimension, stride_x, stride_y = _as_gemv(gemm)
     min_rows = 16
     if transposed:  # a tile reads a part of each stored row, and long parts are faster
@@ -270,6 +273,7 @@ def _gemv_step(gemm: _Gemm) -> MatmulStep:
 
 
 def _small_gemm_step(gemm: _Gemm) -> MatmulStep:
+    """The step of a batch of small GEMMs."""
     shape = (gemm.type, gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b)
     constants = (gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc)
     return MatmulStep(small_kernel(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
@@ -281,6 +285,7 @@ def _blas_address(type: ElementType, name: str) -> int:
 
 
 def _guard_for(gemm: _Gemm) -> int:
+    """The address of the guard that keeps the BLAS on one thread; 0 if it uses one anyway."""
     return guard_address() if gemm.multiplies > _MAX_UNGUARDED_MULTIPLIES else 0
 
 
@@ -424,12 +429,14 @@ def _compile(
 
 @functools.cache
 def _gemm_kernel(type: ElementType) -> int:
+    """The kernel of BLAS GEMMs of a type."""
     integers = "m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns column_tiles tiles"
     return _compile(_GEMM, type, "gemm", "a b c", integers, "a b", "k lda ldb ldc")
 
 
 @functools.cache
 def _gemv_kernel(type: ElementType) -> int:
+    """The kernel of BLAS GEMVs of a type."""
     integers = "length k transpose_a batch_stride_matrix batch_stride_x batch_stride_y lda stride_x stride_y rows tiles"
     return _compile(_GEMV, type, "gemv", "matrix x y", integers, "a", "k lda stride_x stride_y")
 

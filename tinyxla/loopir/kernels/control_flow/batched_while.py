@@ -35,6 +35,7 @@ MAX_CARRIED_ELEMENTS = 256  # elements that an instance carries, so that a group
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a batched region: instances in lock step if it is a single loop, or else each by itself."""
     region = scalarized.region_of(x)
     loop = None if region is None else _single_loop(region)
     if region is None or loop is None:
@@ -80,6 +81,7 @@ class _LockStepGroup:
                 self.rows[k] = [self.low.builder.scratch(type, self.width) for _ in range(size)]
 
     def kernels(self) -> list[LoweredKernel]:
+        """The kernel over groups of instances."""
         low, width = self.low, self.width
         b = low.builder
         with low.loop(b.kernel.first, b.kernel.last) as (group, _):
@@ -122,6 +124,7 @@ class _LockStepGroup:
         return [self.low.builder.load(row, slot) for row in self.rows[k]]
 
     def _store_row(self, slot: Index, values: Sequence[Promoted]) -> None:
+        """Store the carried values of one instance."""
         for k, rows in self.rows.items():
             elements = values[k]
             assert not isinstance(elements, InMemory)

@@ -55,6 +55,7 @@ class _CarriedState(NamedTuple):
 
 
 def supports(x: Instruction) -> bool:
+    """Whether the loop is pointwise, has a known trip count and is short enough for a block."""
     return _carried_state(x) is not None
 
 
@@ -194,6 +195,7 @@ def _is_row_update(update: Instruction, space: Sequence[int]) -> bool:
 
 
 def _non_unit(sizes: Sequence[int]) -> list[int]:
+    """Sizes without ones."""
     return [size for size in sizes if size != 1]
 
 
@@ -233,6 +235,7 @@ class _BlockedLoop(Lowering):
         self.current: dict[Instruction, Operand] = {}
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
+        """An element of an instruction of the body."""
         if x in self.current:
             return self.current[x]
         if x in self.written:
@@ -240,6 +243,7 @@ class _BlockedLoop(Lowering):
         return super().value(self.operands.get(x, x), coordinates)
 
     def kernel(self) -> LoweredKernel:
+        """The kernel: for each block of elements, all iterations."""
         b, state = self.builder, self.carried
         *outer, inner = state.axes
         arrays = [self.initial_values[k] for k in state.arrays]

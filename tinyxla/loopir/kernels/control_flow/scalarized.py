@@ -53,6 +53,7 @@ MAX_UNPOLLED_WORK = 1 << 26  # operations of a loop that is not interruptible
 
 
 def supports(x: Instruction) -> bool:
+    """Whether the loop or branch can be a scalarized region."""
     return region_of(x) is not None
 
 
@@ -75,6 +76,7 @@ def region_of(x: Instruction) -> ScalarizedRegion | None:
 
 @lru_cache(256)
 def _region_of_op(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> ScalarizedRegion | None:
+    """The scalarized region of an operation on parameters of these shapes, if it saves time."""
     parameters = [Instruction(movement.parameter, (), movement.Parameter(k, s), s) for k, s in enumerate(shapes)]
     shape = op.shape(*shapes, **attributes._asdict())
     assert isinstance(shape, TupleShape)
@@ -91,6 +93,7 @@ def _region_of_op(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Scal
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernel of a scalarized region, or of all instances of a batched one."""
     region = region_of(x)
     assert region is not None
     results = {r.attributes.index: r for r in results_of(x, users)}
@@ -137,6 +140,7 @@ Promoted = list[Operand] | InMemory  # an array: its elements as scalars, or its
 
 
 def indices_of(shape: Shape) -> Iterable[tuple[int, ...]]:
+    """All indices of an array, in row-major order."""
     return np.ndindex(*shape.dimensions)
 
 
@@ -162,6 +166,7 @@ class ScalarizedLowering(Lowering):
         return [self._promoted[x] for x in region.computation.outputs]
 
     def _evaluate(self, x: Instruction) -> Promoted:
+        """The promoted result of an instruction."""
         if x.op is calls.get_tuple_element:
             return self._results[x.operands[0]][x.attributes.index]
         if x.op is movement.constant:
@@ -197,6 +202,7 @@ class ScalarizedLowering(Lowering):
         return self._promoted[x]
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
+        """An element, of a promoted array or of memory."""
         promoted = self._promoted.get(x)
         if promoted is None:
             return super().value(x, coordinates)
@@ -286,6 +292,7 @@ def _possible_elements(sizes: Sequence[int], coordinates: Coordinates) -> list[t
 
 
 def _reduce(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A reduction, unrolled."""
     sizes, reduced = x.operands[0].array_shape.dimensions, x.attributes.dimensions
     kept = [d for d in range(len(sizes)) if d not in reduced]
     rows: list[list[Operand]] = []
@@ -299,6 +306,7 @@ def _reduce(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
 
 
 def _dot(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A matrix product, unrolled."""
     dims: contraction.Dot = x.attributes
     type = x.array_shape.element_type.name
     lhs, rhs = (_rows(o.array_shape, dims.contracting(side), dims.batch(side)) for side, o in enumerate(x.operands))
@@ -332,6 +340,7 @@ def _rows(shape: Shape, contracting: tuple[int, ...], batch: tuple[int, ...]) ->
 
 
 def _dynamic_update_slice(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A dynamic-update-slice: the start is clamped."""
     operand, update, *starts = x.operands
     sizes, update_sizes = operand.array_shape.dimensions, update.array_shape.dimensions
     first = [start_index(low, s, (), size - n) for s, size, n in zip(starts, sizes, update_sizes, strict=True)]
@@ -372,15 +381,18 @@ def _scatter(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
 
 
 def regions(computations: Iterable[Computation], in_memory: Iterable[bool]) -> list[ScalarizedRegion]:
+    """The scalarized regions of computations whose parameters are partly in memory."""
     memory = frozenset(k for k, m in enumerate(in_memory) if m)
     return [region for c in computations if (region := scalarize(c, memory)) is not None]
 
 
 def _in_memory(operands: Sequence[Promoted]) -> list[bool]:
+    """Whether each operand is in memory."""
     return [isinstance(promoted, InMemory) for promoted in operands]
 
 
 def _while(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A loop whose promoted arrays are loop-carried scalars."""
     initial = [low.promoted(o) for o in x.operands]
     operands = low.spill_indexed_arrays(x.attributes.condition, x.attributes.body, initial)
     condition, body = regions((x.attributes.condition, x.attributes.body), _in_memory(operands))
@@ -424,6 +436,7 @@ def single_scalar(results: Sequence[Promoted]) -> Operand:
 
 
 def _conditional(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """Branches as loops of zero or one iteration, which keep or replace the values."""
     index, *operands = (low.promoted(o) for o in x.operands)
     branches = regions(x.attributes.branch_computations, _in_memory(operands))
     outputs = branches[0].computation.outputs

@@ -176,6 +176,7 @@ def _chirp_tables(n: int, padded_length: int) -> tuple[Array, Array]:
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a Fourier transform."""
     return _Transform(x, plan).kernels()
 
 
@@ -193,6 +194,7 @@ class _Transform:
         self.lowered: list[LoweredKernel] = []
 
     def kernels(self) -> list[LoweredKernel]:
+        """The kernels, dimension by dimension: the real one first, or in an inverse transform last."""
         (operand,) = self.x.operands
         lengths = self.options.fft_length
         sizes = (operand if self.options.fft_type == "IRFFT" else self.x).array_shape.dimensions
@@ -378,6 +380,7 @@ class _Transform:
     # --- real signals
 
     def _transform_real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
+        """Transform the minor dimension of a real signal, or to one."""
         half = n // 2
         if n % 2 == 0 and _uses_row_pairs(half, self.real_type):
             self._transform_row_pairs(
@@ -565,6 +568,7 @@ _CHUNK_COEFFICIENTS = 256  # coefficients of a real signal that share a root of 
 
 
 def _complex_multiply(b: packed.ParametricBuilder, x: Complex, y: Complex) -> Complex:
+    """The product of two complex numbers."""
     type = x[0].type
 
     def multiply(u: Operand, v: Operand) -> Operand:

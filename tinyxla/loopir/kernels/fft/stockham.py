@@ -151,6 +151,7 @@ class _LaneKernel:
         self.lane_arguments = b.scratch(INDEX, len(codelets.LANE_ARGUMENTS))
 
     def kernel(self) -> Kernel:
+        """The kernel: read a block, sums, passes, sums, write the block."""
         b, n, form = self.b, self.b.parameter, self.form
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
             *outer, block = b.delinearize(index, n["outer"], n["middle"], n["blocks"])

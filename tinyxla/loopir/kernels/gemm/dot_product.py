@@ -205,6 +205,7 @@ def _have_contiguous_rows(p: GemmProblem) -> tuple[bool, bool]:
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels: a transposing copy of a skinny operand if need be, and the product."""
     p, type = gemm_problem(x), x.array_shape.element_type.name
     assert p is not None
     tile_sums = 16 if vector_bytes() == 64 else 8  # accumulators in registers

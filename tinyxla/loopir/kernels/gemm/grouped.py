@@ -24,6 +24,7 @@ def supports(x: Instruction) -> bool:
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a ragged dot."""
     declare(MultiplyRoutine(x.array_shape.element_type.name))
     dims: RaggedDot = x.attributes
     return (

@@ -418,10 +418,13 @@ def _choose_blocking(
 
 
 def _bytes_of_b(p: GemmProblem, arithmetic: Arithmetic) -> int:
+    """Bytes of one matrix B."""
     return p.k * p.right.row * arithmetic.word_bits // 8
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a GEMM: packing of B, the product, the sum of a split k, and the mirror image of a symmetric
+    result."""
     type, b_type = (o.array_shape.element_type.name for o in x.operands)
     result = x.array_shape.element_type.name
     p = gemm_problem(x)

@@ -270,6 +270,7 @@ class _HouseholderQr(_InterleavedBatch):
         return self.kernel(2 * self.rows * self.columns * self.steps, self._factorize)
 
     def _factorize(self) -> None:
+        """Factorize a group of matrices and write the results."""
         rows, columns = self.rows, self.columns
         self.a = self.read(self.x.operands[0], rows * columns)
         self.tau = self.b.scratch(self.type, self.steps * self.width)

@@ -110,6 +110,7 @@ class _BatchedLapack(FortranCalls):
         return self.result(number) if number in self.results else self.temporary(size, type)
 
     def call(self, routine: str, *arguments: Argument | _Workspace) -> None:
+        """Call a routine; workspaces get the sizes that it asks for."""
         sizes = iter(_workspace_query(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
         fortran_arguments: list[Argument] = []
         for argument in arguments:
@@ -301,6 +302,7 @@ def _lu_with_permutation(x: Instruction, plan: Plan, users: Users) -> list[Lower
 
 
 def supports_permutation(x: Instruction) -> bool:
+    """Every permutation of pivots is supported."""
     return True
 
 

@@ -408,6 +408,7 @@ def _splat(value: str, type: str, name: str = "") -> str:
 
 
 def _declare(name: str, type: str, text: str, vectors: int = UNROLLED) -> str:
+    """Declare a routine for an element type and return its symbol."""
     count, scalar = lanes(type), _SCALARS[type]
     expanded = Template(text).substitute(
         type=type,

@@ -51,6 +51,7 @@ class _Lines(NamedTuple):
         return (*outer[: self.dimension], index, *outer[self.dimension :])
 
     def load(self, low: Lowering, line: Index, index: Index) -> list[Operand]:
+        """An element of each array."""
         index_of = self.index_of(low, line, index)
         return [
             low.value(x, index_of) if isinstance(x, Instruction) else low.load(x, index_of)
@@ -103,6 +104,7 @@ class _MergeSort:
         self._current = source
 
     def kernels(self) -> list[LoweredKernel]:
+        """A kernel of sorted blocks, and one of each further merge pass."""
         if not self.length * self.lines:
             return []
         kernels = [self._sort_blocks()]
@@ -253,4 +255,5 @@ class _MergeSort:
 
 
 def _select(low: Lowering, condition: Operand, first: Sequence[Operand], second: Sequence[Operand]) -> list[Operand]:
+    """The first values if the condition holds, else the second ones."""
     return [low.builder.select(condition, x, y) for x, y in zip(first, second, strict=True)]

@@ -181,6 +181,7 @@ class SortProblem:
         )
 
     def kernels(self) -> list[LoweredKernel]:
+        """The kernels: one for short lines, or those of the bucket sort."""
         if not self.lines * self.keep:
             return []
         if self.length <= self._room:
@@ -214,7 +215,7 @@ class SortProblem:
         return routine.make_kernel(self.lines, 4 * (self.keys.bits // 9 + 1) * (self.length + (1 << 9)))
 
 
-# --- what kernels are made of -----------------------------------------------------------------------------------------
+# --- building blocks of kernels ---------------------------------------------------------------------------------------
 
 
 class SortBuilder:

@@ -54,6 +54,7 @@ class _BatchedNetwork:
         self.sizes = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
 
     def kernel(self) -> LoweredKernel:
+        """The kernel: keys, the network, results."""
         low, b, sort, parameter = self.low, self.b, self.sort, self.routine.parameter
         network, arguments = _network(self.word_type), b.scratch(INDEX, 2)
         group_extent = sort.inner if self.has_contiguous_lines else sort.lines
@@ -184,6 +185,7 @@ class _BatchedNetwork:
             self.b.store(self.routine.buffer(result, True), self._offset(self.keep, i, lane), value)
 
     def _restore_equal(self, lane: Index) -> None:
+        """Restore zeros and NaNs of one line."""
         result = self.sort.results[0]
         assert result is not None, "nothing else is read"
         self.routine.restore_equal(
@@ -283,6 +285,7 @@ class _NetworkText:
         return self.value(f"getelementptr {self.vector}, ptr %rows, i64 {row}")
 
     def compare_exchange_rows(self, rows: Sequence[str], pairs: Sequence[tuple[int, int]]) -> None:
+        """Order pairs of rows, in registers."""
         x = [self.value(f"load {self.vector}, ptr {self._at(row)}, align 64") for row in rows]
         for i, j in pairs:
             operands = f"{self.vector} {x[i]}, {self.vector} {x[j]}"
@@ -293,6 +296,7 @@ class _NetworkText:
 
     @contextmanager
     def loop(self, start: str, stop: str) -> Generator[str]:
+        """A loop that may run zero times."""
         k, previous = len(self.instructions), self.block
         is_needed = self.value(f"icmp slt i64 {start}, {stop}")
         self.instructions += [f"  br i1 {is_needed}, label %body{k}, label %end{k}", f"body{k}:"]
@@ -305,6 +309,7 @@ class _NetworkText:
         self.block = f"end{k}"
 
     def text(self) -> str:
+        """The routine."""
         v = self.vector
         declarations = [f"declare {v} @llvm.{op}.{self.suffix}({v}, {v})" for op in ("umin", "umax")]
         declarations += [f"declare i64 @llvm.{op}.i64(i64, i64)" for op in ("smin", "smax")]

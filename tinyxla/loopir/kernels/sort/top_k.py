@@ -209,6 +209,7 @@ class _BySelection:
         return self.b.convert(self.key, self.b.shift_right(index_shape, 32)), self.b.convert("u32", index_shape)
 
     def keep_smallest(self, count: Index) -> Operand:
+        """Reduce `count` candidates to the k smallest; the largest key of these."""
         low, b, last = self.low, self.b, Literal("u64", (1 << 64) - 1)
         with low.loop(0, self.keep, [Literal("u64", 0), last], sequential=True) as (pass_index, rounds):
             lower_bound = rounds.carried[0].arg

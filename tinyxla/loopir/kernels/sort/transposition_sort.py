@@ -31,12 +31,14 @@ def supports(x: Instruction) -> bool:
 
 
 def _sizes(x: Instruction) -> tuple[int, int]:
+    """The length of a line, and the number of lines."""
     sizes = x.operands[0].array_shape.dimensions
     length = sizes[x.attributes.dimensions[0]]
     return length, math.prod(sizes) // max(1, length)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernel over groups of interleaved lines."""
     (dimension,) = x.attributes.dimensions
     sizes = x.operands[0].array_shape.dimensions
     length, lines = _sizes(x)
@@ -76,5 +78,6 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 
 def _index_of(low: Lowering, sizes: Sequence[int], dimension: int, line: Index, index: Index) -> Coordinates:
+    """The index of an element of a line."""
     outer = low.split_index(line, [n for d, n in enumerate(sizes) if d != dimension])
     return (*outer[:dimension], index, *outer[dimension:])

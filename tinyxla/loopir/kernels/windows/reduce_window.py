@@ -242,6 +242,7 @@ def supports_reduce(x: Instruction) -> bool:
 
 
 def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a reduce-window."""
     fold, sizes, window = WindowReduction(x, plan, users), x.operands[0].array_shape.dimensions, x.attributes.window
     dimensions = _collapsed_dimensions(sizes, window)
     if 0 in _result_sizes(dimensions):
@@ -292,6 +293,7 @@ class _Selection:
         low.buffer(x, True)
 
     def kernel(self) -> LoweredKernel:
+        """The kernel over batches, or over tiles if windows do not overlap."""
         low, b, x, outer, counts = self.low, self.low.builder, self.x, self.outer, self.counts
         has_batch = self.dimensions[0].window == IDENTITY_WINDOW and len(outer) > 0 and 0 not in counts
         parallel_dims = len(outer) if self.is_tiled else int(has_batch)

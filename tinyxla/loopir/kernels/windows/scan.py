@@ -123,6 +123,7 @@ class _Scan:
         return self.fold.apply(self.low, left, right)
 
     def step(self, prefix: Sequence[Operand], row: Index, offset: Index) -> list[Operand]:
+        """The next prefix of a run."""
         elements = self.load(offset)
         values_next = self.join(prefix, elements)
         if not self.applies_initial:
@@ -363,6 +364,7 @@ class _VectorizedScan(_Scan):
         self.block_size: Index = self.width
 
     def kernels(self) -> list[LoweredKernel]:
+        """The kernels of the scan."""
         with self.low.loop(self.low.builder.kernel.first, self.low.builder.kernel.last) as (index, _):
             self._set_block(index)
             folded = self.is_split or self.chunks > 1
@@ -376,6 +378,7 @@ class _VectorizedScan(_Scan):
         return self.make_kernels(units * self.chunks * self.columns, work)
 
     def _set_block(self, index: Index) -> None:
+        """The line, the chunk and the columns of an iteration."""
         b, line = self.low.builder, self.line
         if self.is_block:
             self.o, self.p, self.block = self.low.split_index(index, (line.outer, self.chunks, self.columns))
@@ -445,6 +448,7 @@ class _VectorizedScan(_Scan):
         return carried
 
     def _scan_row(self, begin: Index, count: Index, t: Index) -> None:
+        """Scan one row of a block."""
         b = self.low.builder
         with self.low.loop(0, self.block_size) as (j, _):
             number, at = self._row_and_offset(j, b.add(begin, t))

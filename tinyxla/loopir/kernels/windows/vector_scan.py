@@ -86,6 +86,7 @@ def declare_scan(op: str, type: str, backward: bool) -> str:
 
 
 def _scan_text(op: str, type: str, backward: bool) -> str:
+    """LLVM text of the scan."""
     register = REGISTERS[type]
     element_bytes = BYTES[register]
     n = vector_bytes() // element_bytes

@@ -51,6 +51,7 @@ def load(low: Lowering, x: Storage, sizes: Sequence[int], index: Sequence[Index]
 
 
 def store(low: Lowering, x: Storage, sizes: Sequence[int], index: Sequence[Index], value: Operand) -> None:
+    """Store an element of memory, seen as an array of these sizes."""
     low.builder.store(low.buffer(x, True), low.linearize(sizes, index), value)
 
 
