@@ -68,11 +68,12 @@ _MIN_TILE_POSITIONS = 64  # the same, unless there are fewer
 _MIN_TILE_CHANNELS = 64  # output channels in a tile, unless there are fewer
 _MAX_KC = MAX_K_WORDS  # terms of the reduction in a block
 _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists have room for so many dimensions
+# Candidates for output positions of one stride in the input: the first that divides the innermost axis.
 _STRIDED_ROWS = (
     4,
     2,
     1,
-)  # candidates for output positions of one stride in the input: the first that divides the innermost axis
+)
 _CHUNKS = 8  # chunks that threads share, if the work suffices
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
 _MAX_UNROLLED_TERMS = 32  # terms up to which the reduction is unrolled
@@ -219,10 +220,8 @@ def _packing_kernel(arithmetic: Arithmetic) -> Kernel:
             target_pitch=n["pitch"],
             terms=terms,
         )
-        into, offset = (
-            b.mul(start, n["pitch"], arithmetic.factors_per_word),
-            b.mul(start, n["columns"], arithmetic.factors_per_word),
-        )
+        into = b.mul(start, n["pitch"], arithmetic.factors_per_word)
+        offset = b.mul(start, n["columns"], arithmetic.factors_per_word)
         b.call(routine, (to, into), (source, offset), (sizes, 0))
     return b.kernel
 
@@ -385,10 +384,8 @@ class _ImplicitGemm:
     ) -> Buffer:
         """An offset list for `count` elements of the axes from the `first` one on, with room for `max_count`."""
         b = self.low.builder
-        into, arguments = (
-            b.scratch(INDEX, max_count + OFFSETS_PER_VECTOR),
-            b.scratch(INDEX, 4 + 3 * max(_MIN_LIST_RANK, len(axes))),
-        )
+        into = b.scratch(INDEX, max_count + OFFSETS_PER_VECTOR)
+        arguments = b.scratch(INDEX, 4 + 3 * max(_MIN_LIST_RANK, len(axes)))
         sizes = [(self.parameter(axis.size), self.parameter(getattr(axis, array)), 0) for axis in _padded_axes(axes)]
         _store_all(self.low, arguments, (start, first, count, len(sizes), *itertools.chain(*sizes)))
         b.call(declare_offset_list(), (into, 0), (arguments, 0))

@@ -56,9 +56,8 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     contiguous_from = len(update_sizes) - 1
     while contiguous_from > 0 and update_sizes[contiguous_from] == total[contiguous_from]:
         contiguous_from -= 1
-    last = max(
-        (d for d, size in enumerate(update_sizes) if size != 1), default=len(update_sizes) - 1
-    )  # the dimension of the inner loop
+    # The dimension of the inner loop.
+    last = max((d for d, size in enumerate(update_sizes) if size != 1), default=len(update_sizes) - 1)
     low = Lowering("update", plan, [x])
     b = low.builder
     if not low.in_memory(buffer_of(update)):

@@ -554,10 +554,8 @@ def last_pass_of_row_pairs(real_type: str, radix: int, rows: RowForm, backward: 
         offset, mask = e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2"), ""
         re, im = (im, re) if backward else (re, im)
         if rows == "padded":
-            (re, im), mask = (
-                e.multiply((re, im), e.broadcast_to_rows("%factors", offset)),
-                e.mask(offset, "%line_pitch"),
-            )
+            re, im = e.multiply((re, im), e.broadcast_to_rows("%factors", offset))
+            mask = e.mask(offset, "%line_pitch")
         elif backward:
             re, im = (e.value(f"fmul $v {x}, {factor}") for x in (re, im))
         e.store_pair(e.interleave(re, im), _LINES, offset, mask)

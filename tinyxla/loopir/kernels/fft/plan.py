@@ -364,9 +364,8 @@ class _Transform:
         for stage in signal.before:
             sums += sum_tables(stage, source_sides, target_sides, width, self.real_type)
             source_sides, target_sides = target_sides, source_sides
-        order = (
-            -1 if self.backward else 1
-        )  # an inverse transform is a forward one with real and imaginary parts exchanged
+        # An inverse transform is a forward one with real and imaginary parts exchanged.
+        order = -1 if self.backward else 1
         passes = pass_plan(
             signal.n, radices, width * signal.columns, self.real_type, *source_sides[::order], *target_sides[::order]
         )
@@ -389,10 +388,8 @@ class _Transform:
             return
         if half < _MAX_KERNEL_LENGTH and _uses_lanes(outer, n if n % 2 else half):
             real_transform = short_real_transform(n, self.backward)
-            lanes, scale = (
-                _Axis(outer, real_transform.read, real_transform.written),
-                1 / half if self.backward and n % 2 == 0 else 1.0,
-            )
+            lanes = _Axis(outer, real_transform.read, real_transform.written)
+            scale = 1 / half if self.backward and n % 2 == 0 else 1.0
             self._emit_lanes(source, target, (), lanes, real_transform.n, (1, 1), scale, real=real_transform)
             return
         if n % 2:
@@ -425,8 +422,8 @@ class _Transform:
         b = packed.ParametricBuilder("rows", "size written chunks n inner")
         parameter, lanes = b.parameter, b.parameter["inner"] if inner > 1 else 1
         operand, result = b.argument(_type(source)), b.argument(_type(target), True)
-        parts = [] if factors is None else [np.real(factors), np.imag(factors)]
-        tables = [b.argument(self.real_type) for _ in parts]
+        components = [] if factors is None else [np.real(factors), np.imag(factors)]
+        tables = [b.argument(self.real_type) for _ in components]
         source_is_pairs, target_is_pairs = (bool(tables) and x.type == self.real_type for x in (operand, result))
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, chunk = b.delinearize(index, parameter["chunks"])
@@ -459,10 +456,8 @@ class _Transform:
                 store(k, i, *(_complex_multiply(b, x, (b.load(tables[0], k), b.load(tables[1], k))) if tables else x))
             with b.loop(middle, stop) as (k, _), b.loop(0, lanes) as (i, _):
                 store(k, i, _literal(self.real_type, 0.0), _literal(self.real_type, 0.0))
-        chunks, constants = (
-            -(-written // _CHUNK_COEFFICIENTS),
-            [constant(real_type, self.real_type) for real_type in parts],
-        )
+        chunks = -(-written // _CHUNK_COEFFICIENTS)
+        constants = [constant(component, self.real_type) for component in components]
         parameters, work = (size, written, chunks, n, inner), 8 * min(written, _CHUNK_COEFFICIENTS) * inner
         self._append_kernel(b.kernel, [source, target, *constants], outer * chunks, work, parameters)
 

@@ -71,10 +71,8 @@ def row_pair_kernel(form: RowPairForm) -> Kernel:
     source, target = b.argument(form.types[0]), b.argument(form.types[1], True)
     words_per_element = [1 if type == real_type else 2 for type in form.types]
     roots, factors, plans = b.argument(real_type), b.argument(real_type), [b.argument("s64") for _ in form.rows[1:]]
-    lanes, arguments = (
-        b.scratch(real_type, 4 * lane_capacity(real_type)),
-        b.scratch(INDEX, len(codelets.ROW_PAIR_ARGUMENTS)),
-    )
+    lanes = b.scratch(real_type, 4 * lane_capacity(real_type))
+    arguments = b.scratch(INDEX, len(codelets.ROW_PAIR_ARGUMENTS))
     end = b.mul(n["final"], len(codelets.PASS_ARGUMENTS))
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
         first = b.mul(block, n["width"])
@@ -161,10 +159,8 @@ class _LaneKernel:
                 b.add(*(b.mul(i, n[f"{x}{k}"]) for k, i in enumerate(outer)), b.mul(first, n[f"{x}_lane"]))
                 for x in ("source", "target")
             )
-            source, target = (
-                (self.source, b.mul(begin, self.words_per_element[0])),
-                (self.target, b.mul(end, self.words_per_element[1])),
-            )
+            source = (self.source, b.mul(begin, self.words_per_element[0]))
+            target = (self.target, b.mul(end, self.words_per_element[1]))
             if not form.first:
                 self._transpose_lines(0, codelets.load_transposed(self.real_type), 0, source)
             else:

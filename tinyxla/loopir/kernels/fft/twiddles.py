@@ -25,12 +25,12 @@ def radices_of(n: int) -> tuple[int, ...] | None:
     """The radices of the passes, in order; None if a prime factor is too large."""
     power = (n & -n).bit_length() - 1
     n >>= power
-    outputs = [*_radices_of_power_of_two(power)]
+    radices = [*_radices_of_power_of_two(power)]
     for radix in (5, *range(3, _MAX_RADIX + 1, 2)):
         while n % radix == 0:
-            outputs.append(radix)
+            radices.append(radix)
             n //= radix
-    return tuple(outputs) if n == 1 else None
+    return tuple(radices) if n == 1 else None
 
 
 def _radices_of_power_of_two(power: int) -> list[int]:
@@ -81,13 +81,13 @@ def _roots(angles: Array) -> Array:
 
 @functools.lru_cache(64)
 def four_step_twiddles(
-    length_total: int, n: int, columns: int, width: int, by_column: bool, real_type: str, backward: bool
+    signal_length: int, n: int, columns: int, width: int, by_column: bool, real_type: str, backward: bool
 ) -> list[Instruction]:
     """Twiddle factors between the column and row transforms of a long signal: one for each row of a block of columns
     and one for each element of a row, or with `by_column` one for each element of each column."""
     step = 1 if by_column else width
-    rows = _roots(np.arange(columns)[:, None] * step * np.arange(n) % length_total / length_total)
-    column_twiddles = _roots(np.arange(n)[:, None] * np.arange(width) * (not by_column) % length_total / length_total)
+    rows = _roots(np.arange(columns)[:, None] * step * np.arange(n) % signal_length / signal_length)
+    column_twiddles = _roots(np.arange(n)[:, None] * np.arange(width) * (not by_column) % signal_length / signal_length)
     sign = np.array([1, -1]) if backward else 1
     return [
         constant((rows * sign).ravel(), real_type),
@@ -171,17 +171,17 @@ def _prime_sums(n: int, backward: bool) -> tuple[RowSums, ...]:
     pairs = np.array([0, 1])
     mirrored = np.tile(np.array([[1, 1], [1, -1]]), (count, 1, 1))
     mirrored[0] = [[1, 0], [0, 0]]
-    lengths, parts = 2 * np.stack([k, (n - k) % n], 1), 2 * k[:, None] + pairs
+    mirror_rows, part_rows = 2 * np.stack([k, (n - k) % n], 1), 2 * k[:, None] + pairs
     angles = 2 * np.pi * (k[:, None] * k % n) / n
     factors = np.stack([np.cos(angles), -np.sin(angles)])
     rows = 2 * k + pairs[:, None]
     if not backward:
-        return RowSums(lengths, parts, mirrored), RowSums(rows, rows, factors)
+        return RowSums(mirror_rows, part_rows, mirrored), RowSums(rows, rows, factors)
     factors = factors * np.where(k == 0, 1, 2) / n
     outputs, rows = rows, rows.copy()
     rows[1, 0] = 0  # the imaginary part of the first coefficient is ignored
     mirrored[0] = [[1, 0], [1, 0]]
-    return RowSums(rows, outputs, factors), RowSums(parts, lengths, mirrored)
+    return RowSums(rows, outputs, factors), RowSums(part_rows, mirror_rows, mirrored)
 
 
 def _half_length_sums(half: int, backward: bool) -> RowSums:
@@ -189,10 +189,8 @@ def _half_length_sums(half: int, backward: bool) -> RowSums:
     their mirror images at a time."""
     k = np.arange(half // 2 + 1)[:, None]
     k = np.concatenate([k, half - k], 1)  # [group, 2]
-    x, y = (
-        np.array([1, 1j, 0, 0]),
-        np.array([0, 0, 1, 1j]),
-    )  # unit vectors of the parts of coefficient k and of its mirror image
+    # Unit vectors of the parts of coefficient k and of its mirror image.
+    x, y = np.array([1, 1j, 0, 0]), np.array([0, 0, 1, 1j])
     x, y = np.stack([x, y]), np.stack([y, x]).conj()
     twiddle = (1j if backward else -1j) * np.exp((1j if backward else -1j) * np.pi * k / half)
     outputs = (x + y) / 2 + twiddle[:, :, None] * (x - y) / 2

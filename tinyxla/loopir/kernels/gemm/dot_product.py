@@ -152,19 +152,17 @@ def _kernel(type: str, rows: int, columns: int) -> Kernel:
         "product", "m n k a_batch a_row b_batch b_row a_divisor a_tiles b_divisor b_tiles chunks length"
     )
     n = b.parameter
-    a, other_rows, c, sizes = (
-        b.argument(type),
-        b.argument(type),
-        b.argument(type, True),
-        b.scratch(INDEX, len(_ARGUMENTS)),
-    )
+    a = b.argument(type)
+    right = b.argument(type)
+    c = b.argument(type, True)
+    sizes = b.scratch(INDEX, len(_ARGUMENTS))
     store_arguments(b, sizes, _ARGUMENTS, **{name: n[name] for name in _ARGUMENTS[:-2]})
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, chunk = b.delinearize(index, n["chunks"])
         first, last = b.tile_range(chunk, n["length"], b.mul(n["a_tiles"], n["b_tiles"]))
         store_arguments(b, sizes, _ARGUMENTS, first=first, last=last)
         into = c, b.mul(batch, n["m"], n["n"])
-        operands = (a, b.mul(batch, n["a_batch"])), (other_rows, b.mul(batch, n["b_batch"]))
+        operands = (a, b.mul(batch, n["a_batch"])), (right, b.mul(batch, n["b_batch"]))
         b.call(_declare_microkernel(type, rows, columns), into, *operands, (sizes, 0))
     return b.kernel
 
@@ -228,9 +226,8 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             batch, row = count * p.k if batch else 0, p.k
         strides += [batch, row]
     a_tiles, b_tiles = -(-p.m // rows), -(-p.n // columns)
-    tile_order = (
-        (1, a_tiles, a_tiles, b_tiles) if p.m <= p.n else (b_tiles, a_tiles, 1, b_tiles)
-    )  # the skinny operand's rows stay in the cache
+    # The skinny operand's rows stay in the cache.
+    tile_order = (1, a_tiles, a_tiles, b_tiles) if p.m <= p.n else (b_tiles, a_tiles, 1, b_tiles)
     length = -(-a_tiles * b_tiles // max(1, _CHUNKS // p.batch))
     chunks = -(-a_tiles * b_tiles // length)
     parameters = (p.m, p.n, p.k, *strides, *tile_order, chunks, length)

@@ -67,6 +67,7 @@ def declare_offset_list() -> str:
     return declare_routine("offset_list", text, is_seldom=True)
 
 
+# Followed by the innermost axis' index.
 _OFFSET_LIST_ARGUMENTS = (
     "start",
     "first",
@@ -74,7 +75,7 @@ _OFFSET_LIST_ARGUMENTS = (
     "rank",
     "inner_size",
     "inner_step",
-)  # followed by the innermost axis' index
+)
 _OFFSET_LIST = Template("""
 define void @routine(ptr %into, ptr %numbers) nounwind {
 entry:

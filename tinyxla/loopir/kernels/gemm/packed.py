@@ -112,11 +112,9 @@ def _packing_kernel(arithmetic: Arithmetic, type: str, row_major: bool) -> Kerne
         "panels", "k n words pitch b_batch b_row b_column panels chunk_panels groups chunks chunk_words"
     )
     n = b.parameter
-    source, panels, sizes = (
-        b.argument(type),
-        b.argument(arithmetic.panel_type, True),
-        b.scratch(INDEX, len(COPY_ARGUMENTS)),
-    )
+    source = b.argument(type)
+    panels = b.argument(arithmetic.panel_type, True)
+    sizes = b.scratch(INDEX, len(COPY_ARGUMENTS))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, group, chunk = b.delinearize(index, n["groups"], n["chunks"])
         start, stop = b.tile_range(chunk, n["chunk_words"], n["words"])
@@ -381,11 +379,9 @@ def _choose_blocking(
 ) -> _Blocking:
     """The blocks of a GEMM. `packs_b` says that B is packed, and `fuses` that each block of A packs its panels of B.
     `kc` is the largest number of rows of B to read in place at once."""
-    words, panels, b_bytes = (
-        -(-p.k // arithmetic.factors_per_word),
-        -(-p.n // arithmetic.nr),
-        _bytes_of_b(p, arithmetic),
-    )
+    words = -(-p.k // arithmetic.factors_per_word)
+    panels = -(-p.n // arithmetic.nr)
+    b_bytes = _bytes_of_b(p, arithmetic)
     cached_panels = _L2_BYTES // (2 * arithmetic.nr * words * arithmetic.word_bits // 8)
     max_mc = _max_mc(arithmetic, packs_a, fuses)
     if not (arithmetic.uses_amx or fuses):

@@ -36,10 +36,8 @@ _MAX_CHUNKS = 16  # of a batch
 _CALL_COST = 300  # cost of a call, in simple operations
 _MIN_PARALLEL_WORK = 2000  # work per matrix from which threads pay: OpenBLAS allocates memory under a lock
 _MIN_RHS = 32  # right-hand sides in a part
-_MIN_BLOCKED_ELEMENTS, _BLOCK_REFLECTORS = (
-    1 << 13,
-    32,
-)  # least elements of a matrix whose reflectors are applied in blocks, and reflectors in a block
+_MIN_BLOCKED_ELEMENTS = 1 << 13  # elements of a matrix whose reflectors are applied in blocks
+_BLOCK_REFLECTORS = 32  # reflectors in a block
 _COMPLEX = {real: type for type, real in REAL.items()}
 _MAX_UNTHREADED_SIZE = 8  # rows and columns up to which OpenBLAS uses one thread
 
@@ -475,9 +473,8 @@ def _unpack_conjugate_pairs(m: _BatchedLapack, n: int, imaginary: Address, vecto
         part = m.load(imaginary, column)
         is_first, is_second = b.compare("GT", part, zero_literal), b.compare("LT", part, zero_literal)
         real_column = b.max(b.sub(column, b.select(is_second, 1)), 0)
-        imaginary_column = b.min(
-            b.add(column, b.select(is_first, 1)), n - 1
-        )  # clamped: after a failure of LAPACK the parts are undefined
+        # Clamped: after a failure of LAPACK the parts are undefined.
+        imaginary_column = b.min(b.add(column, b.select(is_first, 1)), n - 1)
         with m.low.loop(0, n) as (row, _):
             real_part, imaginary_part = (m.load(vectors, m.at(at, n, row)) for at in (real_column, imaginary_column))
             imaginary_part = b.select(

@@ -25,9 +25,8 @@ from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Stor
 
 RUN_ELEMENTS = 8  # elements of a run, which is sorted in registers
 MAX_EXCHANGE_ELEMENTS = 4  # elements of a line for which a network does not pay for computing keys
-MIN_RADIX_ELEMENTS = (
-    4 * RUN_ELEMENTS
-)  # elements up to which the radix sort, compiled once, is as fast as code for short lines
+# Elements up to which the radix sort, compiled once, is as fast as code for short lines.
+MIN_RADIX_ELEMENTS = 4 * RUN_ELEMENTS
 INTERLEAVED_MERGES = 4  # independent merges that are interleaved to hide latency
 BLOCK_ELEMENTS = 1 << 12  # elements of a line that one thread sorts in the cache
 
@@ -171,10 +170,9 @@ class _MergeSort:
                 is_in_range = is_inside[k + 1]
                 if is_in_range is not None:
                     swap = b.and_(swap, is_in_range)
-                values[k], values[k + 1] = (
-                    _select(low, swap, values[k + 1], values[k]),
-                    _select(low, swap, values[k], values[k + 1]),
-                )
+                lower, upper = values[k], values[k + 1]
+                values[k] = _select(low, swap, upper, lower)
+                values[k + 1] = _select(low, swap, lower, upper)
         for k, i in enumerate(index):
             is_present = is_inside[k]
             if is_present is None:

@@ -97,10 +97,10 @@ class _Radix:
 
         def move(pass_index: int, start: Index, count: Index) -> None:
             with b.loop(start, b.add(start, count), sequential=True) as (i, _):
-                storage = [b.load(x, i) for x in arrays[pass_index]]
-                index = next_position(pass_index, storage[0])
-                for to, value in zip(arrays[1 - pass_index], storage, strict=True):
-                    b.store(to, index, value)
+                loaded = [b.load(x, i) for x in arrays[pass_index]]
+                position = next_position(pass_index, loaded[0])
+                for to, value in zip(arrays[1 - pass_index], loaded, strict=True):
+                    b.store(to, position, value)
 
         with b.loop(0, values) as (k, _):
             for counter in counters:
@@ -125,14 +125,14 @@ class _Radix:
         b, zero = self.builder, Literal(INDEX, 0)
         pairs = b.max(b.sub(count, 1), 0)
         with b.loop(0, b.ceil_div(pairs, _BLOCK), [zero], sequential=True) as (block, blocks):
-            previous, size = b.tile_start_and_size(block, _BLOCK, pairs)
-            first = b.add(self.start, 1, previous)
+            offset, size = b.tile_start_and_size(block, _BLOCK, pairs)
+            first = b.add(self.start, 1, offset)
             with b.loop(0, size, [Literal(self.storage.key, 0)]) as (k, out_of_order):
                 slot, index = out_of_order.carried[0], b.add(first, k)
                 is_out_of_order = b.convert(self.storage.key, self._is_out_of_order(index, b.sub(index, 1)))
                 slot.next = b.or_(slot.arg, is_out_of_order)
-            unsorted_count = b.compare("NE", slot.result, Literal(self.storage.key, 0))
-            with b.loop(0, b.select(unsorted_count, size), [blocks.carried[0].arg], sequential=True) as (k, loop):
+            has_unsorted = b.compare("NE", slot.result, Literal(self.storage.key, 0))
+            with b.loop(0, b.select(has_unsorted, size), [blocks.carried[0].arg], sequential=True) as (k, loop):
                 moved_far = self._insert(b.add(first, k), loop.carried[0].arg)
                 loop.carried[0].next = moved_far
             blocks.carried[0].next = loop.carried[0].result
@@ -140,16 +140,16 @@ class _Radix:
 
     def _is_out_of_order(self, index: Index, previous: Index) -> Value:
         b, keys = self.builder, self.arrays[0][0]
-        return b.compare("LT", *(self.storage.key_of(b, b.load(keys, index)) for index in (index, previous)))
+        return b.compare("LT", *(self.storage.key_of(b, b.load(keys, i)) for i in (index, previous)))
 
-    def _insert(self, largest: Index, moved_far: Operand) -> Operand:
-        """Move the element at `largest` forward to its position, at most a bounded distance. The result is 1, or else
+    def _insert(self, position: Index, moved_far: Operand) -> Operand:
+        """Move the element at `position` to its place in order, at most a bounded distance. The result is 1, or else
         `moved_far`, if it had further to go."""
         b = self.builder
-        is_out_of_order = self._is_out_of_order(largest, b.sub(largest, 1))
-        with b.loop(0, b.select(is_out_of_order, 1), [moved_far], sequential=True) as (_, unsorted_count):
-            with b.loop(0, _MAX_INSERTION_DISTANCE, [unsorted_count.carried[0].arg], sequential=True) as (step, loop):
-                index = b.sub(largest, step)
+        is_out_of_order = self._is_out_of_order(position, b.sub(position, 1))
+        with b.loop(0, b.select(is_out_of_order, 1), [moved_far], sequential=True) as (_, guard):
+            with b.loop(0, _MAX_INSERTION_DISTANCE, [guard.carried[0].arg], sequential=True) as (step, loop):
+                index = b.sub(position, step)
                 previous = b.sub(index, 1)
                 for x in self.arrays[0]:
                     first, second = b.load(x, previous), b.load(x, index)
@@ -158,8 +158,8 @@ class _Radix:
                 loop.continue_while = self._is_out_of_order(previous, b.max(b.sub(previous, 1), self.start))
                 is_far = b.and_(loop.continue_while, b.compare("EQ", step, _MAX_INSERTION_DISTANCE - 1))
                 loop.carried[0].next = b.select(is_far, 1, loop.carried[0].arg)
-            unsorted_count.carried[0].next = loop.carried[0].result
-        return unsorted_count.carried[0].result
+            guard.carried[0].next = loop.carried[0].result
+        return guard.carried[0].result
 
 
 def min_max(

@@ -34,10 +34,8 @@ from tinyxla.shapes import Shape, element_type
 
 BLOCK = 64  # elements that are skipped together if none passes the threshold
 MAX_CANDIDATES = 1 << 12  # candidates at once
-MAX_SELECTED, MAX_COMPARISONS = (
-    64,
-    1 << 14,
-)  # up to this k, candidates are selected one by one; and so many comparisons for that without a threshold
+MAX_SELECTED = 64  # k up to which candidates are selected one by one
+MAX_COMPARISONS = 1 << 14  # k times the length of a line up to which all its elements are candidates
 MIN_CHUNK_PER_K = 1 << 10  # elements of a chunk for each of the k
 MIN_NETWORK_K = 16  # least k, and reciprocal of the least fraction k / length, for which a network sorts all elements
 
@@ -63,16 +61,12 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         return sorting_network.kernels(sort)
     if 2 * k > MAX_CANDIDATES:
         return sort.kernels()
-    chunks = (
-        min(MAX_CHUNKS, sort.length // max(MIN_CHUNK_ELEMENTS, MIN_CHUNK_PER_K * k))
-        if sort.lines < MIN_PARALLEL_LINES
-        else 1
-    )
+    min_chunk = max(MIN_CHUNK_ELEMENTS, MIN_CHUNK_PER_K * k)
+    chunks = min(MAX_CHUNKS, sort.length // min_chunk) if sort.lines < MIN_PARALLEL_LINES else 1
     if chunks < 2:
         return [_TopK(sort, operand, (1, sort.length)).kernel(sort.results)]
-    partial = [
-        Temporary(Shape(type, (sort.lines, chunks, k))) for type in (shape.element_type, index_shape.element_type)
-    ]
+    types = shape.element_type, index_shape.element_type
+    partial = [Temporary(Shape(type, (sort.lines, chunks, k))) for type in types]
     return [
         _TopK(sort, operand, (chunks, sort.length)).kernel(partial),
         _TopK(sort, partial[0], (1, chunks * k)).kernel(sort.results, partial[1]),
@@ -87,9 +81,8 @@ class _TopK:
         self.sort, self.keys, self.sizes = sort, sort.keys, sizes
         self.routine = SortBuilder(sort, "first")
         self.low, self.b = self.routine.low, self.routine.builder
-        self.candidates = (_BySelection if sort.keep <= MAX_SELECTED and self.keys.bits <= 32 else _ByRadixSort)(
-            sort, self.routine
-        )
+        selects = sort.keep <= MAX_SELECTED and self.keys.bits <= 32
+        self.candidates = (_BySelection if selects else _ByRadixSort)(sort, self.routine)
         self.keep, self.elements = self.candidates.keep, self.routine.buffer(source)
 
     def kernel(self, results: Sequence[Storage | None], candidate_indices: Temporary | None = None) -> LoweredKernel:
@@ -98,9 +91,7 @@ class _TopK:
         index_buffer = candidate_indices and self.routine.buffer(candidate_indices)
         groups = min(MAX_CANDIDATES, max(BLOCK, 1 << (4 * self.sort.keep - 1).bit_length()))
         is_short = size <= MAX_CANDIDATES and (self.sort.keep * size <= MAX_COMPARISONS or size < 2 * BLOCK)
-        group_count, rows = (
-            (0, 0) if is_short else (self.routine.parameter(groups), self.routine.parameter(size // chunks // groups))
-        )
+        group_count, rows = (0, 0) if is_short else map(self.routine.parameter, (groups, size // chunks // groups))
         with self.routine.chunks(chunks, size) as (index, line, start, stop):
             self.base = b.mul(line, b.kernel.parameters[-1])
             if is_short:
@@ -193,10 +184,8 @@ class _BySelection:
     def __init__(self, sort: SortProblem, routine: SortBuilder) -> None:
         self.low, self.b, self.keep = routine.low, routine.builder, routine.parameter(sort.keep)
         self.key = sort.keys.type
-        self.candidates, self.selected = (
-            self.b.scratch("u64", MAX_CANDIDATES + 2 * BLOCK),
-            self.b.scratch("u64", MAX_SELECTED),
-        )
+        self.candidates = self.b.scratch("u64", MAX_CANDIDATES + 2 * BLOCK)
+        self.selected = self.b.scratch("u64", MAX_SELECTED)
 
     def put(self, to: Index, key: Operand, index: Index) -> None:
         b = self.b
@@ -205,8 +194,8 @@ class _BySelection:
     def get(self, i: Index) -> tuple[Operand, Operand]:
         return self._split(self.b.load(self.selected, i))
 
-    def _split(self, index_shape: Operand) -> tuple[Operand, Operand]:
-        return self.b.convert(self.key, self.b.shift_right(index_shape, 32)), self.b.convert("u32", index_shape)
+    def _split(self, word: Operand) -> tuple[Operand, Operand]:
+        return self.b.convert(self.key, self.b.shift_right(word, 32)), self.b.convert("u32", word)
 
     def keep_smallest(self, count: Index) -> Operand:
         """Reduce `count` candidates to the k smallest; the largest key of these."""

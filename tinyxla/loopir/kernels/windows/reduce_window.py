@@ -268,10 +268,8 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     after it has filled their elements with the initial value."""
     if not x.array_shape.size:
         return []
-    low, dimensions = (
-        Lowering("select", plan, [x]),
-        _collapsed_dimensions(x.array_shape.dimensions, x.attributes.window),
-    )
+    low = Lowering("select", plan, [x])
+    dimensions = _collapsed_dimensions(x.array_shape.dimensions, x.attributes.window)
     return [_Selection(low, x, dimensions).kernel()]
 
 
@@ -299,10 +297,8 @@ class _Selection:
         parallel_dims = len(outer) if self.is_tiled else int(has_batch)
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             initial = low.value(x.operands[2], ())
-            parallel_index, batch_elements = (
-                low.split_index(index, counts[:parallel_dims]),
-                math.prod(self.sizes[parallel_dims:]),
-            )
+            parallel_index = low.split_index(index, counts[:parallel_dims])
+            batch_elements = math.prod(self.sizes[parallel_dims:])
             if not self.is_tiled:
                 first = b.mul(low.linearize(counts[:parallel_dims], parallel_index), batch_elements)
                 with low.loop(0, batch_elements) as (i, _):

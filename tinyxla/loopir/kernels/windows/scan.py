@@ -55,9 +55,8 @@ class _Scan:
         self.applies_initial = backward and not fold.is_commutative  # the initial value comes first
         self.columns = -(-line.inner // width)  # blocks of columns
         min_rows = MIN_CHUNK_ROWS if width > 1 else 1
-        self.rows = (
-            max(min_rows, PARALLEL_CHUNK_ELEMENTS // (width * parts)) * parts
-        )  # of a chunk; the last one has more
+        # Of a chunk; the last one has more.
+        self.rows = max(min_rows, PARALLEL_CHUNK_ELEMENTS // (width * parts)) * parts
         self.leading_rows = line.dimension.size % parts  # rows before the first chunk
         self.chunks = max(1, line.dimension.size // self.rows) if is_cut else 1
         self.sizes = line.outer, self.chunks + 1, line.inner
@@ -209,10 +208,8 @@ def _lower_vector_scan(
     type = fold.x.operands[0].array_shape.element_type.name
     routine = vector_scan.declare_scan(op, type, backward)
     carry = b.scratch(type, 1)
-    source, result = (
-        low.buffer(fold.arrays[0]),
-        b.scratch(type, ROW_RESULTS) if fold.exceeds_cache else low.buffer(target, True),
-    )
+    source = low.buffer(fold.arrays[0])
+    result = b.scratch(type, ROW_RESULTS) if fold.exceeds_cache else low.buffer(target, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         o, p = low.split_index(index, (line.outer, scan.chunks))
         first, length = scan.chunk_rows(p)
