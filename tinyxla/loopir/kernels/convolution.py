@@ -69,11 +69,7 @@ _MIN_TILE_CHANNELS = 64  # output channels in a tile, unless there are fewer
 _MAX_KC = MAX_K_WORDS  # terms of the reduction in a block
 _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists have room for so many dimensions
 # Candidates for output positions of one stride in the input: the first that divides the innermost axis.
-_STRIDED_ROWS = (
-    4,
-    2,
-    1,
-)
+_STRIDED_ROWS = (4, 2, 1)
 _CHUNKS = 8  # chunks that threads share, if the work suffices
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
 _MAX_UNROLLED_TERMS = 32  # terms up to which the reduction is unrolled

@@ -16,15 +16,7 @@ from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
 from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel, tile_of
-from tinyxla.loopir.lower.emit import (
-    Coordinates,
-    LoweredKernel,
-    Lowering,
-    Storage,
-    Temporary,
-    Users,
-    start_index,
-)
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
 from tinyxla.ops import indexing, reduction
 
 MAX_RANGES = 2  # index ranges that share sorted updates

@@ -408,12 +408,7 @@ class _Transform:
             self._emit_real_split(packed, target, outer, half)
 
     def _emit_rows(
-        self,
-        source: Storage,
-        target: Storage,
-        sizes: tuple[int, int, int, int],
-        n: int,
-        factors: Array | None = None,
+        self, source: Storage, target: Storage, sizes: tuple[int, int, int, int], n: int, factors: Array | None = None
     ) -> None:
         """Copy the first n elements of the middle one of three dimensions - (outer, size, written, inner) -
         zero-padded, or complete a conjugate-symmetric half; or multiply by factors, and then pairs of real numbers

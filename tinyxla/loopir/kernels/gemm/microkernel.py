@@ -68,14 +68,7 @@ def declare_offset_list() -> str:
 
 
 # Followed by the innermost axis' index.
-_OFFSET_LIST_ARGUMENTS = (
-    "start",
-    "first",
-    "count",
-    "rank",
-    "inner_size",
-    "inner_step",
-)
+_OFFSET_LIST_ARGUMENTS = ("start", "first", "count", "rank", "inner_size", "inner_step")
 _OFFSET_LIST = Template("""
 define void @routine(ptr %into, ptr %numbers) nounwind {
 entry:

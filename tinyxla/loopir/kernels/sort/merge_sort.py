@@ -86,14 +86,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 class _MergeSort:
     """Kernels that sort blocks of lines, and one further kernel for each merge pass."""
 
-    def __init__(
-        self,
-        x: Instruction,
-        plan: Plan,
-        source: _Lines,
-        result: _Lines,
-        comparator: Computation,
-    ) -> None:
+    def __init__(self, x: Instruction, plan: Plan, source: _Lines, result: _Lines, comparator: Computation) -> None:
         self.x, self.plan, self.source, self.result = x, plan, source, result
         self.comparator = comparator
         self.length = source.sizes[source.dimension]

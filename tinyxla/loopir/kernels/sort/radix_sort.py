@@ -365,12 +365,7 @@ class SortBuilder:
         )
 
     def write_results(
-        self,
-        arrays: Sequence[Buffer],
-        at: Index,
-        line: Index,
-        bounds: tuple[Index, Index],
-        sizes: tuple[Value, Value],
+        self, arrays: Sequence[Buffer], at: Index, line: Index, bounds: tuple[Index, Index], sizes: tuple[Value, Value]
     ) -> None:
         """Write ordered elements, which begin at an offset of the arrays, to a range of a line of the results; `sizes`
         are the lengths of lines of sources and results."""
