@@ -421,11 +421,11 @@ def test_forks_while_another_thread_computes() -> None:
 
 
 @pytest.mark.sample(every=3)
-@pytest.mark.parametrize("spin", ["", "runtime._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
+@pytest.mark.parametrize("spin", ["", "bytecode._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
         import time
-        from tests.test_runtime import meeting, runtime, tx
+        from tests.test_runtime import bytecode, meeting, tx
         tx.set_num_threads(3)
         print(meeting(3))
         {spin}
