@@ -124,12 +124,12 @@ class _Scan:
     def step(self, prefix: Sequence[Operand], row: Index, offset: Index) -> list[Operand]:
         """The next prefix of a run."""
         elements = self.load(offset)
-        values_next = self.join(prefix, elements)
+        combined = self.join(prefix, elements)
         if not self.applies_initial:
-            return values_next
+            return combined
         b = self.low.builder
         first = b.compare("EQ", row, 0)
-        return [b.select(first, x, y) for x, y in zip(elements, values_next, strict=True)]
+        return [b.select(first, x, y) for x, y in zip(elements, combined, strict=True)]
 
     def scan_leading_rows(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
         """The prefix before the parts of a chunk. The rows before the first chunk, which belong to no part, are scanned
@@ -137,9 +137,9 @@ class _Scan:
 
         def visit(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             offset = self.element(line, indices[0], column)
-            values_next = self.step(values, indices[0], offset)
-            self.store(offset, values_next)
-            return values_next
+            combined = self.step(values, indices[0], offset)
+            self.store(offset, combined)
+            return combined
 
         if not self.leading_rows:
             return list(values)
@@ -307,8 +307,8 @@ def _carries_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: I
                 return updated
 
             initial = [v for first, j in group_lines for v in scan.load(scan.element(o, first, j))]
-            values_next = low.nest([(1, length)], initial, visit, sequential=not flag)
-            totals += [values_next[k : k + count] for k in range(0, len(values_next), count)]
+            combined = low.nest([(1, length)], initial, visit, sequential=not flag)
+            totals += [combined[k : k + count] for k in range(0, len(combined), count)]
     scan.signal("wait", o, p, 0)
     values: list[list[Operand]] = []
     for j in range(inner):
