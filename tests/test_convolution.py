@@ -115,7 +115,7 @@ def test_compiled(generator: np.random.Generator, part: int) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_compiled_by_tiles(generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products, in tiles so small that all have several."""
-    for name, most in (("_MOST_PLACES", 32), ("_LEAST_PLACES", 10), ("_MOST_TERMS", 32)):
+    for name, most in (("_MAX_TILE_POSITIONS", 32), ("_MIN_TILE_POSITIONS", 10), ("_MAX_KC", 32)):
         monkeypatch.setattr(nests, name, most)
     for dtype in (np.float32, np.float64, np.float16):
         op_checks.check_compiled(tinyxla.jit, convolution, random_sample(generator, dtype, features=5))
@@ -582,7 +582,7 @@ def test_depthwise(channels: int) -> None:
 def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Value and both cotangents, for widths of which pairs, fours or no places divide the innermost axis; of the last
     sizes, places are vectors, although the features of a group would be enough for products."""
-    monkeypatch.setattr(nests, "_MOST_TERMS", 32)
+    monkeypatch.setattr(nests, "_MAX_KC", 32)
     groups, inputs, features, width = sizes
     x, y = _numbers((2, 6, width, groups * inputs), (3, 3, inputs, groups * features))
 
@@ -631,7 +631,7 @@ def test_rows_slide_along_terms(
     taps: int, features: int, layout: str, generator: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For results of few features, in parts of the terms, and of widths that are divided, or are not."""
-    monkeypatch.setattr(nests, "_MOST_TERMS", 8)
+    monkeypatch.setattr(nests, "_MAX_KC", 8)
     labels = labels_of(layout)
     for width, dilation in ((12, 1), (15, 1), (13, 1), (12, 2)):
         sizes = ((2, 5, 6, width + dilation * (taps - 1)), (features, 5, 3, taps))
@@ -693,7 +693,7 @@ def _bf16_case(random: np.random.Generator) -> tuple[list[NumPyArray], dict[str,
 @pytest.mark.parametrize("has_dots", [True, False])
 def test_bf16_is_summed_in_f32_and_rounded_once(monkeypatch: pytest.MonkeyPatch, has_dots: bool, seed: int) -> None:
     if not has_dots:
-        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.packing.has_feature", lambda name: False)
+        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.arithmetic.has_feature", lambda name: False)
     random = np.random.default_rng(seed if has_dots else 100 + seed)  # a program is compiled once
     operands, how = _bf16_case(random)
     wide = [x.astype(np.float32) for x in operands]

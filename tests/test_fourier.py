@@ -273,7 +273,7 @@ def test_rows_with_a_large_prime_are_transformed_in_one_step(
         expected = getattr(np.fft, name)(x)
         with tx.enable_x64(double):
             x = x.astype(np.complex128 if double else np.complex64)
-            pairs_fit = codelets.run("f64" if double else "f32") > 2  # of a register, so many numbers
+            pairs_fit = codelets.elements_per_row("f64" if double else "f32") > 2  # of a register, so many numbers
             assert (len(function.lower(x).compile().kernels) == 1) == pairs_fit
             found = np.asarray(function(x))
             x[0], x[3] = np.nan, 1e20 * x[3]

@@ -12,7 +12,7 @@ import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.backends.numba.jit import engine
-from tinyxla.loopir.kernels.gemm import packing
+from tinyxla.loopir.kernels.gemm import arithmetic, packing
 from tinyxla.shapes import element_type
 
 Array = np.ndarray[Any, Any]
@@ -239,11 +239,12 @@ def test_narrow_integers_are_multiplied_in_pairs_on_all_x86(
 ) -> None:
     """Also without AVX-512, where copies must not load narrow elements with masks: that is one by one."""
     monkeypatch.setattr(packing, "vector_bytes", lambda: width)
-    monkeypatch.setattr(packing, "has_feature", lambda name: name == feature)
+    monkeypatch.setattr(arithmetic, "vector_bytes", lambda: width)
+    monkeypatch.setattr(arithmetic, "has_feature", lambda name: name == feature)
     monkeypatch.setattr(packing, "declare_routine", lambda name, text: text)
     for name in ("s8", "u8", "s16"):
-        kind = packing.arithmetic(name, "s32", 40, 50, 60)
+        kind = arithmetic.choose_arithmetic(name, "s32", 40, 50, 60)
         assert kind is not None
-        assert (kind.packed, kind.lanes) == ("s16", width // 4)
-        text = packing.lines.__wrapped__(name, kind, True)
+        assert (kind.packed_type, kind.lanes) == ("s16", width // 4)
+        text = packing.pack_rows.__wrapped__(name, kind, True)
         assert f"load <{kind.lanes} x i{name[1:]}>, ptr" in text

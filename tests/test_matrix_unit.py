@@ -15,7 +15,7 @@ import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.loopir import target
-from tinyxla.loopir.kernels.gemm.packing import arithmetic
+from tinyxla.loopir.kernels.gemm.arithmetic import choose_arithmetic
 from tinyxla.shapes import element_type
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
@@ -30,7 +30,7 @@ def unit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     """Whether the matrix unit is used, of which the compiler asks each time; programs have guarded memory."""
     Guard(monkeypatch)
     if request.param == "refused":
-        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.packing.has_tiles", lambda: False)
+        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.arithmetic.has_tiles", lambda: False)
         return False
     if not target.has_tiles():
         pytest.skip("this processor has no matrix unit, or it may not be used")
@@ -166,9 +166,9 @@ def test_convolutions(unit: bool, seed: int) -> None:
 
 def test_where_it_is_used(unit: bool) -> None:
     for name, result in SUMS.items():
-        assert arithmetic(name, result, 64, 64, 256).in_unit == unit  # pyright: ignore[reportOptionalMemberAccess]
-        assert not arithmetic(name, result, 3, 3, 3).in_unit  # pyright: ignore[reportOptionalMemberAccess]
-    assert not arithmetic("s16", "s32", 64, 64, 256).in_unit  # pyright: ignore[reportOptionalMemberAccess]
+        assert choose_arithmetic(name, result, 64, 64, 256).uses_amx == unit  # pyright: ignore[reportOptionalMemberAccess]
+        assert not choose_arithmetic(name, result, 3, 3, 3).uses_amx  # pyright: ignore[reportOptionalMemberAccess]
+    assert not choose_arithmetic("s16", "s32", 64, 64, 256).uses_amx  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.skipif(not target.has_feature("amx-tile"), reason="this processor has no matrix unit")

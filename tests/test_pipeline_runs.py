@@ -397,7 +397,7 @@ def test_element_loop_of_many_arrays_is_distributed_by_what_depends_on_each_othe
 
 
 def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() -> None:
-    count = pointwise_while.MOST_ARRAYS + 10
+    count = pointwise_while.MAX_ARRAYS + 10
     arrays = tuple(np.linspace(0, 1, 150, dtype=np.float32) + k for k in range(count))
     function = tx.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: step_of(y), x))
     assert all(kernel.name != "elements" for kernel in function.lower(arrays).compile().kernels)

@@ -23,9 +23,9 @@ pytest.importorskip("llvmlite")
 import tinyxla as tx
 from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.backends.numba.program import blas_gemm
+from tinyxla.backends.numba.program.small_gemm import small_kernel
 from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, thread_pool
 from tinyxla.errors import AttributeValueError
-from tinyxla.loopir.kernels.gemm.small_batched import small_kernel
 
 KERNELS = """
 ; out[first] = last + 1: where the range was cut
@@ -422,11 +422,11 @@ def test_forks_while_another_thread_computes() -> None:
 
 
 @pytest.mark.sample(every=3)
-@pytest.mark.parametrize("spin", ["", "runtime._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
+@pytest.mark.parametrize("spin", ["", "bytecode._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
         import time
-        from tests.test_runtime import meeting, runtime, tx
+        from tests.test_runtime import bytecode, meeting, tx
         tx.set_num_threads(3)
         print(meeting(3))
         {spin}
@@ -483,7 +483,7 @@ def multiply(
         target[:, : x.shape[1], : x.shape[2]] = x
     steps = [x.shape[1] * x.shape[2] for x in wide]
     step_a, step_b, step_c = (step if used else 0 for step, used in zip(steps, (*batched, True), strict=True))
-    step = blas_gemm.matmul_step(
+    step = blas_gemm.gemm_step(
         type,  # pyright: ignore[reportArgumentType]
         m,
         n,
@@ -553,7 +553,7 @@ def test_products(type: str, batch: int, m: int, n: int, k: int, transpose_a: bo
 @pytest.mark.parametrize(("m", "n"), [(1, 29), (29, 1)])
 def test_vectors_with_rows_of_a_small_matrix_have_a_kernel(m: int, n: int) -> None:
     leading = (11, 29, 29) if m == 1 else (29, 1, 1)
-    step = blas_gemm.matmul_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
+    step = blas_gemm.gemm_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
     assert step.kernel == small_kernel("f32", 1, 29, 11, True, False)
 
 
@@ -636,12 +636,12 @@ def test_products_leave_the_number_of_blas_threads_alone() -> None:
 
 def test_a_product_with_more_terms_than_the_blas_can_count_is_refused() -> None:
     with pytest.raises(ValueError, match="BLAS counts to 2147483647: split it"):
-        blas_gemm.matmul_step("f32", 1, 1, 2**31, steps=(2**31, 2**31, 1), leading=(2**31, 1, 1))
+        blas_gemm.gemm_step("f32", 1, 1, 2**31, steps=(2**31, 2**31, 1), leading=(2**31, 1, 1))
 
 
 def test_tiles_cover_a_product_evenly() -> None:
     for m, n, k in [(1024, 1024, 1024), (17, 5000, 3000), (100_000, 64, 64), (64, 64, 100_000), (513, 511, 700)]:
-        rows, columns = blas_gemm._tile(blas_gemm._Product("f32", m, n, k, 1, False, False, 0, 0, 0, k, n, n))
+        rows, columns = blas_gemm._tile_shape(blas_gemm._Gemm("f32", m, n, k, 1, False, False, 0, 0, 0, k, n, n))
         assert 1 <= rows <= m
         assert 1 <= columns <= n
         assert rows < 2 * (m - (m - 1) // rows * rows) + 32  # the last is not a sliver

@@ -156,11 +156,11 @@ def test_quantiles_at_many_places(generator: np.random.Generator) -> None:
 
 def test_only_pieces_that_are_read_are_wanted() -> None:
     for length in (1, 64, 65, 1000, 70_001):
-        bits = radix_sort.piece_bits(length)
+        bits = radix_sort.segment_shift(length)
         assert (length - 1) >> bits < 64
-        assert radix_sort.pieces_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
-        assert radix_sort.pieces_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
-        assert not radix_sort.pieces_between(5, 5, length)
+        assert radix_sort.segments_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
+        assert radix_sort.segments_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
+        assert not radix_sort.segments_between(5, 5, length)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "u16", "u32", "s64"])

@@ -1,24 +1,26 @@
-"""Convolutions as loop nests: sums of products over axes.
+"""Convolution kernels: implicit GEMM, and direct convolution for the shapes and types that GEMM does not fit.
 
-After the pass `canonicalize_convolutions` every index into the input, the kernel and the result is a sum of multiples
-of loop indices; where the input has holes, that is so for each residue of the result's index by the distance of
-elements, and where it is padded, for places whose windows have the same elements in it. So a convolution is a list of
-`_Axis`, each with its step in each of the three arrays, or several of them:
+After the pass `canonicalize/convolution` every index into the input, the kernel and the result is an affine function of
+loop indices. Where the input is dilated that holds for each residue of the output index, and where it is padded, for
+each region of outputs whose windows overlap the input alike. So a convolution is a list of `_Axis`, each with its
+stride in each of the three arrays, or several such lists:
 
     result[...] += input[...] * kernel[...]    over all axes
 
-There are four kinds of axes: groups, which all three have; places (batch and spatial), which the kernel lacks; features
-of the result, which the input lacks; and terms (input features and the window), which the result lacks.
+There are four kinds of axes: groups, which all three arrays have; output positions (batch and spatial), which the
+kernel lacks; output channels, which the input lacks; and the reduction's terms (input channels and the window), which
+the result lacks.
 
-Two nests are made of these. `_Products` is for what is close to a matrix product: the pass has put features last in the
-kernel and in the result, which are matrices of terms and of places by features, and the input is read where it is (see
-`gathered`). So it is for groups of few features that are all last: those of all groups are columns, of which each has
-an input of its own, or some neighbours have one.
-`_direct` is for the rest: types without such products, and groups of few features.
+Implicit GEMM (`_ImplicitGemm`) multiplies output positions x terms by terms x output channels. The pass has made
+channels the minor dimension of the kernel and of the result, and the microkernel reads the input through offset lists
+(see `gemm.microkernel`), without an im2col copy. In a depthwise convolution the channels of all groups are columns.
+Direct convolution (`_DirectConvolution`) is for the rest: types without a microkernel, and groups of few channels.
 
-Tiles have fixed places, and the sum over the terms of a tile is continued tile by tile by the same thread, so results
-do not depend on the number of threads. Where there are few places and features, as in the gradient by a kernel, the
-terms are cut into pieces that are added up in the end.
+Tiles are cut at fixed places, and the same thread continues the sums of a tile over all blocks of terms, so results do
+not depend on the number of threads. If there are few output positions and channels, as in the gradient with respect to
+a kernel, the reduction is split and the partial results are combined (split-K).
+
+Source: M. Dukhan, The indirect convolution algorithm (2019).
 """
 
 from __future__ import annotations
@@ -44,9 +46,15 @@ from tinyxla.compiler.passes.canonicalize.convolution import (
 )
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
-from tinyxla.loopir.kernels.gemm.amx import MOST_TERMS
-from tinyxla.loopir.kernels.gemm.microkernel import LISTED, NUMBERS, provide_list, provide_product
-from tinyxla.loopir.kernels.gemm.packing import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
+from tinyxla.loopir.kernels.gemm.amx import MAX_K_WORDS
+from tinyxla.loopir.kernels.gemm.arithmetic import EXACT_ROWS, Arithmetic, choose_arithmetic
+from tinyxla.loopir.kernels.gemm.microkernel import (
+    MICROKERNEL_ARGUMENTS,
+    OFFSETS_PER_VECTOR,
+    declare_microkernel,
+    declare_offset_list,
+)
+from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, pack_rows
 from tinyxla.loopir.lower import pointwise
 from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
@@ -55,20 +63,21 @@ from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_argument
 from tinyxla.ops.convolution import Convolution
 from tinyxla.shapes import Shape, element_type
 
-_MOST_PLACES = 192  # of a tile
-_LEAST_PLACES = 64  # of a tile, unless there are fewer
-_LEAST_FEATURES = 64  # of a tile, unless there are fewer
-_MOST_TERMS = MOST_TERMS  # of a tile
-_USUAL_RANK = 4  # of places and of terms
-_RUNS = (4, 2, 1)  # places of a tile that lie equally apart in the input: so many divide the innermost axis
-_UNITS = 8  # into how many pieces the work is cut at least, if it is enough
-_ROW = 1 << 10  # sums that are computed side by side
-_FEW_TERMS = 32  # that are written out
+_MAX_TILE_POSITIONS = 192  # output positions in a tile
+_MIN_TILE_POSITIONS = 64  # the same, unless there are fewer
+_MIN_TILE_CHANNELS = 64  # output channels in a tile, unless there are fewer
+_MAX_KC = MAX_K_WORDS  # terms of the reduction in a block
+_MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists have room for so many dimensions
+# Candidates for output positions of one stride in the input: the first that divides the innermost axis.
+_STRIDED_ROWS = (4, 2, 1)
+_CHUNKS = 8  # chunks that threads share, if the work suffices
+_ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
+_MAX_UNROLLED_TERMS = 32  # terms up to which the reduction is unrolled
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """A loop, and how far each step of it goes in the input, in the kernel and in the result."""
+    """A loop, and its stride in the input, in the kernel and in the result."""
 
     size: int
     lhs: int
@@ -80,12 +89,14 @@ _ONE = _Axis(1, 0, 0, 0)
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:
+    """Row-major strides of an array."""
     return [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
 
 
-class _Axes:
+class _ConvolutionAxes:
     """The axes of a convolution by kind, each kind from the outermost in memory to the innermost: of the result, or of
-    the kernel for terms; and where they begin in each array. Of the result's places, those of these parts."""
+    the kernel for terms; and the offset of their first element in each array. Output positions are those of one region
+    (`parts`)."""
 
     def __init__(self, x: Instruction, parts: Sequence[Part], lhs: Sequence[int], rhs: Sequence[int]) -> None:
         dims: Convolution = x.attributes
@@ -93,343 +104,391 @@ class _Axes:
         s, t, u = map(_strides, (lhs, rhs, out))
         a, b, c = dims.dim_labels
         groups = dims.groups
-        features, terms, batch = out[c[1]] // groups, rhs[b[1]], out[c[0]]
+        channels, terms, batch = out[c[1]] // groups, rhs[b[1]], out[c[0]]
         step = s[a[0]] * batch if dims.batch_group_count > 1 else s[a[1]] * terms
-        self.group = _Axis(groups, step, t[b[0]] * features, u[c[1]] * features)
-        self.feature = _Axis(features, 0, t[b[0]], u[c[1]])
-        self.has_features_last = features == 1 or (t[b[0]], u[c[1]]) == (1, 1)
+        self.group = _Axis(groups, step, t[b[0]] * channels, u[c[1]] * channels)
+        self.channel = _Axis(channels, 0, t[b[0]], u[c[1]])
+        self.has_minor_channels = channels == 1 or (t[b[0]], u[c[1]]) == (1, 1)
         self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
-        places, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
+        positions, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
         for w, part, i, j, k in zip(dims.window, parts, a[2:], b[2:], c[2:], strict=True):
             first = part.place * w.stride + part.element * w.window_dilation - w.padding_low
             self.start["lhs"] += first // w.base_dilation * s[i]
             self.start["rhs"] += part.element * t[j]
             self.start["out"] += part.place * u[k]
-            places.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
+            positions.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
             inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.further, 0))
         group = self.group
-        stands = (group.lhs, group.rhs, group.out) == (1, features, features)
-        is_by_columns = features in SHARED and groups * features > FEW and stands and not is_paired(x)
-        self.each = features if is_by_columns and x.array_shape.element_type.name in PRODUCTS else 0
-        if self.each:
-            self.group, self.feature = _ONE, _Axis(groups * features, 0, 1, 1)
-        self.places = _merged(sorted((p for p in places if p.size != 1), key=lambda p: -p.out))
+        is_minor = (group.lhs, group.rhs, group.out) == (1, channels, channels)
+        is_depthwise = channels in SHARED and groups * channels > FEW and is_minor and not is_paired(x)
+        self.depth_multiplier = channels if is_depthwise and x.array_shape.element_type.name in PRODUCTS else 0
+        if self.depth_multiplier:
+            self.group, self.channel = _ONE, _Axis(groups * channels, 0, 1, 1)
+        self.positions = _collapse_axes(sorted((p for p in positions if p.size != 1), key=lambda p: -p.out))
         inner = sorted((p for p in inner if p.size != 1), key=lambda p: -p.rhs)
-        self.terms = _merged(inner)
-        self.innermost = self.places[-1] if self.places else _ONE
-        self.taps = next((p for p in inner if p.lhs == self.innermost.lhs), _ONE)  # which move windows by a place
-        self.around = _merged([p for p in inner if p is not self.taps])
+        self.terms = _collapse_axes(inner)
+        self.innermost = self.positions[-1] if self.positions else _ONE
+        # Terms that move in the input as far as the next output position does.
+        self.shared_terms = next((p for p in inner if p.lhs == self.innermost.lhs), _ONE)
+        self.outer_terms = _collapse_axes([p for p in inner if p is not self.shared_terms])
 
 
-def _merged(axes: Sequence[_Axis]) -> list[_Axis]:
-    """Neighbours that run on in all arrays are one."""
-    found: list[_Axis] = []
+def _collapse_axes(axes: Sequence[_Axis]) -> list[_Axis]:
+    """Adjacent axes that are contiguous in all three arrays, as one."""
+    result: list[_Axis] = []
     for axis in axes:
-        if found:
-            last = found[-1]
+        if result:
+            last = result[-1]
             if all(getattr(last, name) == getattr(axis, name) * axis.size for name in ("lhs", "rhs", "out")):
-                found[-1] = _Axis(last.size * axis.size, axis.lhs, axis.rhs, axis.out)
+                result[-1] = _Axis(last.size * axis.size, axis.lhs, axis.rhs, axis.out)
                 continue
-        found.append(axis)
-    return found
+        result.append(axis)
+    return result
 
 
-def _count(axes: Sequence[_Axis]) -> int:
+def _total_size(axes: Sequence[_Axis]) -> int:
     return math.prod(axis.size for axis in axes)
 
 
 def supports(x: Instruction) -> bool:
-    """Whether the pass has made it simple, and kernels have its type."""
+    """Whether the convolution is canonical and of a native type."""
     return is_simple(x) and is_native_type(x.array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a convolution, one for each region of output positions."""
     sizes, (lhs, _, out) = x.operands[0].array_shape.dimensions, x.attributes.dim_labels
-    along = zip(x.attributes.window, lhs[2:], out[2:], strict=True)
-    whole = itertools.product(*(parts_of(w, sizes[i], x.array_shape.dimensions[k]) for w, i, k in along))
+    window_dims = zip(x.attributes.window, lhs[2:], out[2:], strict=True)
+    regions = itertools.product(*(parts_of(w, sizes[i], x.array_shape.dimensions[k]) for w, i, k in window_dims))
     arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
     arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
     if is_paired(x):
-        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1, 1) or arithmetic
+        arithmetic = choose_arithmetic("bf16", "f32", EXACT_ROWS, 1, 1) or arithmetic
         for k, array in enumerate(arrays):
-            if k or arithmetic.step == 1:
-                arrays[k], copy = _copied(array, arithmetic, x)
+            if k or arithmetic.factors_per_word == 1:
+                arrays[k], copy = _packed_operand(array, arithmetic, x)
                 kernels.append(copy)
             else:
                 arrays[k] = _Array(array.storage, (*array.sizes[:-1], array.sizes[-1] // 2))
-    parts = [_Axes(x, some, *(array.sizes for array in arrays)) for some in whole]
+    axes_of_regions = [_ConvolutionAxes(x, region, *(array.sizes for array in arrays)) for region in regions]
     products = [
-        _Products(x, axes, plan, arithmetic, [array.storage for array in arrays])
-        for axes in parts
-        if ((is_product(x) and axes.has_features_last) or axes.each) and _count(axes.terms)
+        _ImplicitGemm(x, axes, plan, arithmetic, [array.storage for array in arrays])
+        for axes in axes_of_regions
+        if ((is_product(x) and axes.has_minor_channels) or axes.depth_multiplier) and _total_size(axes.terms)
     ]
-    after = plan.epilogues.get(x)
-    together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
+    epilogue = plan.epilogues.get(x)
+    fuses_epilogue = len(products) == len(axes_of_regions) and all(product.splits == 1 for product in products)
     for product in products:
-        kernels += product.lower(after if together else None)
-    kernels += [_direct(x, axes, plan) for axes in parts if all(axes is not product.axes for product in products)]
-    return kernels if after is None or together else [*kernels, *pointwise.lower(after, plan, users)]
+        kernels += product.lower(epilogue if fuses_epilogue else None)
+    kernels += [
+        _DirectConvolution(x, axes, plan).kernel()
+        for axes in axes_of_regions
+        if all(axes is not product.axes for product in products)
+    ]
+    return kernels if epilogue is None or fuses_epilogue else [*kernels, *pointwise.lower(epilogue, plan, users)]
 
 
 class _Array(NamedTuple):
-    """An operand as it is multiplied: the sizes tell how far apart elements are, or pairs of them."""
+    """An operand with the sizes of its dimensions, in elements or in pairs of bf16."""
 
     storage: Storage
     sizes: tuple[int, ...]
 
 
 @functools.cache
-def _copy(kind: Arithmetic) -> Kernel:
-    """Rows of bf16 as what is multiplied: pairs from each two of them, or wider elements."""
-    b = ParametricBuilder("pairs", "lines columns pitch length")
-    n, sizes = b.parameter, b.scratch(INDEX, len(COPY))
-    source, to = b.argument("bf16"), b.argument(kind.held, True)
-    routine = lines("bf16", kind, kind.step > 1)
-    with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
-        start, stop = b.tile_range(piece, n["length"], n["lines"])
+def _packing_kernel(arithmetic: Arithmetic) -> Kernel:
+    """The kernel that packs rows of bf16: pairs of two rows each, or wider elements."""
+    b = ParametricBuilder("pairs", "rows columns pitch length")
+    n, sizes = b.parameter, b.scratch(INDEX, len(COPY_ARGUMENTS))
+    source, to = b.argument("bf16"), b.argument(arithmetic.panel_type, True)
+    routine = pack_rows("bf16", arithmetic, arithmetic.factors_per_word > 1)
+    with b.loop(b.kernel.first, b.kernel.last) as (chunk, _):
+        start, stop = b.tile_range(chunk, n["length"], n["rows"])
         rows = b.sub(stop, start)
-        terms = b.mul(rows, kind.step)
-        store_arguments(b, sizes, COPY, steps=n["columns"], row=n["columns"], rows=rows, pitch=n["pitch"], terms=terms)
-        into, place = b.mul(start, n["pitch"], kind.step), b.mul(start, n["columns"], kind.step)
-        b.call(routine, (to, into), (source, place), (sizes, 0))
+        terms = b.mul(rows, arithmetic.factors_per_word)
+        store_arguments(
+            b,
+            sizes,
+            COPY_ARGUMENTS,
+            columns=n["columns"],
+            source_pitch=n["columns"],
+            rows=rows,
+            target_pitch=n["pitch"],
+            terms=terms,
+        )
+        into = b.mul(start, n["pitch"], arithmetic.factors_per_word)
+        offset = b.mul(start, n["columns"], arithmetic.factors_per_word)
+        b.call(routine, (to, into), (source, offset), (sizes, 0))
     return b.kernel
 
 
-def _copied(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
-    """An operand as pairs of rows, or as wider elements, in rows of whole vectors, with room behind for one more."""
+def _packed_operand(array: _Array, arithmetic: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
+    """A copy of an operand as pairs of rows or as wider elements, with rows of full vectors and a vector of padding at
+    the end."""
     *outer, columns = array.sizes
-    outer[-1] //= kind.step
-    count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
-    found = Temporary(Shape(element_type(kind.held), ((count * pitch + kind.lanes) * kind.step,)))
-    length = _evenly(count, max(1, PARALLEL_CHUNK_ELEMENTS // pitch))
-    numbers = (count, columns, pitch, length)
-    kernel = LoweredKernel(_copy(kind), [array.storage, found], -(-count // length), 1, [x], numbers)
-    return _Array(found, (*outer, pitch)), kernel
+    outer[-1] //= arithmetic.factors_per_word
+    count, pitch = math.prod(outer), -(-columns // arithmetic.lanes) * arithmetic.lanes
+    result = Temporary(
+        Shape(element_type(arithmetic.panel_type), ((count * pitch + arithmetic.lanes) * arithmetic.factors_per_word,))
+    )
+    length = _even_block(count, max(1, PARALLEL_CHUNK_ELEMENTS // pitch))
+    parameters = (count, columns, pitch, length)
+    kernel = LoweredKernel(
+        _packing_kernel(arithmetic), [array.storage, result], -(-count // length), 1, [x], parameters
+    )
+    return _Array(result, (*outer, pitch)), kernel
 
 
 def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], array: str) -> Index:
-    """Where the element with these indices is."""
+    """The offset of the element with these indices in an array."""
     b = low.builder
-    place: Index = 0
+    offset: Index = 0
     for axis, index in zip(axes, indices, strict=True):
         step = getattr(axis, array)
         if step:
-            place = b.add(place, b.mul(index, step))
-    return place
+            offset = b.add(offset, b.mul(index, step))
+    return offset
 
 
-# --- products ---------------------------------------------------------------------------------------------------------
+# --- implicit GEMM ----------------------------------------------------------------------------------------------------
 
 
-class _Products:
-    """Tiles of places by features, the sums for which run over tiles of terms. What comes from sizes are numbers that
-    the kernel is given, so that most convolutions have the same one."""
+class _ImplicitGemm:
+    """Tiles of output positions by output channels, whose sums run over blocks of terms. Sizes and strides are
+    parameters, so that most convolutions share one kernel."""
 
     def __init__(
-        self, x: Instruction, axes: _Axes, plan: Plan, arithmetic: Arithmetic, operands: Sequence[Storage]
+        self, x: Instruction, axes: _ConvolutionAxes, plan: Plan, arithmetic: Arithmetic, operands: Sequence[Storage]
     ) -> None:
         self.x, self.axes, self.plan, self.operands = x, axes, plan, operands
-        self.kind = x.array_shape.element_type
-        groups, places, terms = axes.group.size, _count(axes.places), _count(axes.terms)
-        parts = max(1, _UNITS // groups)
-        self.blocks = -(-axes.feature.size // _LEAST_FEATURES)
-        if x not in plan.epilogues:  # with which a tile should stay in the cache
-            self.blocks = min(self.blocks, -(-parts // -(-places // _MOST_PLACES)))
-        self.width = -(-axes.feature.size // (_LEAST_FEATURES * self.blocks)) * _LEAST_FEATURES
-        self.blocks = -(-axes.feature.size // self.width)
-        parts = -(-parts // self.blocks)
-        self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
-        run = next(r for r in _RUNS if axes.innermost.size % r == 0)
-        columns, depth = min(self.width, axes.feature.size), _evenly(terms, _MOST_TERMS)
-        self.multiply = arithmetic.fitting(self.height, columns, depth, run)
-        if self.multiply.vectors == 1 or axes.each:
-            self.multiply = self.multiply.sliding(axes.innermost.size, axes.taps.size)
-        self.terms = axes.terms if self.multiply.taps == 1 else axes.around
-        terms = _count(self.terms)
-        self.depth = _evenly(terms, _MOST_TERMS)
-        self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
-        self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
-        self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
-        self.units = groups * self.blocks * self.tiles
-        is_whole = groups * places * axes.feature.size == x.array_shape.size
-        pieces = min(tiles, _UNITS // self.units) if is_whole and 2 * self.units <= _UNITS else 1
-        self.length = -(-tiles // pieces) * self.depth  # of a piece of the terms
-        self.pieces = -(-terms // self.length)
+        self.element_type = x.array_shape.element_type
+        groups, positions, terms = axes.group.size, _total_size(axes.positions), _total_size(axes.terms)
+        chunks = max(1, _CHUNKS // groups)
+        self.blocks = -(-axes.channel.size // _MIN_TILE_CHANNELS)
+        if x not in plan.epilogues:  # an epilogue should find its tile in the cache
+            self.blocks = min(self.blocks, -(-chunks // -(-positions // _MAX_TILE_POSITIONS)))
+        self.width = -(-axes.channel.size // (_MIN_TILE_CHANNELS * self.blocks)) * _MIN_TILE_CHANNELS
+        self.blocks = -(-axes.channel.size // self.width)
+        chunks = -(-chunks // self.blocks)
+        self.height = _even_block(
+            positions, min(_MAX_TILE_POSITIONS, max(_MIN_TILE_POSITIONS, -(-positions // chunks)))
+        )
+        strided_rows = next(r for r in _STRIDED_ROWS if axes.innermost.size % r == 0)
+        columns, depth = min(self.width, axes.channel.size), _even_block(terms, _MAX_KC)
+        self.arithmetic = arithmetic.choose_tile(self.height, columns, depth, strided_rows)
+        if self.arithmetic.vectors == 1 or axes.depth_multiplier:
+            self.arithmetic = self.arithmetic.with_shared_terms(axes.innermost.size, axes.shared_terms.size)
+        self.terms = axes.terms if self.arithmetic.shared_terms == 1 else axes.outer_terms
+        terms = _total_size(self.terms)
+        self.depth = _even_block(terms, _MAX_KC)
+        self.height = -(-self.height // self.arithmetic.mr) * self.arithmetic.mr
+        self.depth = -(-self.depth // self.arithmetic.k_multiple) * self.arithmetic.k_multiple
+        self.tiles, tiles = -(-positions // self.height), -(-terms // self.depth)
+        self.tile_count = groups * self.blocks * self.tiles
+        covers_result = groups * positions * axes.channel.size == x.array_shape.size
+        splits = min(tiles, _CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= _CHUNKS else 1
+        self.length = -(-tiles // splits) * self.depth  # of a part of a split reduction
+        self.splits = -(-terms // self.length)
         self.low = Lowering("convolution", plan)
-        self.words: list[int] = []
+        self.parameters: list[int] = []
 
-    def number(self, value: int) -> Value:
-        """A number that is no part of the code."""
+    def parameter(self, value: int) -> Value:
+        """A scalar parameter of the kernel with this value."""
         kernel = self.low.builder.kernel
-        self.words.append(value)
-        kernel.parameters.append(Value(INDEX, f"n{len(self.words)}"))
+        self.parameters.append(value)
+        kernel.parameters.append(Value(INDEX, f"n{len(self.parameters)}"))
         return kernel.parameters[-1]
 
-    def lower(self, after: Fusion | None) -> list[LoweredKernel]:
-        """With a nest that is computed for each tile after it, or none."""
+    def lower(self, epilogue: Fusion | None) -> list[LoweredKernel]:
+        """The kernels, with an epilogue that is computed on each tile, or None."""
         x, axes = self.x, self.axes
-        roots = after.roots if after is not None else []
+        roots = epilogue.roots if epilogue is not None else []
         self.low = low = Lowering("convolution", self.plan, [x, *roots])
         b = low.builder
         lhs, rhs = map(low.buffer, self.operands)
-        partial = Temporary(Shape(self.kind, (self.pieces, x.array_shape.size)))
-        if after is not None:
-            out = b.scratch(self.kind.name, self.height * self.width)
+        partial = Temporary(Shape(self.element_type, (self.splits, x.array_shape.size)))
+        if epilogue is not None:
+            out = b.scratch(self.element_type.name, self.height * self.width)
         else:
-            out = low.buffer(x if self.pieces == 1 else partial, True)
-        routine = provide_product(self.multiply, axes.each)
-        numbers = b.scratch(INDEX, len(NUMBERS))
-        places, terms = (self.number(_count(some)) for some in (axes.places, self.terms))
-        height, depth, length, tiles, pieces, between, beside = map(
-            self.number,
-            (self.height, self.depth, self.length, self.tiles, self.pieces, axes.innermost.lhs, axes.taps.rhs),
+            out = low.buffer(x if self.splits == 1 else partial, True)
+        routine = declare_microkernel(self.arithmetic, axes.depth_multiplier)
+        microkernel_arguments = b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
+        positions, terms = (self.parameter(_total_size(part)) for part in (axes.positions, self.terms))
+        height, depth, length, tiles, splits, a_row_stride, b_k_stride = map(
+            self.parameter,
+            (self.height, self.depth, self.length, self.tiles, self.splits, axes.innermost.lhs, axes.shared_terms.rhs),
         )
-        groups, width, features = map(self.number, (axes.group.size, self.width, axes.feature.size))
+        groups, width, channels = map(self.parameter, (axes.group.size, self.width, axes.channel.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            block, tile, group, piece = b.delinearize(index, tiles, groups, pieces)
-            feature, columns = b.tile_start_and_size(block, width, features)
-
-            def begin_in(array: str) -> Index:
-                start = b.mul(group, self.number(getattr(axes.group, array)))
-                if array != "lhs":
-                    start = b.add(start, b.mul(feature, getattr(axes.feature, array)))
-                elif axes.each:
-                    start = b.add(start, b.floordiv(feature, axes.each))
-                return b.add(start, self.number(axes.start[array]))
-
-            begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
-            whole = b.mul(piece, self.number(x.array_shape.size))
-            begins["out"] = b.add(begins["out"], whole)
-            first, rows = b.tile_start_and_size(tile, height, places)
+            block, tile, group, split = b.delinearize(index, tiles, groups, splits)
+            channel, columns = b.tile_start_and_size(block, width, channels)
+            bases = {array: self._base_offset(array, group, channel) for array in ("lhs", "rhs", "out")}
+            split_offset = b.mul(split, self.parameter(x.array_shape.size))
+            bases["out"] = b.add(bases["out"], split_offset)
+            first, rows = b.tile_start_and_size(tile, height, positions)
+            limit = _MAX_TILE_POSITIONS
             sources, results = (
-                self._places(axes.places, array, begins[array], first, rows, _MOST_PLACES) for array in ("lhs", "out")
+                self._offset_list(axes.positions, array, bases[array], first, rows, limit) for array in ("lhs", "out")
             )
             targets = results
-            if after is not None:
-                targets = self._places([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, _MOST_PLACES)
-            begin, end = b.tile_range(piece, length, terms)
+            if epilogue is not None:
+                targets = self._offset_list([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, limit)
+            begin, end = b.tile_range(split, length, terms)
             with low.loop(0, b.ceil_div(b.sub(end, begin), depth), sequential=True) as (step, _):
                 term = b.add(begin, b.mul(step, depth))
                 count = b.min(b.sub(end, term), depth)
                 inner = [
-                    self._places(self.terms, array, start, term, count, _MOST_TERMS)
-                    for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
+                    self._offset_list(self.terms, array, start, term, count, _MAX_KC)
+                    for array, start in (("lhs", 0), ("rhs", bases["rhs"]))
                 ]
-                _put(low, numbers, (rows, columns, count, b.min(step, 1), between, beside))
-                b.call(
-                    routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
-                )
-            if after is not None:
-                self._finish(after, out, results, rows, columns)
-        work = self.height * self.length * self.multiply.taps * (1 + self.width // 16) * (1 + bool(axes.each))
-        found = make_kernel(low, self.units * self.pieces, work, [x, *roots])
-        found.parameters = tuple(self.words)
-        return [found] if self.pieces == 1 else [found, combine_partials(partial, x, self.plan)]
+                _store_all(low, microkernel_arguments, (rows, columns, count, b.min(step, 1), a_row_stride, b_k_stride))
+                arrays = ((array, 0) for array in (sources, targets, *inner, microkernel_arguments))
+                b.call(routine, (out, 0), (lhs, 0), (rhs, 0), *arrays)
+            if epilogue is not None:
+                self._emit_epilogue(epilogue, out, results, rows, columns)
+        work = self.height * self.length * self.arithmetic.shared_terms * (1 + self.width // 16)
+        work *= 1 + bool(axes.depth_multiplier)
+        result = make_kernel(low, self.tile_count * self.splits, work, [x, *roots])
+        result.parameters = tuple(self.parameters)
+        return [result] if self.splits == 1 else [result, combine_partials(partial, x, self.plan)]
 
-    def _finish(self, after: Fusion, tile: Buffer, places: Buffer, rows: Index, columns: Index) -> None:
-        """Compute what is made of the elements of a tile, whose rows begin at these places in the result."""
+    def _base_offset(self, array: str, group: Index, channel: Index) -> Index:
+        """The offset of a tile's group and first channel in an array."""
+        b, axes = self.low.builder, self.axes
+        start = b.mul(group, self.parameter(getattr(axes.group, array)))
+        if array != "lhs":
+            start = b.add(start, b.mul(channel, getattr(axes.channel, array)))
+        elif axes.depth_multiplier:
+            start = b.add(start, b.floordiv(channel, axes.depth_multiplier))
+        return b.add(start, self.parameter(axes.start[array]))
+
+    def _emit_epilogue(self, epilogue: Fusion, tile: Buffer, positions: Buffer, rows: Index, columns: Index) -> None:
+        """Emit the epilogue for a tile, whose rows have these offsets in the result."""
         low, b, sizes = self.low, self.low.builder, self.x.array_shape.dimensions
         with low.loop(0, rows) as (i, _):
-            place = low.split_index(b.load(places, i), sizes)
-            outer = tuple(0 if size == 1 else c for c, size in zip(place[:-1], sizes, strict=False))
+            offset = low.split_index(b.load(positions, i), sizes)
+            outer = tuple(0 if size == 1 else c for c, size in zip(offset[:-1], sizes, strict=False))
             row = b.mul(i, self.width)
             with low.loop(0, columns) as (j, _):
-                coordinates = (*outer, b.add(place[-1], j))
+                coordinates = (*outer, b.add(offset[-1], j))
                 low.bind_value(self.x, coordinates, b.load(tile, b.add(row, j)))
-                for root in after.roots:
+                for root in epilogue.roots:
                     low.emit_root(root, coordinates)
 
-    def _places(self, axes: list[_Axis], array: str, start: Index, first: Index, count: Index, most: int) -> Buffer:
-        """Memory with the places in an array of so many elements along the axes."""
+    def _offset_list(
+        self, axes: list[_Axis], array: str, start: Index, first: Index, count: Index, max_count: int
+    ) -> Buffer:
+        """An offset list for `count` elements of the axes from the `first` one on, with room for `max_count`."""
         b = self.low.builder
-        into, given = b.scratch(INDEX, most + LISTED), b.scratch(INDEX, 4 + 3 * max(_USUAL_RANK, len(axes)))
-        sizes = [(self.number(axis.size), self.number(getattr(axis, array)), 0) for axis in _filled(axes)]
-        _put(self.low, given, (start, first, count, len(sizes), *itertools.chain(*sizes)))
-        b.call(provide_list(), (into, 0), (given, 0))
+        into = b.scratch(INDEX, max_count + OFFSETS_PER_VECTOR)
+        arguments = b.scratch(INDEX, 4 + 3 * max(_MIN_LIST_RANK, len(axes)))
+        sizes = [(self.parameter(axis.size), self.parameter(getattr(axis, array)), 0) for axis in _padded_axes(axes)]
+        _store_all(self.low, arguments, (start, first, count, len(sizes), *itertools.chain(*sizes)))
+        b.call(declare_offset_list(), (into, 0), (arguments, 0))
         return into
 
 
-def _evenly(count: int, most: int) -> int:
-    """The size of equal pieces of at most so many."""
-    return -(-count // -(-count // most))
+def _even_block(count: int, max_count: int) -> int:
+    """The size of equal blocks of at most `max_count` elements."""
+    return -(-count // -(-count // max_count))
 
 
-def _filled(axes: list[_Axis]) -> list[_Axis]:
-    """The axes from the innermost, with as many as there usually are."""
-    return [*reversed(axes), *[_ONE] * (_USUAL_RANK - len(axes))]
+def _padded_axes(axes: list[_Axis]) -> list[_Axis]:
+    """The axes from the innermost on, padded to the usual rank."""
+    return [*reversed(axes), *[_ONE] * (_MIN_LIST_RANK - len(axes))]
 
 
-def _put(low: Lowering, into: Buffer, numbers: Sequence[Index]) -> None:
-    for k, number in enumerate(numbers):
-        low.builder.store(into, k, Literal(INDEX, number) if isinstance(number, int) else number)
+def _store_all(low: Lowering, into: Buffer, microkernel_arguments: Sequence[Index]) -> None:
+    """Store indices one after the other."""
+    for k, parameter in enumerate(microkernel_arguments):
+        low.builder.store(into, k, Literal(INDEX, parameter) if isinstance(parameter, int) else parameter)
 
 
-# --- sums without products --------------------------------------------------------------------------------------------
+# --- direct convolution -----------------------------------------------------------------------------------------------
 
 
-def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
-    """The result's innermost axis is the loop inside of that over the terms, with a row of sums; but few terms are
-    written out inside of it, and terms that are contiguous where this axis is not, or is shorter, have the inner loop.
+class _DirectConvolution:
+    """Direct convolution: the innermost axis of the result is the inner loop, with a row of accumulators.
+
+    Few terms are unrolled in that loop instead. If terms are contiguous where this axis is not, or the axis is shorter,
+    the terms are the inner loop.
     """
-    low = Lowering("convolution", plan)
-    b = low.builder
-    lhs, rhs = (low.buffer(o) for o in x.operands)
-    out = low.buffer(x, True)
-    kind = x.array_shape.element_type
-    reassociate = {"reassociate": True} if kind.is_inexact else {}
-    whole = sorted((a for a in (axes.group, axes.feature, *axes.places) if a.size != 1), key=lambda a: -a.out)
-    *outer, inner = whole or [axes.feature]
-    width = min(inner.size, _ROW)
-    pieces = -(-inner.size // width)
-    terms = axes.terms or [_ONE]
-    nothing = zero(x.array_shape)
 
-    def plus(total: Operand, more: Sequence[Index], k: Index, **how: bool) -> Operand:
-        """The sum with the product of one term for the k-th element."""
-        elements: list[Operand] = []
-        for buffer, name in ((lhs, "lhs"), (rhs, "rhs")):
-            place = b.add(at[name], b.mul(k, getattr(inner, name)))
-            elements.append(b.load(buffer, b.add(place, _offset(low, terms, more, name))))
-        return b.compute("add", kind.name, total, b.compute("multiply", kind.name, *elements), **how)
+    def __init__(self, x: Instruction, axes: _ConvolutionAxes, plan: Plan) -> None:
+        self.x, self.axes, self.low = x, axes, Lowering("convolution", plan)
+        self.b, self.type = self.low.builder, x.array_shape.element_type
+        self.lhs, self.rhs = (self.low.buffer(o) for o in x.operands)
+        self.out = self.low.buffer(x, True)
+        candidates = (a for a in (axes.group, axes.channel, *axes.positions) if a.size != 1)
+        self.output_axes = sorted(candidates, key=lambda a: -a.out) or [axes.channel]
+        *self.outer, self.inner = self.output_axes
+        self.terms = axes.terms or [_ONE]
+        self.identity = zero(x.array_shape)
+        self.start: dict[str, Index] = {}  # offsets of the row of results in each array
 
-    def deliver(k: Index, total: Operand) -> None:
-        b.store(out, b.add(at["out"], b.mul(k, inner.out)), total)
-
-    def by_terms(k: Index) -> None:
-        bounds: list[tuple[Index, Index]] = [(0, t.size) for t in terms]
-        (total,) = low.nest(bounds, [nothing], lambda more, totals: [plus(totals[0], more, k, **reassociate)])
-        deliver(k, total)
-
-    def written_out(k: Index) -> None:
-        total: Operand = nothing
-        for more in itertools.product(*(range(t.size) for t in terms)):
-            total = plus(total, more, k)
-        deliver(k, total)
-
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        *indices, piece = low.split_index(index, [*(a.size for a in outer), pieces])
-        begin = b.mul(piece, width)
-        count = b.min(b.sub(inner.size, begin), width)
-        start = [*indices, begin]
-        at = {
-            name: b.add(_offset(low, whole or [axes.feature], start, name), axes.start[name])
-            for name in ("lhs", "rhs", "out")
-        }
-        last = terms[-1]
-        if (last.lhs == 1, last.size) > (inner.lhs == 1, inner.size) or _count(terms) <= _FEW_TERMS:
-            with low.loop(0, count) as (k, _):
-                written_out(k) if _count(terms) <= _FEW_TERMS else by_terms(k)
-        else:
-            row = b.scratch(kind.name, width)
-            with low.loop(0, count) as (k, _):
-                b.store(row, k, nothing)
-
-            def add(more: Sequence[Index], values: Sequence[Operand]) -> Sequence[Operand]:
+    def kernel(self) -> LoweredKernel:
+        """The kernel over rows of results."""
+        low, b, inner = self.low, self.b, self.inner
+        width = min(inner.size, _ROW_ACCUMULATORS)
+        rows = -(-inner.size // width)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            *indices, row = low.split_index(index, [*(a.size for a in self.outer), rows])
+            begin = b.mul(row, width)
+            count = b.min(b.sub(inner.size, begin), width)
+            start = [*indices, begin]
+            self.start = {
+                name: b.add(_offset(low, self.output_axes, start, name), self.axes.start[name])
+                for name in ("lhs", "rhs", "out")
+            }
+            last, is_unrolled = self.terms[-1], _total_size(self.terms) <= _MAX_UNROLLED_TERMS
+            if (last.lhs == 1, last.size) > (inner.lhs == 1, inner.size) or is_unrolled:
                 with low.loop(0, count) as (k, _):
-                    b.store(row, k, plus(b.load(row, k), more, k))
-                return values
+                    self._store(k, self._sum_unrolled(k) if is_unrolled else self._sum_terms(k))
+            else:
+                self._accumulate_row(count, width)
+        return make_kernel(low, _total_size(self.outer) * rows, width * _total_size(self.terms), [self.x])
 
-            low.nest([(0, t.size) for t in terms], (), add, sequential=True)
+    def _accumulate_row(self, count: Index, width: int) -> None:
+        """Add term after term to a row of accumulators."""
+        low, b = self.low, self.b
+        row = b.scratch(self.type.name, width)
+        with low.loop(0, count) as (k, _):
+            b.store(row, k, self.identity)
+
+        def add(term: Sequence[Index], values: Sequence[Operand]) -> Sequence[Operand]:
             with low.loop(0, count) as (k, _):
-                deliver(k, b.load(row, k))
-    return make_kernel(low, _count(outer) * pieces, width * _count(terms), [x])
+                b.store(row, k, self._add_term(b.load(row, k), term, k))
+            return values
+
+        low.nest([(0, t.size) for t in self.terms], (), add, sequential=True)
+        with low.loop(0, count) as (k, _):
+            self._store(k, b.load(row, k))
+
+    def _add_term(self, total: Operand, term: Sequence[Index], k: Index, **flags: bool) -> Operand:
+        """The sum plus the product of one term of the k-th output."""
+        b, elements = self.b, list[Operand]()
+        for buffer, name in ((self.lhs, "lhs"), (self.rhs, "rhs")):
+            offset = b.add(self.start[name], b.mul(k, getattr(self.inner, name)))
+            elements.append(b.load(buffer, b.add(offset, _offset(self.low, self.terms, term, name))))
+        product = b.compute("multiply", self.type.name, *elements)
+        return b.compute("add", self.type.name, total, product, **flags)
+
+    def _store(self, k: Index, total: Operand) -> None:
+        self.b.store(self.out, self.b.add(self.start["out"], self.b.mul(k, self.inner.out)), total)
+
+    def _sum_terms(self, k: Index) -> Operand:
+        """The sum of all terms by loops over these."""
+        flags = {"reassociate": True} if self.type.is_inexact else {}
+
+        def add(term: Sequence[Index], totals: Sequence[Operand]) -> list[Operand]:
+            return [self._add_term(totals[0], term, k, **flags)]
+
+        (total,) = self.low.nest([(0, t.size) for t in self.terms], [self.identity], add)
+        return total
+
+    def _sum_unrolled(self, k: Index) -> Operand:
+        """The sum of all terms, unrolled."""
+        total: Operand = self.identity
+        for term in itertools.product(*(range(t.size) for t in self.terms)):
+            total = self._add_term(total, term, k)
+        return total

@@ -1,13 +1,13 @@
-"""Ops that are loop nests of their own, which nothing fuses with: where the order of loops is the op's, as in a sort.
+"""Registry of the operations with kernels of their own, which are not fused with others: their algorithm fixes the
+order of loops.
 
-A lowering gives the kernels of one instruction, in order. It reads its operands from memory (`Lowering.value`), applies
-computations (`Lowering.apply`), and stores what `results_of` lists; temporaries between its kernels are `Partial`s. An
-op without an entry, or one that the entry does not support, is evaluated by the host.
+A lowering returns the kernels of one instruction in order. It reads operands from memory (`Lowering.value`), applies
+computations (`Lowering.apply`) and stores what `results_of` lists; `Temporary` is memory between its kernels. An
+operation without an entry, or one that its entry does not support, is evaluated by the host.
 
-An op that changes a few elements of an operand says so by `updates`: for the number of a result, the number of the
-operand that it begins as. The nest finds that operand's elements in the result's memory already, whether they were
-copied there or it is the operand's own memory that nobody else needs; it writes the rest, and does not read the
-operand. A barrier writes nothing.
+An operation that changes a few elements of an operand lists it in `aliased_operands`: result to operand. The kernel
+finds that operand's elements in the result's memory, copied or in place, writes the changed elements only and does not
+read the operand. A barrier writes nothing.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tinyxla.loopir.kernels.windows import reduce_window
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 
 
-def _nothing(x: Instruction) -> dict[int, int]:
+def _no_aliases(x: Instruction) -> dict[int, int]:
     return {}
 
 
 class OpLowering(NamedTuple):
-    """How an op is lowered; `otherwise` is how what this does not support is."""
+    """The lowering of an operation; `fallback` is used for instructions that it does not support."""
 
     supports: Callable[[Instruction], bool]
     lower: Callable[[Instruction, Plan, Users], list[LoweredKernel]]
-    updates: Callable[[Instruction], dict[int, int]] = _nothing
-    otherwise: OpLowering | None = None
+    aliased_operands: Callable[[Instruction], dict[int, int]] = _no_aliases
+    fallback: OpLowering | None = None
 
 
-_OF_SMALL_ARRAYS = OpLowering(scalarized.supports, scalarized.lower, scalarized.updates)
-_OF_ELEMENTS = OpLowering(
-    pointwise_while.supports, pointwise_while.lower, pointwise_while.updates, otherwise=_OF_SMALL_ARRAYS
+_SCALARIZED = OpLowering(scalarized.supports, scalarized.lower, scalarized.aliased_operands)
+_WHILE = OpLowering(
+    pointwise_while.supports, pointwise_while.lower, pointwise_while.aliased_operands, fallback=_SCALARIZED
 )
 
 OP_LOWERINGS: dict[str, OpLowering] = {
@@ -54,11 +54,11 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "Qr": OpLowering(lapack.supports, lapack.qr),
     "Svd": OpLowering(lapack.supports, lapack.svd),
     "triangular-solve": OpLowering(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
-    "conditional": _OF_SMALL_ARRAYS,
+    "conditional": _SCALARIZED,
     "convolution": OpLowering(convolution.supports, convolution.lower),
-    "dot": OpLowering(dot_product.supports, dot_product.lower, otherwise=OpLowering(packed.supports, packed.lower)),
-    "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
-    "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.updates),
+    "dot": OpLowering(dot_product.supports, dot_product.lower, fallback=OpLowering(packed.supports, packed.lower)),
+    "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.aliased_operands),
+    "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.aliased_operands),
     "opt-barrier": OpLowering(
         lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}
     ),
@@ -66,16 +66,16 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "ragged-dot": OpLowering(grouped.supports, grouped.lower),
     "reduce-window": OpLowering(reduce_window.supports_reduce, reduce_window.lower_reduce),
     "select-and-scatter": OpLowering(reduce_window.supports_select, reduce_window.lower_select),
-    "scatter": OpLowering(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
+    "scatter": OpLowering(scatter.supports_scatter, scatter.lower_scatter, scatter.aliased_operands),
     "sort": OpLowering(merge_sort.supports, merge_sort.lower),
     "topk": OpLowering(top_k.supports, top_k.lower),
-    "while": _OF_ELEMENTS,  # as vectors, which are compiled sooner than as many scalars
+    "while": _WHILE,  # vectorized, which compiles faster than the same number of scalars
 }
 
 
 def op_lowering(x: Instruction) -> OpLowering | None:
-    """How an instruction is lowered by itself, or None if it is no nest."""
+    """The lowering of an instruction; None if it has no kernels of its own."""
     nest = OP_LOWERINGS.get(x.op.name)
     while nest is not None and not nest.supports(x):
-        nest = nest.otherwise
+        nest = nest.fallback
     return nest

@@ -382,7 +382,7 @@ class _Printer:
             emitter.line(f"store {memory} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
 
     def _multiply(self, x: Multiply) -> None:
-        """A call of the function that `blas.provide_multiplier` provides."""
+        """A call of the function that `blas_gemm.declare_gemm` defines."""
 
         def place(matrix: Matrix) -> str:
             return self._addresses(matrix.buffer, matrix.start)[0]

@@ -37,7 +37,7 @@ from tinyxla.compiler.passes.batch_loop_dots import Kinds
 from tinyxla.compiler.passes.control_flow_dce import resting
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.kernels.gemm.problem import operand_order
+from tinyxla.loopir.kernels.gemm.problem import required_permutation
 from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import Lowerings
@@ -107,7 +107,7 @@ def transpose_gemm_operands(computation: Computation) -> Computation:
         dims: contraction.Dot = x.attributes
         inputs = list(operands)
         for side in (0, 1):
-            order = operand_order(x, side)
+            order = required_permutation(x, side)
             if order is not None:
                 inputs[side] = rewriter.emit(movement.transpose, operands[side], permutation=order)
                 place = {d: k for k, d in enumerate(order)}
@@ -122,7 +122,7 @@ def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap
     x = step.root
     nest = op_lowering(x)
     if nest is not None:
-        begins = nest.updates(x)
+        begins = nest.aliased_operands(x)
         for result in results_of(x, users):
             position = result.attributes.index if result is not x else 0
             if position in begins:

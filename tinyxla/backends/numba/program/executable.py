@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
-from tinyxla.backends.numba.program.blas_gemm import product_step
+from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
 from tinyxla.backends.numba.program.blocks import AliasMap, Block, Loop, Pointer, Step, Switch, shape_of, walk_steps
 from tinyxla.backends.numba.program.build import build_program
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
@@ -149,7 +149,7 @@ class CompiledModule:
             schedule.host(id(self._callback), len(self._host_calls) - 1)
         elif isinstance(work, Product):
             a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-            product_step(work.root, repeats).append(schedule, a, b, c)
+            gemm_step_of(work.root, repeats).append(schedule, a, b, c)
         elif isinstance(work, Loop):
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
         elif isinstance(work, Switch):

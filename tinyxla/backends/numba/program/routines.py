@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm
-from tinyxla.backends.numba.program.blas_gemm import provide_multiplier
+from tinyxla.backends.numba.program.blas_gemm import declare_gemm
 from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
 from tinyxla.loopir.ir.routines import FortranRoutine, KernelRoutine, LlvmRoutine, Routine, begin_declared
 
@@ -22,4 +22,4 @@ def _begin(routine: Routine) -> None:
         case FortranRoutine(name):
             provide_routine(name)
         case _:
-            provide_multiplier(routine.type)
+            declare_gemm(routine.type)

@@ -1,8 +1,6 @@
-"""Small matrix products: straight-line code in which a row of C is one vector, and four rows are computed side by side;
-in those with vectors, rows of A are.
-
-A BLAS spends more on setting up a tiny product than on its arithmetic.
-"""
+"""Batched GEMM of small matrices as straight-line vector code: a row of C is one vector, and four rows are computed
+together; a matrix-vector product instead reads rows of A as vectors. A BLAS spends more on the set-up of such a product
+than on its arithmetic."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.loopir.ir.llvm_templates import loaded_words
 from tinyxla.loopir.target import vector_bytes
 
-_TYPES = {"f32": ("float", 4), "f64": ("double", 8)}  # of elements: in LLVM, and their bytes
+_TYPES = {"f32": ("float", 4), "f64": ("double", 8)}  # LLVM type and bytes of an element
 
 
 _KERNEL = Template("""
 define void @small(ptr %table, i64 %first, i64 %last) {
 entry:
 $loads
-  %turned = alloca [$AREA x $ELEMENT], align 64
+  %transposed = alloca [$AREA x $ELEMENT], align 64
   br label %product
 product:
   %i = phi i64 [ %first, %entry ], [ %next, %product ]
@@ -42,72 +40,72 @@ declare $VECTOR @llvm.masked.load.v$N$SUFFIX.p0(ptr, i32, <$N x i1>, $VECTOR)
 
 @functools.cache
 def small_kernel(type: str, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> int:
-    """The kernel of products of one type and shape, as matrices are stored; its table has the addresses of A, B and C,
-    the distances between matrices of a batch, and those between rows."""
+    """The kernel of a batch of products of one type and shape, with matrices as they are stored. Its table has the
+    addresses of A, B and C, the batch strides, and the leading dimensions."""
     element, size = _TYPES[type]
-    code = _Code(type, n)
-    rows_of_b, distance_b = "%matrix_b", "%ldb"
-    if transpose_b:  # turn B, so that its rows can be loaded as vectors
-        rows_of_b, distance_b = "%turned", str(n)
+    code = _Emitter(type, n)
+    rows_of_b, leading_dimension_b = "%matrix_b", "%ldb"
+    if transpose_b:  # transpose B, so that its rows are loaded as vectors
+        rows_of_b, leading_dimension_b = "%transposed", str(n)
         for j in range(n):
             for p in range(k):
-                place = code.place("%turned", str(n), p, j)
-                code.line(f"store {element} {code.load('%matrix_b', '%ldb', j, p)}, ptr {place}")
+                address = code.address("%transposed", str(n), p, j)
+                code.instruction(f"store {element} {code.load('%matrix_b', '%ldb', j, p)}, ptr {address}")
     for block in range(0, m, 4):
         rows = range(block, min(block + 4, m))
         sums = ["zeroinitializer"] * len(rows)
         for p in range(k):
-            row_of_b = code.value(f"load {code.vector}, ptr {code.place(rows_of_b, distance_b, p, 0)}, align {size}")
-            for position, i in enumerate(rows):
-                place = (p, i) if transpose_a else (i, p)
-                factor = code.spread(code.load("%matrix_a", "%lda", *place))
-                sums[position] = code.multiply_add(factor, row_of_b, sums[position])
+            address = code.address(rows_of_b, leading_dimension_b, p, 0)
+            row_of_b = code.value(f"load {code.vector}, ptr {address}, align {size}")
+            for r, i in enumerate(rows):
+                element_of_a = (p, i) if transpose_a else (i, p)
+                a = code.broadcast(code.load("%matrix_a", "%lda", *element_of_a))
+                sums[r] = code.multiply_add(a, row_of_b, sums[r])
         for i, total in zip(rows, sums, strict=True):
-            place_of_c = code.place("%matrix_c", "%ldc", i, 0)
-            code.line(f"store {code.vector} {total}, ptr {place_of_c}, align {size}")
-    return code.compiled(n * k)
+            c_address = code.address("%matrix_c", "%ldc", i, 0)
+            code.instruction(f"store {code.vector} {total}, ptr {c_address}, align {size}")
+    return code.compile(n * k)
 
 
-def vectors_of_rows(type: str, m: int, k: int) -> int:
-    """How many vectors the rows of a matrix are."""
+def vectors_in_matrix(type: str, m: int, k: int) -> int:
+    """Vectors that a matrix of m rows of k elements takes, if each row begins a new one."""
     return m * -(-k * _TYPES[type][1] // vector_bytes())
 
 
 @functools.cache
 def row_kernel(type: str, m: int, k: int) -> int:
-    """The kernel of products of matrices A, whose rows lie together in memory, with vectors B; its table is the same.
-    As many rows as a vector has elements are multiplied at once, and their sums are one vector of C."""
-    code = _Code(type, vector_bytes() // _TYPES[type][1])
-    parts = range(0, k, code.n)
-    factors = [code.load_part("%matrix_b", "0", 0, p, k - p) for p in parts]
+    """The kernel of a batch of matrix-vector products with contiguous rows of A; its table is that of `small_kernel`.
+    As many rows as a vector has elements are multiplied together, and their horizontal sums are one vector of C."""
+    code = _Emitter(type, vector_bytes() // _TYPES[type][1])
+    offsets = range(0, k, code.n)
+    factors = [code.load_vector("%matrix_b", "0", 0, p, k - p) for p in offsets]
     for block in range(0, m, code.n):
         rows = range(block, min(block + code.n, m))
         sums = ["zeroinitializer"] * len(rows)
-        for p, factor in zip(parts, factors, strict=True):
-            for position, i in enumerate(rows):
-                part = code.load_part("%matrix_a", "%lda", i, p, k - p)
-                sums[position] = code.multiply_add(part, factor, sums[position])
-        few = ", ".join(f"i32 {j}" for j in range(len(rows)))
-        total = code.value(
-            f"shufflevector {code.vector} {code.row_sums(sums)}, {code.vector} poison, <{len(rows)} x i32> <{few}>"
-        )
-        place_of_c = code.place("%matrix_c", "0", 0, block)
-        code.line(f"store <{len(rows)} x {code.element}> {total}, ptr {place_of_c}, align {code.size}")
-    return code.compiled(1)
+        for p, x_vector in zip(offsets, factors, strict=True):
+            for r, i in enumerate(rows):
+                vector = code.load_vector("%matrix_a", "%lda", i, p, k - p)
+                sums[r] = code.multiply_add(vector, x_vector, sums[r])
+        order = ", ".join(f"i32 {j}" for j in range(len(rows)))
+        total = code.horizontal_sums(sums)
+        total = code.value(f"shufflevector {code.vector} {total}, {code.vector} poison, <{len(rows)} x i32> <{order}>")
+        c_address = code.address("%matrix_c", "0", 0, block)
+        code.instruction(f"store <{len(rows)} x {code.element}> {total}, ptr {c_address}, align {code.size}")
+    return code.compile(1)
 
 
-class _Code:
-    """Collects instructions, numbering the values they define."""
+class _Emitter:
+    """Instructions of a kernel, with numbered values."""
 
     def __init__(self, type: str, n: int) -> None:
         self.element, self.size = _TYPES[type]
         self.type, self.n = type, n
         self.vector = f"<{n} x {self.element}>"
-        self.lines: list[str] = []
+        self.instructions: list[str] = []
         self._fmuladd = f"@llvm.fmuladd.v{n}{type}"
 
-    def compiled(self, area: int) -> int:
-        """The kernel, with room for so many elements of B."""
+    def compile(self, area: int) -> int:
+        """The address of the compiled kernel, whose transposed B has `area` elements."""
         text = _KERNEL.substitute(
             ELEMENT=self.element,
             VECTOR=self.vector,
@@ -115,56 +113,55 @@ class _Code:
             N=self.n,
             AREA=area,
             loads=loaded_words("table", "a b c step_a step_b step_c lda ldb ldc".split(), "a b c"),
-            body="\n".join(self.lines),
+            body="\n".join(self.instructions),
         )
         return compile_llvm(text, ("small",))["small"]
 
-    def line(self, text: str) -> None:
-        self.lines.append("  " + text)
+    def instruction(self, text: str) -> None:
+        self.instructions.append("  " + text)
 
     def value(self, text: str) -> str:
-        name = f"%v{len(self.lines)}"
-        self.line(f"{name} = {text}")
+        name = f"%v{len(self.instructions)}"
+        self.instruction(f"{name} = {text}")
         return name
 
-    def place(self, matrix: str, distance: str, row: int, column: int) -> str:
-        start = self.value(f"mul i64 {distance}, {row}")
+    def address(self, matrix: str, leading_dimension: str, row: int, column: int) -> str:
+        start = self.value(f"mul i64 {leading_dimension}, {row}")
         index = self.value(f"add i64 {start}, {column}")
         return self.value(f"getelementptr {self.element}, ptr {matrix}, i64 {index}")
 
-    def load(self, matrix: str, distance: str, row: int, column: int) -> str:
-        return self.value(f"load {self.element}, ptr {self.place(matrix, distance, row, column)}")
+    def load(self, matrix: str, leading_dimension: str, row: int, column: int) -> str:
+        return self.value(f"load {self.element}, ptr {self.address(matrix, leading_dimension, row, column)}")
 
-    def load_part(self, matrix: str, distance: str, row: int, column: int, count: int) -> str:
-        """A vector of a row, with zeros past the last of so many elements."""
-        place = self.place(matrix, distance, row, column)
+    def load_vector(self, matrix: str, leading_dimension: str, row: int, column: int, count: int) -> str:
+        """A vector of a row, zero past the `count` elements that remain."""
+        address = self.address(matrix, leading_dimension, row, column)
         if count >= self.n:
-            return self.value(f"load {self.vector}, ptr {place}, align {self.size}")
+            return self.value(f"load {self.vector}, ptr {address}, align {self.size}")
         mask = ", ".join(f"i1 {int(j < count)}" for j in range(self.n))
-        load = f"@llvm.masked.load.v{self.n}{self.type}.p0(ptr {place}, i32 {self.size}, <{self.n} x i1> <{mask}>"
+        load = f"@llvm.masked.load.v{self.n}{self.type}.p0(ptr {address}, i32 {self.size}, <{self.n} x i1> <{mask}>"
         return self.value(f"call {self.vector} {load}, {self.vector} zeroinitializer)")
 
-    def row_sums(self, rows: Sequence[str]) -> str:
-        """The sums of the elements of vectors, as one: neighbours are added, of two vectors at a time."""
+    def horizontal_sums(self, rows: Sequence[str]) -> str:
+        """The horizontal sums of vectors as one vector: neighbours are added, of two vectors at a time."""
         zero = "zeroinitializer"
-        found = [*rows, *[zero] * (self.n - len(rows))]
-        while len(found) > 1:
-            pairs = zip(found[::2], found[1::2], strict=True)
-            found = [zero if x == y == zero else self._joined(x, y) for x, y in pairs]
-        return found[0]
+        sums = [*rows, *[zero] * (self.n - len(rows))]
+        while len(sums) > 1:
+            pairs = zip(sums[::2], sums[1::2], strict=True)
+            sums = [zero if x == y == zero else self._add_pairs(x, y) for x, y in pairs]
+        return sums[0]
 
-    def _joined(self, x: str, y: str) -> str:
+    def _add_pairs(self, x: str, y: str) -> str:
         orders = [", ".join(f"i32 {2 * j + side}" for j in range(self.n)) for side in (0, 1)]
         pair = f"{self.vector} {x}, {self.vector} {y}"
         left, right = (self.value(f"shufflevector {pair}, <{self.n} x i32> <{order}>") for order in orders)
         return self.value(f"fadd {self.vector} {left}, {right}")
 
-    def spread(self, scalar: str) -> str:
+    def broadcast(self, scalar: str) -> str:
         one = self.value(f"insertelement {self.vector} poison, {self.element} {scalar}, i64 0")
         zeros = f"{self.vector.replace(self.element, 'i32')} zeroinitializer"
         return self.value(f"shufflevector {self.vector} {one}, {self.vector} poison, {zeros}")
 
-    def multiply_add(self, factor: str, other: str, addend: str) -> str:
-        return self.value(
-            f"call {self.vector} {self._fmuladd}({self.vector} {factor}, {self.vector} {other}, {self.vector} {addend})"
-        )
+    def multiply_add(self, x: str, y: str, addend: str) -> str:
+        vector = self.vector
+        return self.value(f"call {vector} {self._fmuladd}({vector} {x}, {vector} {y}, {vector} {addend})")

@@ -1,8 +1,9 @@
-"""Loops that compute each element of what they carry from that element alone: a few go through all steps at once.
+"""Time tiling of pointwise loops: a `while` of known trip count whose carried elements are independent runs block by
+block.
 
-Without this, each step goes through all of memory. Here a block of elements stays in the cache, in rows, while the loop
-runs for it; threads share the blocks. What a step reads besides - a row of a sequence, scalars, what stays the same -
-it may read anywhere; what it adds to stacked results it writes there.
+Without this each iteration reads and writes all of memory. Here a block of elements stays in the cache, in scratch
+rows, for all iterations; threads share the blocks. An iteration may also read scalars, loop-invariant arrays and rows
+of sequences anywhere, and writes rows of stacked outputs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
-from tinyxla.loopir.kernels.scatter import copied
+from tinyxla.loopir.kernels.scatter import copy_kernel
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
 from tinyxla.ops import dynamic_slices, movement
@@ -26,86 +27,92 @@ from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects, needed
 from tinyxla.transforms.invariants import is_cheap
 
-BLOCK = 1 << 13  # bytes of what is carried, beside which a step's other rows fit in the cache
-LEAST = 32  # elements of a block, which fill some vectors
-SHORTEST = 32  # elements of a row
-BLOCKS = 8  # for threads, where there are as many elements
-MOST_WORK = 1 << 26  # operations of a block: no signal ends it
-MOST_ARRAYS = 64  # of a kernel: with more, rows do not fill vectors, and some passes of LLVM take their square
+BLOCK_BYTES = 1 << 13  # bytes of the carried arrays' block, which leaves room in the cache for other rows
+MIN_BLOCK_ELEMENTS = 32  # least elements of a block
+MIN_ROW_ELEMENTS = 32  # least elements of the innermost loop
+MIN_BLOCKS = 8  # blocks that threads share, if there are as many elements
+MAX_BLOCK_WORK = 1 << 26  # operations of a block, which no signal can interrupt
+MAX_ARRAYS = 64  # arrays in one kernel: with more, rows do not fill vectors, and some LLVM passes take quadratic time
 
 
-class _Parts(NamedTuple):
-    """What a loop carries, by number: `arrays` of `sizes`, `numbers`, and what is `stacked`, with the updates of a step
-    and the elements that they write; all else stays the same. `scalars` are what a step computes for all elements, and
-    `work` is that of one."""
+class _CarriedState(NamedTuple):
+    """The carried values of a loop by position: `arrays` of `sizes`, scalar `counters`, and `stacked` outputs with the
+    updates of an iteration and the elements that they write; all others are loop-invariant.
+
+    `scalars` are instructions that an iteration computes once for all elements, and `work` is the number of operations
+    for one element.
+    """
 
     body: Computation
     sizes: tuple[int, ...]
     arrays: list[int]
-    numbers: list[int]
+    counters: list[int]
     stacked: dict[int, list[tuple[Instruction, Instruction]]]
     scalars: list[Instruction]
     axes: list[Axis]
     work: int
-    gives_numbers: bool = True
+    stores_counters: bool = True
 
 
 def supports(x: Instruction) -> bool:
-    return _parts(x) is not None
+    """Whether the loop is pointwise, has a known trip count and is short enough for a block."""
+    return _carried_state(x) is not None
 
 
-def updates(x: Instruction) -> dict[int, int]:
-    """What is stacked begins as it is, and what stays the same remains."""
-    parts = _parts(x)
-    assert parts is not None
-    return {k: k for k in range(len(x.operands)) if k not in (*parts.arrays, *parts.numbers)}
+def aliased_operands(x: Instruction) -> dict[int, int]:
+    """Stacked outputs begin as their operands, and loop-invariant values are their operands."""
+    state = _carried_state(x)
+    assert state is not None
+    return {k: k for k in range(len(x.operands)) if k not in (*state.arrays, *state.counters)}
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    parts = _parts(x)
-    assert parts is not None
+    """The kernels of the loop, one for each group of arrays after loop distribution."""
+    state = _carried_state(x)
+    assert state is not None
     kernels: list[LoweredKernel] = []
-    for part in _distributed(parts):
-        low = _Blocks(x, part, plan, users)
-        kernels += [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Temporary)]
-        kernels.append(low.lowered())
+    for loop_state in _distribute(state):
+        low = _BlockedLoop(x, loop_state, plan, users)
+        kernels += [copy_kernel(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Temporary)]
+        kernels.append(low.kernel())
     return kernels
 
 
-def _parts(x: Instruction) -> _Parts | None:
+def _carried_state(x: Instruction) -> _CarriedState | None:
+    """The carried values; None if the loop is not pointwise, or has no known trip count."""
     count = x.attributes.known_trip_count
     if not count or effects(x.attributes.condition) or not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
-    parts = _analyzed(x.attributes.body)
-    return parts if parts is not None and LEAST * count * parts.work <= MOST_WORK else None
+    state = _analyze(x.attributes.body)
+    return state if state is not None and MIN_BLOCK_ELEMENTS * count * state.work <= MAX_BLOCK_WORK else None
 
 
-def _distributed(parts: _Parts) -> list[_Parts]:
-    """Loop distribution: arrays that do not depend on each other have loops of their own where there are many; each of
-    these computes the numbers, and the first one gives them."""
-    if len(parts.arrays) + len(parts.stacked) <= MOST_ARRAYS:
-        return [parts]
-    found: list[_Parts] = []
+def _distribute(state: _CarriedState) -> list[_CarriedState]:
+    """Loop distribution: if there are many arrays, independent ones have loops of their own. Each of these computes the
+    counters, and the first one stores them."""
+    if len(state.arrays) + len(state.stacked) <= MAX_ARRAYS:
+        return [state]
+    result: list[_CarriedState] = []
     arrays: list[int] = []
-    for component in [*_components(parts), []]:
-        if arrays and (not component or len(arrays) + len(component) > MOST_ARRAYS):
-            chosen = set(arrays)
-            stacked = {k: writes for k, writes in parts.stacked.items() if k in chosen}
-            own = [k for k in parts.arrays if k in chosen]
-            work = max(1, parts.work * len(chosen) // (len(parts.arrays) + len(parts.stacked)))
-            found.append(parts._replace(arrays=own, stacked=stacked, gives_numbers=not found, work=work))
+    for component in [*_dependent_components(state), []]:
+        if arrays and (not component or len(arrays) + len(component) > MAX_ARRAYS):
+            selected = set(arrays)
+            stacked = {k: writes for k, writes in state.stacked.items() if k in selected}
+            own_arrays = [k for k in state.arrays if k in selected]
+            work = max(1, state.work * len(selected) // (len(state.arrays) + len(state.stacked)))
+            result.append(state._replace(arrays=own_arrays, stacked=stacked, stores_counters=not result, work=work))
             arrays = []
         arrays += component
-    return found
+    return result
 
 
-def _components(parts: _Parts) -> list[list[int]]:
-    """The numbers of arrays by what depends on one another, or on one costly operation."""
-    body = parts.body
-    roots = {k: [body.outputs[k]] for k in parts.arrays}
-    roots |= {k: [y for write in writes for y in write] for k, writes in parts.stacked.items()}
-    numbers = {body.parameters[k]: k for k in roots}
-    parent = {k: k for k in roots}  # of a union-find forest
+def _dependent_components(state: _CarriedState) -> list[list[int]]:
+    """Positions of arrays, grouped by dependences on each other or on one costly operation."""
+    body = state.body
+    roots = {k: [body.outputs[k]] for k in state.arrays}
+    roots |= {k: [y for write in writes for y in write] for k, writes in state.stacked.items()}
+    array_of = {body.parameters[k]: k for k in roots}
+    parent = {k: k for k in roots}  # union-find forest
     first_user: dict[Instruction, int] = {}
 
     def root_of(k: int) -> int:
@@ -113,78 +120,82 @@ def _components(parts: _Parts) -> list[list[int]]:
             parent[k] = k = parent[parent[k]]
         return k
 
-    for k, several in roots.items():
-        for y in needed(several):
-            if y in numbers:
-                parent[root_of(k)] = root_of(numbers[y])
+    for k, outputs in roots.items():
+        for y in needed(outputs):
+            if y in array_of:
+                parent[root_of(k)] = root_of(array_of[y])
             elif y.op is not movement.parameter and not is_cheap(y):
                 parent[root_of(k)] = root_of(first_user.setdefault(y, k))
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     for k in roots:
-        found.setdefault(root_of(k), []).append(k)
-    return list(found.values())
+        result.setdefault(root_of(k), []).append(k)
+    return list(result.values())
 
 
 @lru_cache(256)
-def _analyzed(body: Computation) -> _Parts | None:
-    if effects(body) or not _may_be_of_elements(body):
+def _analyze(body: Computation) -> _CarriedState | None:
+    """The carried values of a loop body; None if it is not pointwise."""
+    if effects(body) or not _has_pointwise_ops_only(body):
         return None
     arrays: list[int] = []
-    numbers: list[int] = []
+    counters: list[int] = []
     chains: dict[int, list[Instruction]] = {}
     for k, (p, y) in enumerate(zip(body.parameters, body.outputs, strict=True)):
         if y.op is dynamic_slices.dynamic_update_slice:
-            chains[k] = _updates_of(p, y)
+            chains[k] = _update_chain(p, y)
         elif y is not p:
-            (arrays if p.array_shape.rank else numbers).append(k)
+            (arrays if p.array_shape.rank else counters).append(k)
     sizes = {body.parameters[k].array_shape.dimensions for k in arrays}
     space = next(iter(sizes), ())
-    whole = [chain and all(_is_row(u, space) for u in chain) for chain in chains.values()]
-    if len(sizes) != 1 or math.prod(space) < LEAST or not all(whole):
+    are_rows = [chain and all(_is_row_update(u, space) for u in chain) for chain in chains.values()]
+    if len(sizes) != 1 or math.prod(space) < MIN_BLOCK_ELEMENTS or not all(are_rows):
         return None
     stacked = {k: [(u, _reshaped(u.operands[1], space)) for u in reversed(chain)] for k, chain in chains.items()}
     written = [write for writes in stacked.values() for write in writes]
     roots = [body.outputs[k] for k in arrays] + [element for _, element in written]
-    scalars = [body.outputs[k] for k in numbers] + [start for update, _ in written for start in update.operands[2:]]
-    here = normalize(range(len(space)), space)
-    read = [*((y, here) for y in roots), *((y, ()) for y in scalars)]
-    read += [(y, place) for y, place, _ in walk_producers([*roots, *scalars], set())]
-    own = {body.parameters[k]: {here} for k in arrays}
-    own.update((body.parameters[k], {_place(update, space) for update in chain}) for k, chain in chains.items())
-    if not all(_is_read_in_place(y, place, own) for y, place in read):
+    scalars = [body.outputs[k] for k in counters] + [start for update, _ in written for start in update.operands[2:]]
+    identity_map = normalize(range(len(space)), space)
+    reads = [*((y, identity_map) for y in roots), *((y, ()) for y in scalars)]
+    reads += [(y, access) for y, access, _ in walk_producers([*roots, *scalars], set())]
+    own_maps = {body.parameters[k]: {identity_map} for k in arrays}
+    own_maps.update(
+        (body.parameters[k], {_write_map(update, space) for update in chain}) for k, chain in chains.items()
+    )
+    if not all(_reads_own_element(y, access, own_maps) for y, access in reads):
         return None
-    axes = collapse_axes(roots, set(), space, also=[(update, _place(update, space)) for update, _ in written])
-    if axes[-1].size < SHORTEST:
+    axes = collapse_axes(roots, set(), space, also=[(update, _write_map(update, space)) for update, _ in written])
+    if axes[-1].size < MIN_ROW_ELEMENTS:
         return None
     work = ops_per_element([*roots, *scalars], set())
-    reached = {y for y, _ in read}
-    scalars = [y for y in body.instructions if y in reached and not y.array_shape.rank]
-    found = _Parts(body, space, arrays, numbers, stacked, scalars, axes, work)
-    return found if all(len(part.arrays) + len(part.stacked) <= MOST_ARRAYS for part in _distributed(found)) else None
+    visited = {y for y, _ in reads}
+    scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
+    result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
+    return result if all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(result)) else None
 
 
-def _may_be_of_elements(body: Computation) -> bool:
-    """Whether nothing in it says at once that elements meet."""
+def _has_pointwise_ops_only(body: Computation) -> bool:
+    """A quick test: all operations are fusible ones or updates of rows."""
     structure = ("parameter", "tuple", "get-tuple-element", "dynamic-update-slice")
     return all(x.op.name in structure or is_inlined(x) for x in body.instructions)
 
 
-def _updates_of(parameter: Instruction, y: Instruction) -> list[Instruction]:
-    """The updates that make an array of a parameter, the last one first; none if it is not made so."""
-    found: list[Instruction] = []
+def _update_chain(parameter: Instruction, y: Instruction) -> list[Instruction]:
+    """The updates that produce an array from a parameter, the last one first; empty if it is produced otherwise."""
+    result: list[Instruction] = []
     while y.op is dynamic_slices.dynamic_update_slice:
-        found.append(y)
+        result.append(y)
         y = y.operands[0]
-    return found if y is parameter else []
+    return result if y is parameter else []
 
 
-def _is_row(update: Instruction, space: Sequence[int]) -> bool:
-    """Whether an update writes an element for each of the space, along whole dimensions."""
-    part, whole = update.operands[1].array_shape.dimensions, update.array_shape.dimensions
-    return _wide(part) == _wide(space) and all(n in (1, size) for n, size in zip(part, whole, strict=True))
+def _is_row_update(update: Instruction, space: Sequence[int]) -> bool:
+    """Whether an update writes one element for each of the space, along whole dimensions."""
+    row, sizes = update.operands[1].array_shape.dimensions, update.array_shape.dimensions
+    return _non_unit(row) == _non_unit(space) and all(n in (1, size) for n, size in zip(row, sizes, strict=True))
 
 
-def _wide(sizes: Sequence[int]) -> list[int]:
+def _non_unit(sizes: Sequence[int]) -> list[int]:
+    """Sizes without ones."""
     return [size for size in sizes if size != 1]
 
 
@@ -192,112 +203,115 @@ def _reshaped(x: Instruction, sizes: tuple[int, ...]) -> Instruction:
     return Instruction(movement.reshape, (x,), movement.Reshape(sizes), x.array_shape.with_dimensions(sizes))
 
 
-def _place(update: Instruction, space: Sequence[int]) -> AccessMap:
-    """Where an element is written."""
+def _write_map(update: Instruction, space: Sequence[int]) -> AccessMap:
+    """The access map of the elements that an update writes."""
     dimensions = iter([d for d, size in enumerate(space) if size != 1])
     sizes = zip(update.operands[1].array_shape.dimensions, update.array_shape.dimensions, strict=True)
-    return tuple(next(dimensions) if part != 1 else CONSTANT if size == 1 else frozenset() for part, size in sizes)
+    return tuple(next(dimensions) if n != 1 else CONSTANT if size == 1 else frozenset() for n, size in sizes)
 
 
-def _is_read_in_place(x: Instruction, place: AccessMap, own: dict[Instruction, set[AccessMap]]) -> bool:
-    """Whether loops can compute it, and what the loop carries is read where this element of it is, or its rows are."""
+def _reads_own_element(x: Instruction, access: AccessMap, own_maps: dict[Instruction, set[AccessMap]]) -> bool:
+    """Whether the instruction is fusible, and reads of carried arrays are of the loop's own element or row."""
     if not isinstance(x.shape, Shape) or not is_native_type(x.shape):
         return False
-    if x in own:
-        return {normalize(place, x.shape.dimensions)} == own[x]
+    if x in own_maps:
+        return {normalize(access, x.shape.dimensions)} == own_maps[x]
     return x.op is movement.parameter or is_inlined(x)
 
 
-class _Blocks(Lowering):
-    """Emits the kernel. Parameters of the body are operands of the loop, or have elements of their own."""
+class _BlockedLoop(Lowering):
+    """Emits the kernel. Parameters of the body are operands of the loop, or have current elements."""
 
-    def __init__(self, x: Instruction, parts: _Parts, plan: Plan, users: Users) -> None:
-        made = {*parts.arrays, *parts.stacked, *(parts.numbers if parts.gives_numbers else ())}
-        self.results = {r.attributes.index: r for r in results_of(x, users) if r.attributes.index in made}
+    def __init__(self, x: Instruction, state: _CarriedState, plan: Plan, users: Users) -> None:
+        outputs = {*state.arrays, *state.stacked, *(state.counters if state.stores_counters else ())}
+        self.results = {r.attributes.index: r for r in results_of(x, users) if r.attributes.index in outputs}
         super().__init__("elements", plan, self.results.values())
-        self.count, self.initial_values, self.carried = x.attributes.known_trip_count, x.operands, parts
-        self.operands = dict(zip(parts.body.parameters, x.operands, strict=True))
+        self.count, self.initial_values, self.carried = x.attributes.known_trip_count, x.operands, state
+        self.operands = dict(zip(state.body.parameters, x.operands, strict=True))
         self.stacked: dict[int, Storage] = {
-            k: self.results.get(k) or Temporary(x.operands[k].array_shape) for k in parts.stacked
+            k: self.results.get(k) or Temporary(x.operands[k].array_shape) for k in state.stacked
         }
-        self.written = {parts.body.parameters[k]: self.buffer(y, True) for k, y in self.stacked.items()}
+        self.written = {state.body.parameters[k]: self.buffer(y, True) for k, y in self.stacked.items()}
         self.current: dict[Instruction, Operand] = {}
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
+        """An element of an instruction of the body."""
         if x in self.current:
             return self.current[x]
         if x in self.written:
             return self.builder.load(self.written[x], self.linearize(x.array_shape.dimensions, coordinates))
         return super().value(self.operands.get(x, x), coordinates)
 
-    def lowered(self) -> LoweredKernel:
-        b, parts = self.builder, self.carried
-        *outer, inner = parts.axes
-        arrays = [self.initial_values[k] for k in parts.arrays]
-        around = math.prod(axis.size for axis in outer)
-        most = min(BLOCK // sum(x.array_shape.dtype.itemsize for x in arrays), inner.size * around // BLOCKS)
-        width = min(inner.size, max(TOGETHER, most // TOGETHER * TOGETHER))
+    def kernel(self) -> LoweredKernel:
+        """The kernel: for each block of elements, all iterations."""
+        b, state = self.builder, self.carried
+        *outer, inner = state.axes
+        arrays = [self.initial_values[k] for k in state.arrays]
+        outer_size = math.prod(axis.size for axis in outer)
+        element_bytes = sum(x.array_shape.dtype.itemsize for x in arrays)
+        max_width = min(BLOCK_BYTES // element_bytes, inner.size * outer_size // MIN_BLOCKS)
+        width = min(inner.size, max(TOGETHER, max_width // TOGETHER * TOGETHER))
         blocks = -(-inner.size // width)
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
-        with self.loop(b.kernel.first, b.kernel.last) as (index, _):
-            *indices, block = self.split_index(index, (*(axis.size for axis in outer), blocks))
-            first, here = b.tile_start_and_size(block, width, inner.size)
+        with self.loop(b.kernel.first, b.kernel.last) as (chunk, _):
+            *indices, block = self.split_index(chunk, (*(axis.size for axis in outer), blocks))
+            first, count = b.tile_start_and_size(block, width, inner.size)
 
-            def place(j: Index) -> Coordinates:
-                return expand_indices(parts.axes, (*indices, b.add(first, j)), len(parts.sizes))
+            def index_of(j: Index) -> Coordinates:
+                return expand_indices(state.axes, (*indices, b.add(first, j)), len(state.sizes))
 
-            with self.loop(0, here) as (j, _):
+            with self.loop(0, count) as (j, _):
                 for row, x in zip(rows, arrays, strict=True):
-                    b.store(row, j, self.value(x, place(j)))
-            numbers = [self.value(self.initial_values[k], ()) for k in parts.numbers]
-            with self.loop(0, self.count, numbers, sequential=True) as (_, steps):
-                for slot, value in zip(steps.carried, self._numbers([c.arg for c in steps.carried]), strict=True):
+                    b.store(row, j, self.value(x, index_of(j)))
+            counters = [self.value(self.initial_values[k], ()) for k in state.counters]
+            with self.loop(0, self.count, counters, sequential=True) as (_, steps):
+                for slot, value in zip(steps.carried, self._step_counters([c.arg for c in steps.carried]), strict=True):
                     slot.next = value
-                with self.loop(0, here) as (j, loop):
-                    made = self._step(loop, rows, place(j))
-                if made is not rows:
-                    with self.loop(0, here) as (j, _):
-                        for row, new in zip(rows, made, strict=True):
+                with self.loop(0, count) as (j, loop):
+                    next_rows = self._step(loop, rows, index_of(j))
+                if next_rows is not rows:
+                    with self.loop(0, count) as (j, _):
+                        for row, new in zip(rows, next_rows, strict=True):
                             b.store(row, j, b.load(new, j))
-            for k, slot in zip(parts.numbers, steps.carried, strict=True):
+            for k, slot in zip(state.counters, steps.carried, strict=True):
                 if k in self.results:
                     self.store(self.results[k], (), slot.result)
-            with self.loop(0, here) as (j, _):
-                for k, row in zip(parts.arrays, rows, strict=True):
+            with self.loop(0, count) as (j, _):
+                for k, row in zip(state.arrays, rows, strict=True):
                     if k in self.results:
-                        self.store(self.results[k], place(j), b.load(row, j))
-        return make_kernel(self, around * blocks, width * self.count * parts.work, list(self.results.values()))
+                        self.store(self.results[k], index_of(j), b.load(row, j))
+        return make_kernel(self, outer_size * blocks, width * self.count * state.work, list(self.results.values()))
 
-    def _numbers(self, values: Sequence[Operand]) -> list[Operand]:
-        """What is the same for all elements, once in a step; the numbers for the next one."""
+    def _step_counters(self, values: Sequence[Operand]) -> list[Operand]:
+        """Compute the scalars of an iteration; the next values of the counters."""
         parameters, outputs = self.carried.body.parameters, self.carried.body.outputs
-        self.current = {parameters[k]: value for k, value in zip(self.carried.numbers, values, strict=True)}
+        self.current = {parameters[k]: value for k, value in zip(self.carried.counters, values, strict=True)}
         for x in self.carried.scalars:
             self.value(x, ())
-        return [self.value(outputs[k], ()) for k in self.carried.numbers]
+        return [self.value(outputs[k], ()) for k in self.carried.counters]
 
-    def _step(self, loop: Loop, rows: list[Buffer], place: Coordinates) -> list[Buffer]:
-        """One element; the rows that have the next values. A loop that writes what it reads cannot be run again for
-        what is rarely needed, such as sines of large numbers."""
-        b, parts, j = self.builder, self.carried, loop.index
-        for k, row in zip(parts.arrays, rows, strict=True):
-            self.current[parts.body.parameters[k]] = b.load(row, j)
-        new = [self.value(parts.body.outputs[k], place) for k in parts.arrays]
-        written = [(self.stacked[k], *write) for k, writes in parts.stacked.items() for write in writes]
-        values = [self.value(element, place) for _, _, element in written]
+    def _step(self, loop: Loop, rows: list[Buffer], index: Coordinates) -> list[Buffer]:
+        """Compute one element; the rows of the next values. A loop with a slow path writes to other rows, since it must
+        not overwrite what it may read again."""
+        b, state, j = self.builder, self.carried, loop.index
+        for k, row in zip(state.arrays, rows, strict=True):
+            self.current[state.body.parameters[k]] = b.load(row, j)
+        new = [self.value(state.body.outputs[k], index) for k in state.arrays]
+        written = [(self.stacked[k], *write) for k, writes in state.stacked.items() for write in writes]
+        values = [self.value(element, index) for _, _, element in written]
         for (storage, update, _), value in zip(written, values, strict=True):
-            self.store(storage, self._written(update, place), value)
+            self.store(storage, self._write_index(update, index), value)
         if any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body):
             rows = [b.scratch(row.type, row.size or 0) for row in rows]
         for row, value in zip(rows, new, strict=True):
             b.store(row, j, value)
         return rows
 
-    def _written(self, update: Instruction, place: Coordinates) -> Coordinates:
-        """Where an element goes."""
-        along = iter([c for c, size in zip(place, self.carried.sizes, strict=True) if size != 1])
-        part, whole = update.operands[1].array_shape.dimensions, update.array_shape.dimensions
+    def _write_index(self, update: Instruction, index: Coordinates) -> Coordinates:
+        """The index at which an update writes an element."""
+        indices = iter([c for c, size in zip(index, self.carried.sizes, strict=True) if size != 1])
+        row, sizes = update.operands[1].array_shape.dimensions, update.array_shape.dimensions
         return tuple(
-            next(along) if n != 1 else start_index(self, start, (), size - 1)
-            for n, size, start in zip(part, whole, update.operands[2:], strict=True)
+            next(indices) if n != 1 else start_index(self, start, (), size - 1)
+            for n, size, start in zip(row, sizes, update.operands[2:], strict=True)
         )

@@ -1,8 +1,9 @@
-"""Loops and branches over small arrays: one kernel, instead of steps of the schedule with a few operations each.
+"""Scalarized regions: loops and branches over small arrays as one kernel, instead of steps of the schedule with a few
+operations each.
 
-The elements of a small array are scalars of the loop IR, computed one by one in the order that `compiler.small` found;
-what only moves data names them anew, and an index that is not known chooses among them. An array in memory is loaded
-from and stored to, at indices that are in range as XLA moves or skips them.
+The elements of a small array are scalars of the loop IR (register promotion), computed in the order that
+`compiler.analysis.scalarization` found. Data movement renames them, and an unknown index selects among them. A large
+array stays in memory and is loaded and stored at indices that are clamped or checked as XLA defines.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tinyxla.compiler.analysis.scalarization import (
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand
-from tinyxla.loopir.kernels.scatter import copied, place_inside
+from tinyxla.loopir.kernels.scatter import checked_index, copy_kernel
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import (
     UNBOUNDED,
@@ -47,114 +48,125 @@ from tinyxla.ops import Op, calls, contraction, indexing, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.transforms.batched_region import lanes
 
-TYPICAL_STEPS = 64  # of a loop, to guess how long a lane takes
-MOST_UNPOLLED = 1 << 26  # operations of a loop that no signal has to end
+ASSUMED_STEPS = 64  # assumed iterations of a loop of unknown length
+MAX_UNPOLLED_WORK = 1 << 26  # operations of a loop that is not interruptible
 
 
 def supports(x: Instruction) -> bool:
-    return nest_of(x) is not None
+    """Whether the loop or branch can be a scalarized region."""
+    return region_of(x) is not None
 
 
-def updates(x: Instruction) -> dict[int, int]:
-    """For the results that stay in memory, the operands that they begin as."""
-    nest = nest_of(x)
-    assert nest is not None
-    return {k: begin for k, begin in enumerate(nest.begins) if begin is not None}
+def aliased_operands(x: Instruction) -> dict[int, int]:
+    """For results that stay in memory, the operands as which they begin."""
+    region = region_of(x)
+    assert region is not None
+    return {k: begin for k, begin in enumerate(region.begins) if begin is not None}
 
 
-def nest_of(x: Instruction) -> ScalarizedRegion | None:
-    """A loop or branches as a small computation of their operands; that of one lane."""
+def region_of(x: Instruction) -> ScalarizedRegion | None:
+    """A loop or branch as a scalarized region of its operands; for a batched region that of one instance. None if it is
+    not small."""
     if x.op is lanes:
         return lane_of(x.attributes.to_apply, x.attributes.mapped)
     if not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
-    return _alone(x.op, tuple(o.shape for o in x.operands), x.attributes)  # type: ignore[arg-type]
+    return _region_of_op(x.op, tuple(o.shape for o in x.operands), x.attributes)  # type: ignore[arg-type]
 
 
 @lru_cache(256)
-def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> ScalarizedRegion | None:
+def _region_of_op(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> ScalarizedRegion | None:
+    """The scalarized region of an operation on parameters of these shapes, if it saves time."""
     parameters = [Instruction(movement.parameter, (), movement.Parameter(k, s), s) for k, s in enumerate(shapes)]
     shape = op.shape(*shapes, **attributes._asdict())
     assert isinstance(shape, TupleShape)
-    whole = Instruction(op, parameters, attributes, shape)
-    found = [
-        Instruction(calls.get_tuple_element, (whole,), calls.GetTupleElement(k), s)
+    instruction = Instruction(op, parameters, attributes, shape)
+    elements = [
+        Instruction(calls.get_tuple_element, (instruction,), calls.GetTupleElement(k), s)
         for k, s in enumerate(shape.elements)
     ]
-    root = Instruction(calls.tuple_, found, calls.tuple_.attributes(), shape)
-    nest = scalarize_without_memory(Computation(op.name, parameters, [*parameters, whole, *found, root], root))
-    return nest if nest is not None and nest.saved >= 0 else None
+    root = Instruction(calls.tuple_, elements, calls.tuple_.attributes(), shape)
+    region = scalarize_without_memory(
+        Computation(op.name, parameters, [*parameters, instruction, *elements, root], root)
+    )
+    return region if region is not None and region.saved >= 0 else None
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    nest = nest_of(x)
-    assert nest is not None
+    """The kernel of a scalarized region, or of all instances of a batched one."""
+    region = region_of(x)
+    assert region is not None
     results = {r.attributes.index: r for r in results_of(x, users)}
     mapped = x.attributes.mapped if x.op is lanes else (False,) * len(x.operands)
-    low = Elements(f"small_{x.op.name}", plan, results.values())
+    low = ScalarizedLowering(f"small_{x.op.name}", plan, results.values())
     copies: list[LoweredKernel] = []
-    held: list[Held] = []
-    with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (lane, _):
-        parameters = zip(x.operands, nest.computation.parameters, mapped, strict=True)
-        for k, (operand, parameter, several) in enumerate(parameters):
+    promoted: list[Promoted] = []
+    with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (instance, _):
+        parameters = zip(x.operands, region.computation.parameters, mapped, strict=True)
+        for k, (operand, parameter, is_mapped) in enumerate(parameters):
             shape = parameter.array_shape
-            if parameter not in nest.homes:
-                first = (lane,) if several else ()
-                held.append([low.value(operand, (*first, *place)) for place in places_of(shape)])
+            if parameter not in region.homes:
+                batch_index = (instance,) if is_mapped else ()
+                promoted.append([low.value(operand, (*batch_index, *index)) for index in indices_of(shape)])
                 continue
             storage: Storage = operand
-            number = nest.begins.index(k) if k in nest.begins else -1
-            if number in results:
-                storage = results[number]
-            elif k in nest.updated:
+            position = region.begins.index(k) if k in region.begins else -1
+            if position in results:
+                storage = results[position]
+            elif k in region.updated:
                 storage = Temporary(operand.array_shape)
-                copies.append(copied(operand, storage, plan))
-            start = low.builder.mul(lane, shape.size) if several else 0
-            held.append(InMemory(low.buffer(storage, storage is not operand), start))
-        for number, found in enumerate(low.run(nest, held)):
-            if number in results and not isinstance(found, InMemory):
-                first = (lane,) if x.op is lanes else ()
-                for place, element in zip(places_of(nest.computation.outputs[number].array_shape), found, strict=True):
-                    low.store(results[number], (*first, *place), element)
+                copies.append(copy_kernel(operand, storage, plan))
+            start = low.builder.mul(instance, shape.size) if is_mapped else 0
+            promoted.append(InMemory(low.buffer(storage, storage is not operand), start))
+        for position, result in enumerate(low.run(region, promoted)):
+            if position in results and not isinstance(result, InMemory):
+                batch_index = (instance,) if x.op is lanes else ()
+                for index, element in zip(
+                    indices_of(region.computation.outputs[position].array_shape), result, strict=True
+                ):
+                    low.store(results[position], (*batch_index, *index), element)
     extent = x.operands[mapped.index(True)].array_shape.dimensions[0] if x.op is lanes else 1
-    return [*copies, make_kernel(low, extent, nest.work * TYPICAL_STEPS, list(results.values()))]
+    return [*copies, make_kernel(low, extent, region.work * ASSUMED_STEPS, list(results.values()))]
 
 
 class InMemory(NamedTuple):
-    """An array in a buffer, from some element on."""
+    """An array in a buffer, from an element on."""
 
     buffer: Buffer
     start: Index = 0
 
 
-Held = list[Operand] | InMemory  # an array: its elements, or where it is
+Promoted = list[Operand] | InMemory  # an array: its elements as scalars, or its memory
 
 
-def places_of(shape: Shape) -> Iterable[tuple[int, ...]]:
+def indices_of(shape: Shape) -> Iterable[tuple[int, ...]]:
+    """All indices of an array, in row-major order."""
     return np.ndindex(*shape.dimensions)
 
 
-class Elements(Lowering):
-    """Emits small computations."""
+class ScalarizedLowering(Lowering):
+    """Emits scalarized regions."""
 
-    def __init__(self, name: str, plan: Plan, own: Iterable[Instruction], vectors: bool = True) -> None:
-        """`vectors`: whether several elements of one array may be computed at once, and not those of several lanes."""
+    def __init__(self, name: str, plan: Plan, own: Iterable[Instruction], allows_vectors: bool = True) -> None:
+        """`allows_vectors`: several elements of one array may be computed by a vector loop, rather than one element of
+        several instances."""
         super().__init__(name, plan, own)
-        self._vectors = vectors
-        self._held: dict[Instruction, Held] = {}
-        self._results: dict[Instruction, list[Held]] = {}  # of what gives several
+        self._allows_vectors = allows_vectors
+        self._promoted: dict[Instruction, Promoted] = {}
+        self._results: dict[Instruction, list[Promoted]] = {}  # of instructions with several results
 
-    def run(self, nest: ScalarizedRegion, operands: Sequence[Held]) -> list[Held]:
-        """The results of a computation, of operands that are held as it expects."""
-        self._held.update(zip(nest.computation.parameters, operands, strict=True))
-        for x in nest.order:
+    def run(self, region: ScalarizedRegion, operands: Sequence[Promoted]) -> list[Promoted]:
+        """The results of a region for promoted operands."""
+        self._promoted.update(zip(region.computation.parameters, operands, strict=True))
+        for x in region.order:
             if isinstance(x.shape, TupleShape):
                 self._results[x] = _STRUCTURED[x.op.name](self, x)
             elif x.op is not movement.parameter:
-                self._held[x] = self._made(x)
-        return [self._held[x] for x in nest.computation.outputs]
+                self._promoted[x] = self._evaluate(x)
+        return [self._promoted[x] for x in region.computation.outputs]
 
-    def _made(self, x: Instruction) -> Held:
+    def _evaluate(self, x: Instruction) -> Promoted:
+        """The promoted result of an instruction."""
         if x.op is calls.get_tuple_element:
             return self._results[x.operands[0]][x.attributes.index]
         if x.op is movement.constant:
@@ -166,259 +178,287 @@ class Elements(Lowering):
             return InMemory(self.builder.scratch(x.array_shape.element_type.name, x.array_shape.size))
         if x.op.name in _STRUCTURED:
             return _STRUCTURED[x.op.name](self, x)[0]
-        if self._vectors and is_wide_and_costly(x):
-            return self._in_vectors(x)
-        return [self.compute(x, place) for place in places_of(x.array_shape)]
+        if self._allows_vectors and is_wide_and_costly(x):
+            return self._by_vector_loop(x)
+        return [self.compute(x, index) for index in indices_of(x.array_shape)]
 
-    def _in_vectors(self, x: Instruction) -> Held:
-        """The elements of a costly operation, by a loop that LLVM makes one of vectors."""
+    def _by_vector_loop(self, x: Instruction) -> Promoted:
+        """The elements of a costly operation by a loop that LLVM vectorizes."""
         b, size = self.builder, x.array_shape.size
-        operands = [[self.value(o, place) for place in places_of(o.array_shape)] for o in x.operands]
+        operands = [[self.value(o, index) for index in indices_of(o.array_shape)] for o in x.operands]
         rows: list[Buffer | None] = []
         for elements in operands:
             row = None if all(e is elements[0] for e in elements) else b.scratch(elements[0].type, size)
             for k, element in enumerate(elements if row else ()):
                 b.store(cast(Buffer, row), k, element)
             rows.append(row)
-        found = b.scratch(x.array_shape.element_type.name, size)
+        result = b.scratch(x.array_shape.element_type.name, size)
         with self.loop(0, size) as (k, _):
             values = [b.load(row, k) if row else elements[0] for row, elements in zip(rows, operands, strict=True)]
-            b.store(found, k, self.scalar(x, values))
-        return [b.load(found, k) for k in range(size)]
+            b.store(result, k, self.scalar(x, values))
+        return [b.load(result, k) for k in range(size)]
 
-    def held(self, x: Instruction) -> Held:
-        return self._held[x]
+    def promoted(self, x: Instruction) -> Promoted:
+        return self._promoted[x]
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
-        held = self._held.get(x)
-        if held is None:
+        """An element, of a promoted array or of memory."""
+        promoted = self._promoted.get(x)
+        if promoted is None:
             return super().value(x, coordinates)
         if x.op is movement.constant and not all(isinstance(c, int) for c in coordinates):
             return self.load(x, coordinates)
-        return self.element(held, x.array_shape.dimensions, coordinates)
+        return self.element(promoted, x.array_shape.dimensions, coordinates)
 
-    def element(self, held: Held, sizes: Sequence[int], coordinates: Coordinates) -> Operand:
-        """Of an array; coordinates that are not known choose."""
-        place = self.linearize(sizes, coordinates)
-        if isinstance(held, InMemory):
-            return self.builder.load(held.buffer, self.builder.add(held.start, place))
-        if isinstance(place, int):
-            return held[place]
-        (first, _), *others = _possible(sizes, coordinates)
-        found = held[first]
-        for number, here in others:
-            found = self.builder.select(self._is_at(coordinates, here), held[number], found)
-        return found
+    def element(self, promoted: Promoted, sizes: Sequence[int], coordinates: Coordinates) -> Operand:
+        """An element of an array; unknown coordinates select among the elements."""
+        index = self.linearize(sizes, coordinates)
+        if isinstance(promoted, InMemory):
+            return self.builder.load(promoted.buffer, self.builder.add(promoted.start, index))
+        if isinstance(index, int):
+            return promoted[index]
+        (first, _), *others = _possible_elements(sizes, coordinates)
+        result = promoted[first]
+        for position, candidate in others:
+            result = self.builder.select(self._index_equals(coordinates, candidate), promoted[position], result)
+        return result
 
-    def _is_at(self, coordinates: Coordinates, place: Sequence[int], condition: Operand | None = None) -> Operand:
-        """Whether coordinates, those that are not known, are this place; and the condition holds."""
+    def _index_equals(
+        self, coordinates: Coordinates, index: Sequence[int], condition: Operand | None = None
+    ) -> Operand:
+        """Whether the unknown coordinates equal those of an index, and the condition holds."""
         b = self.builder
-        for c, here in zip(coordinates, place, strict=True):
+        for c, expected in zip(coordinates, index, strict=True):
             if not isinstance(c, int):
-                same = b.compare("EQ", c, here)
-                condition = same if condition is None else b.and_(condition, same)
+                is_equal = b.compare("EQ", c, expected)
+                condition = is_equal if condition is None else b.and_(condition, is_equal)
         return Literal("pred", True) if condition is None else condition
 
-    def spilled(self, condition: Computation, body: Computation, operands: Sequence[Held]) -> list[Held]:
-        """What a loop is given, with those arrays in memory that it reads at computed places and does not change: a
-        load is less than a choice among all elements."""
-        arrays, places = list(operands), indexed(body)
+    def spill_indexed_arrays(
+        self, condition: Computation, body: Computation, operands: Sequence[Promoted]
+    ) -> list[Promoted]:
+        """A loop's operands, with loop-invariant arrays that are read at computed indices in memory: a load costs less
+        than selecting among all elements."""
+        arrays, indexed_positions = list(operands), indexed(body)
         for k, (y, p) in enumerate(zip(body.outputs, body.parameters, strict=True)):
-            held = arrays[k]
-            if y is not p or isinstance(held, InMemory) or len(held) < WIDE or k not in places:
+            promoted = arrays[k]
+            if y is not p or isinstance(promoted, InMemory) or len(promoted) < WIDE or k not in indexed_positions:
                 continue
             in_memory = [j == k or isinstance(other, InMemory) for j, other in enumerate(arrays)]
-            if self._vectors and len(insides((condition, body), in_memory)) == 2:
-                row = self.builder.scratch(p.array_shape.element_type.name, len(held))
-                for number, element in enumerate(held):
-                    self.builder.store(row, number, element)
+            if self._allows_vectors and len(regions((condition, body), in_memory)) == 2:
+                row = self.builder.scratch(p.array_shape.element_type.name, len(promoted))
+                for position, element in enumerate(promoted):
+                    self.builder.store(row, position, element)
                 arrays[k] = InMemory(row)
         return arrays
 
-    def chosen(self, condition: Operand, x: Held, y: Held) -> Held:
-        """The elements of one of two arrays in registers."""
+    def select_elements(self, condition: Operand, x: Promoted, y: Promoted) -> Promoted:
+        """Select all elements of one of two promoted arrays."""
         assert not isinstance(x, InMemory)
         assert not isinstance(y, InMemory)
         return [self.builder.select(condition, a, b) for a, b in zip(x, y, strict=True)]
 
-    def put(
-        self, held: Held, sizes: Sequence[int], coordinates: Coordinates, new: Operand, condition: Operand | None = None
-    ) -> Held:
-        """An array with another element, if the condition holds: at a place in range, in any case."""
+    def update_element(
+        self,
+        promoted: Promoted,
+        sizes: Sequence[int],
+        coordinates: Coordinates,
+        new: Operand,
+        condition: Operand | None = None,
+    ) -> Promoted:
+        """The array with a new element, if the condition holds. The index is in range."""
         b = self.builder
-        if isinstance(held, InMemory):
-            place = b.add(held.start, self.linearize(sizes, coordinates))
+        if isinstance(promoted, InMemory):
+            index = b.add(promoted.start, self.linearize(sizes, coordinates))
             if condition is not None:
-                new = b.select(condition, new, b.load(held.buffer, place))
-            b.store(held.buffer, place, new)
-            return held
-        changed = list(held)
-        for number, place in _possible(sizes, coordinates):
-            here = self._is_at(coordinates, place, condition)
-            is_certain = isinstance(here, Literal)
-            changed[number] = new if is_certain else b.select(here, new, held[number])
-        return changed
+                new = b.select(condition, new, b.load(promoted.buffer, index))
+            b.store(promoted.buffer, index, new)
+            return promoted
+        elements = list(promoted)
+        for position, index in _possible_elements(sizes, coordinates):
+            is_target = self._index_equals(coordinates, index, condition)
+            is_constant = isinstance(is_target, Literal)
+            elements[position] = new if is_constant else b.select(is_target, new, promoted[position])
+        return elements
 
 
-def _possible(sizes: Sequence[int], coordinates: Coordinates) -> list[tuple[int, tuple[int, ...]]]:
-    """The places that coordinates may mean, with their numbers."""
-    known = [(d, c) for d, c in enumerate(coordinates) if isinstance(c, int)]
-    return [(k, place) for k, place in enumerate(np.ndindex(*sizes)) if all(place[d] == c for d, c in known)]
+def _possible_elements(sizes: Sequence[int], coordinates: Coordinates) -> list[tuple[int, tuple[int, ...]]]:
+    """The indices that the coordinates may equal, with their ordinals."""
+    fixed = [(d, c) for d, c in enumerate(coordinates) if isinstance(c, int)]
+    return [(k, index) for k, index in enumerate(np.ndindex(*sizes)) if all(index[d] == c for d, c in fixed)]
 
 
-# --- what is not element by element -----------------------------------------------------------------------------------
+# --- reductions, products and updates ---------------------------------------------------------------------------------
 
 
-def _reduce(low: Elements, x: Instruction) -> list[Held]:
+def _reduce(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A reduction, unrolled."""
     sizes, reduced = x.operands[0].array_shape.dimensions, x.attributes.dimensions
     kept = [d for d in range(len(sizes)) if d not in reduced]
     rows: list[list[Operand]] = []
     for outer in itertools.product(*(range(sizes[d]) for d in kept)):
         carried = low.initial(x)
         for inner in itertools.product(*(range(sizes[d]) for d in reduced)):
-            place = dict(zip((*kept, *reduced), (*outer, *inner), strict=True))
-            carried = low.accumulate(x, carried, tuple(place[d] for d in range(len(sizes))))
+            index = dict(zip((*kept, *reduced), (*outer, *inner), strict=True))
+            carried = low.accumulate(x, carried, tuple(index[d] for d in range(len(sizes))))
         rows.append(carried)
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(len(x.operands) // 2)]
 
 
-def _dot(low: Elements, x: Instruction) -> list[Held]:
+def _dot(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A matrix product, unrolled."""
     dims: contraction.Dot = x.attributes
-    kind = x.array_shape.element_type.name
+    type = x.array_shape.element_type.name
     lhs, rhs = (_rows(o.array_shape, dims.contracting(side), dims.batch(side)) for side, o in enumerate(x.operands))
-    found: list[Operand] = []
+    result: list[Operand] = []
     for left_rows, right_rows in zip(lhs, rhs, strict=True):
         for left, right in itertools.product(left_rows, right_rows):
             total: Operand | None = None
             for at, to in zip(left, right, strict=True):
                 factors = low.value(x.operands[0], at), low.value(x.operands[1], to)
-                product = low.builder.compute("multiply", kind, *factors)
-                total = product if total is None else low.builder.compute("add", kind, total, product)
-            found.append(total or Literal(kind, zero(x.array_shape).value))
-    return [found]
+                product = low.builder.compute("multiply", type, *factors)
+                total = product if total is None else low.builder.compute("add", type, total, product)
+            result.append(total or Literal(type, zero(x.array_shape).value))
+    return [result]
 
 
 def _rows(shape: Shape, contracting: tuple[int, ...], batch: tuple[int, ...]) -> list[list[list[tuple[int, ...]]]]:
-    """The places of a factor's elements: of each row, in each matrix."""
+    """The indices of an operand's elements, for each row of each matrix of the batch."""
     free = contraction.free_dimensions(shape.rank, contracting, batch)
 
-    def places(dimensions: Sequence[int]) -> list[dict[int, int]]:
+    def partial_indices(dimensions: Sequence[int]) -> list[dict[int, int]]:
         indices = itertools.product(*(range(shape.dimensions[d]) for d in dimensions))
-        return [dict(zip(dimensions, several, strict=True)) for several in indices]
+        return [dict(zip(dimensions, index, strict=True)) for index in indices]
 
-    def place(known: dict[int, int]) -> tuple[int, ...]:
-        return tuple(known[d] for d in range(shape.rank))
+    def full_index(fixed: dict[int, int]) -> tuple[int, ...]:
+        return tuple(fixed[d] for d in range(shape.rank))
 
-    return [[[place(b | f | c) for c in places(contracting)] for f in places(free)] for b in places(batch)]
-
-
-def _dynamic_update_slice(low: Elements, x: Instruction) -> list[Held]:
-    whole, update, *starts = x.operands
-    sizes, parts = whole.array_shape.dimensions, update.array_shape.dimensions
-    first = [start_index(low, s, (), size - part) for s, size, part in zip(starts, sizes, parts, strict=True)]
-    found = low.held(whole)
-    for place in places_of(update.array_shape):
-        at = tuple(low.builder.add(f, c) for f, c in zip(first, place, strict=True))
-        found = low.put(found, sizes, at, low.value(update, place))
-    return [found]
+    return [
+        [[full_index(b | f | c) for c in partial_indices(contracting)] for f in partial_indices(free)]
+        for b in partial_indices(batch)
+    ]
 
 
-def _scatter(low: Elements, x: Instruction) -> list[Held]:
-    """One update after the other: nothing, if a part of its window is outside."""
-    whole, indices, updates = x.operands
+def _dynamic_update_slice(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A dynamic-update-slice: the start is clamped."""
+    operand, update, *starts = x.operands
+    sizes, update_sizes = operand.array_shape.dimensions, update.array_shape.dimensions
+    first = [start_index(low, s, (), size - n) for s, size, n in zip(starts, sizes, update_sizes, strict=True)]
+    result = low.promoted(operand)
+    for index in indices_of(update.array_shape):
+        at = tuple(low.builder.add(f, c) for f, c in zip(first, index, strict=True))
+        result = low.update_element(result, sizes, at, low.value(update, index))
+    return [result]
+
+
+def _scatter(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """Updates in order; an update whose window is out of bounds is skipped."""
+    operand, indices, updates = x.operands
     a: indexing.Gather = x.attributes.gather()
-    sizes = whole.array_shape.dimensions
-    _, parts = a.parted(updates.array_shape.dimensions)
-    found = low.held(whole)
-    for source in places_of(updates.array_shape):
+    sizes = operand.array_shape.dimensions
+    _, update_sizes = a.parted(updates.array_shape.dimensions)
+    result = low.promoted(operand)
+    for source in indices_of(updates.array_shape):
         batch, inner = a.parted(source)
-        along = dict(zip(a.window(len(sizes)), zip(inner, parts, strict=True), strict=True))
-        place: list[Index] = [along[d][0] if d in along else 0 for d in range(len(sizes))]
-        inside: Operand | None = None
+        offsets = dict(zip(a.window(len(sizes)), zip(inner, update_sizes, strict=True), strict=True))
+        index: list[Index] = [offsets[d][0] if d in offsets else 0 for d in range(len(sizes))]
+        all_in_bounds: Operand | None = None
         for k, d in enumerate(a.start_index_map):
-            offset, extent = along.get(d, (0, 1))
+            offset, extent = offsets.get(d, (0, 1))
             vector = a.vector(batch, k, indices.array_shape.rank)
-            start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
-            inside = fits if inside is None else low.builder.and_(inside, fits)
-            place[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
+            start, in_bounds = checked_index(low, low.value(indices, vector), sizes[d] - extent)
+            all_in_bounds = in_bounds if all_in_bounds is None else low.builder.and_(all_in_bounds, in_bounds)
+            index[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
-            place[d] = batch[c]
-        old = low.element(found, sizes, tuple(place))
+            index[d] = batch[c]
+        old = low.element(result, sizes, tuple(index))
         (new,) = low.apply(x.attributes.to_apply, [old, low.value(updates, source)])
-        found = low.put(found, sizes, tuple(place), new, inside)
-    return [found]
+        result = low.update_element(result, sizes, tuple(index), new, all_in_bounds)
+    return [result]
 
 
 # --- loops and branches -----------------------------------------------------------------------------------------------
 
 
-def insides(computations: Iterable[Computation], in_memory: Iterable[bool]) -> list[ScalarizedRegion]:
+def regions(computations: Iterable[Computation], in_memory: Iterable[bool]) -> list[ScalarizedRegion]:
+    """The scalarized regions of computations whose parameters are partly in memory."""
     memory = frozenset(k for k, m in enumerate(in_memory) if m)
-    return [nest for c in computations if (nest := scalarize(c, memory)) is not None]
+    return [region for c in computations if (region := scalarize(c, memory)) is not None]
 
 
-def _in_memory(operands: Sequence[Held]) -> list[bool]:
-    return [isinstance(held, InMemory) for held in operands]
+def _in_memory(operands: Sequence[Promoted]) -> list[bool]:
+    """Whether each operand is in memory."""
+    return [isinstance(promoted, InMemory) for promoted in operands]
 
 
-def _while(low: Elements, x: Instruction) -> list[Held]:
-    given = [low.held(o) for o in x.operands]
-    operands = low.spilled(x.attributes.condition, x.attributes.body, given)
-    condition, body = insides((x.attributes.condition, x.attributes.body), _in_memory(operands))
-    made = [y is not p for y, p in zip(body.computation.outputs, body.computation.parameters, strict=True)]
+def _while(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """A loop whose promoted arrays are loop-carried scalars."""
+    initial = [low.promoted(o) for o in x.operands]
+    operands = low.spill_indexed_arrays(x.attributes.condition, x.attributes.body, initial)
+    condition, body = regions((x.attributes.condition, x.attributes.body), _in_memory(operands))
+    is_carried = [y is not p for y, p in zip(body.computation.outputs, body.computation.parameters, strict=True)]
 
-    def carried(arrays: Sequence[Held]) -> list[Operand]:
-        return [e for held, m in zip(arrays, made, strict=True) if m and not isinstance(held, InMemory) for e in held]
-
-    def arrays(elements: Iterable[Operand], others: Sequence[Held]) -> list[Held]:
-        rest = iter(elements)
+    def carried(arrays: Sequence[Promoted]) -> list[Operand]:
         return [
-            [next(rest) for _ in held] if m and not isinstance(held, InMemory) else held
-            for held, m in zip(others, made, strict=True)
+            e
+            for promoted, is_variant in zip(arrays, is_carried, strict=True)
+            if is_variant and not isinstance(promoted, InMemory)
+            for e in promoted
+        ]
+
+    def arrays(elements: Iterable[Operand], others: Sequence[Promoted]) -> list[Promoted]:
+        remaining = iter(elements)
+        return [
+            [next(remaining) for _ in promoted] if is_variant and not isinstance(promoted, InMemory) else promoted
+            for promoted, is_variant in zip(others, is_carried, strict=True)
         ]
 
     count: int | None = x.attributes.known_trip_count
-    is_short = count is not None and count * body.work <= MOST_UNPOLLED
-    stop = (
-        count if count is not None and is_short else low.builder.select(only(low.run(condition, operands)), UNBOUNDED)
-    )
+    is_short = count is not None and count * body.work <= MAX_UNPOLLED_WORK
+    if count is not None and is_short:
+        stop: Index = count
+    else:
+        stop = low.builder.select(single_scalar(low.run(condition, operands)), UNBOUNDED)
     with low.loop(0, stop, carried(operands), sequential=True) as (_, loop):
         updated = low.run(body, arrays((c.arg for c in loop.carried), operands))
         for slot, value in zip(loop.carried, carried(updated), strict=True):
             slot.next = value
         if not is_short:
-            loop.continue_while = only(low.run(condition, updated))
-    return arrays((c.result for c in loop.carried), given)
+            loop.continue_while = single_scalar(low.run(condition, updated))
+    return arrays((c.result for c in loop.carried), initial)
 
 
-def only(results: Sequence[Held]) -> Operand:
-    """The scalar that is the one result."""
-    (held,) = results
-    assert not isinstance(held, InMemory)
-    return held[0]
+def single_scalar(results: Sequence[Promoted]) -> Operand:
+    """The scalar of a result that is one scalar."""
+    (promoted,) = results
+    assert not isinstance(promoted, InMemory)
+    return promoted[0]
 
 
-def _conditional(low: Elements, x: Instruction) -> list[Held]:
-    index, *operands = (low.held(o) for o in x.operands)
-    branches = insides(x.attributes.branch_computations, _in_memory(operands))
+def _conditional(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
+    """Branches as loops of zero or one iteration, which keep or replace the values."""
+    index, *operands = (low.promoted(o) for o in x.operands)
+    branches = regions(x.attributes.branch_computations, _in_memory(operands))
     outputs = branches[0].computation.outputs
-    made = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
-    values: list[Operand] = [zero(y.array_shape) for y in made for _ in range(y.array_shape.size)]
-    for number, branch in enumerate(branches):
-        stop = low.builder.select(is_chosen(low, only([index]), number, len(branches)), 1)
+    new_arrays = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
+    values: list[Operand] = [zero(y.array_shape) for y in new_arrays for _ in range(y.array_shape.size)]
+    for position, branch in enumerate(branches):
+        stop = low.builder.select(is_chosen(low, single_scalar([index]), position, len(branches)), 1)
         with low.loop(0, stop, values, sequential=True) as (_, loop):
-            elements = [e for held in low.run(branch, operands) if not isinstance(held, InMemory) for e in held]
+            elements = [
+                e for promoted in low.run(branch, operands) if not isinstance(promoted, InMemory) for e in promoted
+            ]
             for slot, value in zip(loop.carried, elements, strict=True):
                 slot.next = value
         values = [c.result for c in loop.carried]
-    rest = iter(values)
+    remaining = iter(values)
     return [
-        [next(rest) for _ in range(y.array_shape.size)] if begin is None else operands[begin]
+        [next(remaining) for _ in range(y.array_shape.size)] if begin is None else operands[begin]
         for y, begin in zip(outputs, branches[0].begins, strict=True)
     ]
 
 
-_STRUCTURED: dict[str, Callable[[Elements, Instruction], list[Held]]] = {
+_STRUCTURED: dict[str, Callable[[ScalarizedLowering, Instruction], list[Promoted]]] = {
     "conditional": _conditional,
     "dot": _dot,
     "dynamic-update-slice": _dynamic_update_slice,

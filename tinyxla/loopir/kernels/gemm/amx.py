@@ -1,17 +1,18 @@
-"""Products in a processor's matrix unit: the routine that sums them in tiles, as text.
+"""GEMM microkernel for Intel's AMX: tiles of C in its matrix registers, as LLVM text with the interface of
+`microkernel`.
 
-Intel's AMX has eight registers of 16 rows of 64 bytes each. One instruction multiplies a tile of words of the left
-operand, 16 rows by 16 terms, with one of the right operand, 16 terms by 16 columns, and adds the products to 16 x 16
-sums. A word holds two bf16, or four integers of 8 bits: as many terms in a row are multiplied and added together (see
-Intel's "Architecture Instruction Set Extensions Programming Reference", chapter 3).
+AMX has eight registers of 16 rows of 64 bytes. One instruction multiplies a tile of A, 16 rows by 16 words, with a tile
+of B, 16 words by 16 columns, and accumulates in a tile of 16 x 16 sums. A word holds two bf16 or four 8-bit integers,
+whose products are added together.
 
-The routine is called as those in `gathered` are. It computes blocks of 32 x 32 sums, or half as many rows or columns,
-in four registers; two tiles of each operand are in the others. A tile's rows must lie equally far apart in memory. So
-before the sums of 32 rows are begun, a list says for each 16 terms where tiles of the left operand are: in place, if
-the rows are equally far apart and the terms one behind the other, else in a copy. So it is for the right operand, whose
-rows are in place nearly always. The last terms are always copied, with zeros behind them, and sums that are not 32
-columns, or whose rows are not equally far apart, are stored by way of a copy. Of the right operand's rows what makes
-16 columns whole is read, too, and does not matter.
+The routine computes blocks of 32 x 32 sums (or half as many rows or columns) in four registers; two tiles of A and of B
+are in the others. A tile's rows must have one stride in memory. So before a block of 32 rows a list is made of where
+the tiles of A are: in place, if the rows have one stride and the terms are contiguous, else in a copy. The same is done
+for B, whose rows nearly always have one stride. The last terms are always copied and zero-padded. Blocks that have
+fewer than 32 columns, or whose rows of C have no common stride, are stored through a buffer. Columns of B that complete
+a tile of 16 are read but not used.
+
+Source: Intel, Architecture Instruction Set Extensions Programming Reference, chapter 3.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from __future__ import annotations
 from itertools import product
 from string import Template
 
-MOST_TERMS = 512  # words of a row in one call
-SIDE = 16  # rows, columns or words of a tile
+MAX_K_WORDS = 512  # of k in one call
+SIDE = 16  # rows of a tile, words of its rows, and columns of its product
 BLOCK = 2 * SIDE
-_VECTOR = 8  # places
+_OFFSETS_PER_VECTOR = 8  # offsets that are compared at once
 _INSTRUCTIONS = {"bf16": "tdpbf16ps", "s8": "tdpbssd", "u8": "tdpbuud"}
-FEATURES = {"bf16": "amx-bf16", "s8": "amx-int8", "u8": "amx-int8"}  # that have them
+FEATURES = {"bf16": "amx-bf16", "s8": "amx-int8", "u8": "amx-int8"}  # the processor feature with this instruction
 
-_TEXT = Template("""
-define void @routine(ptr %c, ptr %a, ptr %b, ptr %rows, ptr %results, ptr %terms,
-    ptr %factors, ptr %numbers) nounwind {
+_MICROKERNEL = Template("""
+define void @routine(ptr %c, ptr %a, ptr %b, ptr %a_row_offsets, ptr %c_row_offsets, ptr %a_k_offsets,
+    ptr %b_k_offsets, ptr %numbers) nounwind {
 entry:
 $numbers
   %shapes = alloca <64 x i8>, align 64
-  %a_copy = alloca [$copy_bytes x i8], align 64
-  %b_copy = alloca [$copy_bytes x i8], align 64
+  %packed_a = alloca [$copy_bytes x i8], align 64
+  %packed_b = alloca [$copy_bytes x i8], align 64
   %sums = alloca [$sums_bytes x i8], align 64
-  %a_tiles = alloca [$most_steps x [2 x i64]], align 64 ; where each is, and how many bytes its rows are apart
-  %b_tiles = alloca [$most_steps x [2 x i64]], align 64
-  %runs = alloca [$most_steps x i64], align 64  ; whether terms follow one another
-  %odds = alloca [$most_steps x i64], align 64  ; whether rows of the right operand are copied
+  %a_tiles = alloca [$max_k_tiles x [2 x i64]], align 64  ; address and row pitch in bytes of each tile
+  %b_tiles = alloca [$max_k_tiles x [2 x i64]], align 64
+  %are_contiguous = alloca [$max_k_tiles x i64], align 64  ; whether the terms of a tile are contiguous in A
+  %are_copied = alloca [$max_k_tiles x i64], align 64  ; whether a tile of B is copied
   store <64 x i8> <$shapes>, ptr %shapes, align 64
   call void @llvm.x86.ldtilecfg(ptr %shapes)
-  %is_more = icmp ne i64 %more, 0
+  %accumulates = icmp ne i64 %accumulate, 0
   %k_last = sub i64 %k, 1
   %k_up = add i64 %k_last, $side
   %steps = udiv i64 %k_up, $side
@@ -50,19 +51,19 @@ $numbers
   %t = mul i64 %s, $side
   %t_left = sub i64 %k, %t
 $terms
-  %run_word = zext i1 %term.is to i64
-  store i64 %run_word, ptr %runs[%s]
+  %contiguous_word = zext i1 %term.is_uniform to i64
+  store i64 %contiguous_word, ptr %are_contiguous[%s]
 $factors
-  %is_whole = icmp sge i64 %t_left, $side
-  %is_odd = xor i1 (and i1 %factor.is, %is_whole), true
-  %odd_word = zext i1 %is_odd to i64
-  store i64 %odd_word, ptr %odds[%s]
+  %is_full = icmp sge i64 %t_left, $side
+  %is_copied = xor i1 (and i1 %factor.is_uniform, %is_full), true
+  %copied_word = zext i1 %is_copied to i64
+  store i64 %copied_word, ptr %are_copied[%s]
   %b_tile = getelementptr [2 x i64], ptr %b_tiles, i64 %s
   %b_first = getelementptr i32, ptr %b, i64 %factor.first
   store ptr %b_first, ptr %b_tile
-  %factor_bytes = mul i64 %factor.apart, 4
-  %b_apart = select i1 %is_odd, i64 $row_bytes, i64 %factor_bytes
-  store i64 %b_apart, ptr %b_tile[1]
+  %factor_bytes = mul i64 %factor.stride, 4
+  %b_pitch = select i1 %is_copied, i64 $row_bytes, i64 %factor_bytes
+  store i64 %b_pitch, ptr %b_tile[1]
   end %s
 
   for %i from 0 below %m by $block
@@ -72,43 +73,43 @@ $factors
   br i1 (icmp sge i64 %m_left, $block), label %all_rows, label %with_rows
 all_rows:
 $rows
-  %row_bytes = select i1 %row.is, i64 (mul i64 %row.apart, 4), i64 0
+  %row_bytes = select i1 %row.is_uniform, i64 (mul i64 %row.stride, 4), i64 0
 $results
-  %result_bytes = select i1 %result.is, i64 (mul i64 %result.apart, 4), i64 0
+  %result_bytes = select i1 %result.is_uniform, i64 (mul i64 %result.stride, 4), i64 0
   br label %with_rows
-with_rows:  ; how many bytes they are apart, or 0
-  %a_apart = phi i64 [ 0, %i.loop ], [ %row_bytes, %all_rows ]
-  %c_apart = phi i64 [ 0, %i.loop ], [ %result_bytes, %all_rows ]
-  %are_apart = icmp ne i64 %a_apart, 0
+with_rows:  ; the pitches in bytes, or 0 if rows have no common stride
+  %a_pitch = phi i64 [ 0, %i.loop ], [ %row_bytes, %all_rows ]
+  %c_pitch = phi i64 [ 0, %i.loop ], [ %result_bytes, %all_rows ]
+  %has_row_stride = icmp ne i64 %a_pitch, 0
 
   for %u from 0 below %steps by 1
   %first_term = mul i64 %u, $side
   %u_left = sub i64 %k, %first_term
   %a_tile = getelementptr [2 x i64], ptr %a_tiles, i64 %u
-  %is_run = icmp ne i64 (load i64, ptr %runs[%u]), 0
-  %is_regular = and i1 %is_run, %are_apart
+  %is_contiguous = icmp ne i64 (load i64, ptr %are_contiguous[%u]), 0
+  %is_regular = and i1 %is_contiguous, %has_row_stride
   %is_in_place = and i1 %is_regular, (icmp sge i64 %u_left, $side)
-  %place = load i64, ptr %terms[%first_term]
+  %k_offset = load i64, ptr %a_k_offsets[%first_term]
   br i1 %is_in_place, label %in_place, label %copied
 in_place:
-  %first_place = add i64 (load i64, ptr %rows[%i]), %place
-  %a_first = getelementptr i32, ptr %a, i64 %first_place
+  %first_offset = add i64 (load i64, ptr %a_row_offsets[%i]), %k_offset
+  %a_first = getelementptr i32, ptr %a, i64 %first_offset
   store ptr %a_first, ptr %a_tile
-  store i64 %a_apart, ptr %a_tile[1]
+  store i64 %a_pitch, ptr %a_tile[1]
   br label %u_done
 copied:
-  %a_block = getelementptr [$block_bytes x i8], ptr %a_copy, i64 %u
+  %a_block = getelementptr [$block_bytes x i8], ptr %packed_a, i64 %u
   store ptr %a_block, ptr %a_tile
-  store i64 $line, ptr %a_tile[1]
+  store i64 $tile_row_bytes, ptr %a_tile[1]
   %u_mask = call <16 x i1> @llvm.get.active.lane.mask.v16i1.i64(i64 %first_term, i64 %k)
-  %places_at = getelementptr i64, ptr %terms, i64 %first_term
-  %places = load <16 x i64>, ptr %places_at, align 8
-  br i1 %is_run, label %copy_rows, label %gather_rows
+  %offsets_at = getelementptr i64, ptr %a_k_offsets, i64 %first_term
+  %offsets = load <16 x i64>, ptr %offsets_at, align 8
+  br i1 %is_contiguous, label %copy_rows, label %gather_rows
 copy_rows:
   for %r from 0 below %height by 1
   %r_index = add i64 %i, %r
-  %r_place = add i64 (load i64, ptr %rows[%r_index]), %place
-  %r_from = getelementptr i32, ptr %a, i64 %r_place
+  %r_offset = add i64 (load i64, ptr %a_row_offsets[%r_index]), %k_offset
+  %r_from = getelementptr i32, ptr %a, i64 %r_offset
   %r_words = call <16 x i32> @llvm.masked.load.v16i32.p0(
     ptr %r_from, i32 2, <16 x i1> %u_mask, <16 x i32> zeroinitializer)
   %r_to = getelementptr <16 x i32>, ptr %a_block, i64 %r
@@ -118,8 +119,8 @@ copy_rows:
 gather_rows:
   for %g from 0 below %height by 1
   %g_index = add i64 %i, %g
-  %g_row = getelementptr i32, ptr %a, i64 (load i64, ptr %rows[%g_index])
-  %g_from = getelementptr i32, ptr %g_row, <16 x i64> %places
+  %g_row = getelementptr i32, ptr %a, i64 (load i64, ptr %a_row_offsets[%g_index])
+  %g_from = getelementptr i32, ptr %g_row, <16 x i64> %offsets
   %g_words = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(
     <16 x ptr> %g_from, i32 2, <16 x i1> %u_mask, <16 x i32> zeroinitializer)
   %g_to = getelementptr <16 x i32>, ptr %a_block, i64 %g
@@ -137,10 +138,10 @@ u_done:
   %is_wide = icmp sgt i64 %n_left, $side
 
   for %o from 0 below %steps by 1
-  br i1 (icmp ne i64 (load i64, ptr %odds[%o]), 0), label %b_copied, label %o_done
+  br i1 (icmp ne i64 (load i64, ptr %are_copied[%o]), 0), label %b_copied, label %o_done
 b_copied:
   %o_first = mul i64 %o, $side
-  %b_block = getelementptr [$block_bytes x i8], ptr %b_copy, i64 %o
+  %b_block = getelementptr [$block_bytes x i8], ptr %packed_b, i64 %o
   %b_origin = getelementptr i32, ptr %b_block, i64 (sub i64 0, %j)
   %o_tile = getelementptr [2 x i64], ptr %b_tiles, i64 %o
   store ptr %b_origin, ptr %o_tile
@@ -148,7 +149,7 @@ b_copied:
   %q_term = add i64 %o_first, %q
   %q_in = call i64 @llvm.smin.i64(i64 %q_term, i64 %k_last)
   %q_is = icmp slt i64 %q_term, %k
-  %q_row = getelementptr i32, ptr %b, i64 (load i64, ptr %factors[%q_in])
+  %q_row = getelementptr i32, ptr %b, i64 (load i64, ptr %b_k_offsets[%q_in])
   %q_to = getelementptr [$row_bytes x i8], ptr %b_block, i64 %q
 $b_rows
   end %q
@@ -156,19 +157,19 @@ $b_rows
 o_done:
   end %o
 
-  %n_rest = and i64 %n_left, 15
-  %are_whole = or i1 (icmp sge i64 %n_left, $block), (icmp eq i64 %n_rest, 0)
-  %is_direct = and i1 (icmp ne i64 %c_apart, 0), %are_whole
-  %c_place = add i64 (load i64, ptr %results[%i]), %j
-  %c_first = getelementptr i32, ptr %c, i64 %c_place
+  %n_remainder = and i64 %n_left, 15
+  %is_multiple = or i1 (icmp sge i64 %n_left, $block), (icmp eq i64 %n_remainder, 0)
+  %is_direct = and i1 (icmp ne i64 %c_pitch, 0), %is_multiple
+  %c_offset = add i64 (load i64, ptr %c_row_offsets[%i]), %j
+  %c_first = getelementptr i32, ptr %c, i64 %c_offset
   %to = select i1 %is_direct, ptr %c_first, ptr %sums
-  %apart = select i1 %is_direct, i64 %c_apart, i64 $row_bytes
-  %low = getelementptr i8, ptr %to, i64 (mul i64 %apart, $side)
+  %pitch = select i1 %is_direct, i64 %c_pitch, i64 $row_bytes
+  %low = getelementptr i8, ptr %to, i64 (mul i64 %pitch, $side)
   %to_0_0 = getelementptr i8, ptr %to, i64 0
-  %to_0_1 = getelementptr i8, ptr %to, i64 $line
+  %to_0_1 = getelementptr i8, ptr %to, i64 $tile_row_bytes
   %to_1_0 = getelementptr i8, ptr %low, i64 0
-  %to_1_1 = getelementptr i8, ptr %low, i64 $line
-  br i1 (and i1 %is_more, (xor i1 %is_direct, true)), label %old_sums, label %high_or_not
+  %to_1_1 = getelementptr i8, ptr %low, i64 $tile_row_bytes
+  br i1 (and i1 %accumulates, (xor i1 %is_direct, true)), label %old_sums, label %high_or_not
 old_sums:
   for %p from 0 below %height by 1
 $old
@@ -212,7 +213,7 @@ declare void @llvm.masked.store.v16i32.p0(<16 x i32>, ptr, i32, <16 x i1>)
 
 _BLOCK_TEXT = Template("""
 block_$name:
-  br i1 %is_more, label %old_$name, label %none_$name
+  br i1 %accumulates, label %old_$name, label %none_$name
 old_$name:
 $old
   br label %sum_$name
@@ -220,139 +221,142 @@ none_$name:
 $none
   br label %sum_$name
 sum_$name:
-  for %s_$name from 0 below %steps by 1
-  %at_$name = getelementptr [2 x i64], ptr %a_tiles, i64 %s_$name
+  for %step_$name from 0 below %steps by 1
+  %at_$name = getelementptr [2 x i64], ptr %a_tiles, i64 %step_$name
   %a_$name = load ptr, ptr %at_$name
-  %a_apart_$name = load i64, ptr %at_$name[1]
-  %a_low_$name = getelementptr i8, ptr %a_$name, i64 (mul i64 %a_apart_$name, $side)
-  %b_at_$name = getelementptr [2 x i64], ptr %b_tiles, i64 %s_$name
+  %a_pitch_$name = load i64, ptr %at_$name[1]
+  %a_low_$name = getelementptr i8, ptr %a_$name, i64 (mul i64 %a_pitch_$name, $side)
+  %b_at_$name = getelementptr [2 x i64], ptr %b_tiles, i64 %step_$name
   %b_$name = getelementptr i32, ptr (load ptr, ptr %b_at_$name), i64 %j
-  %b_apart_$name = load i64, ptr %b_at_$name[1]
-  %b_right_$name = getelementptr i8, ptr %b_$name, i64 $line
+  %b_pitch_$name = load i64, ptr %b_at_$name[1]
+  %b_right_$name = getelementptr i8, ptr %b_$name, i64 $tile_row_bytes
 $multiply
-  end %s_$name
+  end %step_$name
 $new
   br label %summed
 """)
 
 
-def product_text(factors: str, numbers: str) -> str:
-    """The routine for factors of a type, which reads its numbers so."""
-    line, side = 4 * SIDE, SIDE
-    shapes = [1, *[0] * 15, *[line, 0] * 8, *[0] * 16, *[side] * 8, *[0] * 8]
-    return _TEXT.substitute(
+def microkernel_text(factors: str, numbers: str) -> str:
+    """The routine for factors of a type; `numbers` is the text that loads its arguments."""
+    tile_row_bytes, side = 4 * SIDE, SIDE
+    shapes = [1, *[0] * 15, *[tile_row_bytes, 0] * 8, *[0] * 16, *[side] * 8, *[0] * 8]
+    return _MICROKERNEL.substitute(
         numbers=numbers,
         shapes=", ".join(f"i8 {x}" for x in shapes),
         side=side,
         block=BLOCK,
-        line=line,
-        row_bytes=2 * line,
-        block_bytes=BLOCK * line,
-        sums_bytes=BLOCK * 2 * line,
-        copy_bytes=MOST_TERMS // side * BLOCK * line,
-        most_steps=MOST_TERMS // side,
-        terms=_spaced("term", "terms", "%t", side, "%t_left", 1),
-        factors=_spaced("factor", "factors", "%t", side),
-        rows=_spaced("row", "rows", "%i", BLOCK),
-        results=_spaced("result", "results", "%i", BLOCK),
-        b_rows=_row_of_b(),
-        old=_moved("p", is_out=False),
-        new=_moved("w", is_out=True),
-        blocks="\n".join(_block(factors, down, across) for down, across in product((1, 2), repeat=2)),
+        tile_row_bytes=tile_row_bytes,
+        row_bytes=2 * tile_row_bytes,
+        block_bytes=BLOCK * tile_row_bytes,
+        sums_bytes=BLOCK * 2 * tile_row_bytes,
+        copy_bytes=MAX_K_WORDS // side * BLOCK * tile_row_bytes,
+        max_k_tiles=MAX_K_WORDS // side,
+        terms=_uniform_stride("term", "a_k_offsets", "%t", side, "%t_left", 1),
+        factors=_uniform_stride("factor", "b_k_offsets", "%t", side),
+        rows=_uniform_stride("row", "a_row_offsets", "%i", BLOCK),
+        results=_uniform_stride("result", "c_row_offsets", "%i", BLOCK),
+        b_rows=_copy_row_of_b(),
+        old=_copy_sums("p", to_c=False),
+        new=_copy_sums("w", to_c=True),
+        blocks="\n".join(_block_text(factors, *tiles) for tiles in product((1, 2), repeat=2)),
         multiply=_INSTRUCTIONS[factors],
     )
 
 
-def _spaced(name: str, places: str, first: str, count: int, valid: str = "", apart: int | None = None) -> str:
-    """Whether so many places - of which those behind the valid ones do not count - are equally far apart."""
+def _uniform_stride(name: str, offsets: str, first: str, count: int, valid: str = "", stride: int | None = None) -> str:
+    """LLVM text that tests whether `count` offsets from `first` on, of which only the first `valid` count, have one
+    stride."""
     text = [
-        f"  %{name}.at = getelementptr i64, ptr %{places}, i64 {first}",
+        f"  %{name}.at = getelementptr i64, ptr %{offsets}, i64 {first}",
         f"  %{name}.first = load i64, ptr %{name}.at",
-        *([f"  %{name}.apart = sub i64 (load i64, ptr %{name}.at[1]), %{name}.first"] if apart is None else []),
-        *_same(f"{name}.firsts", f"%{name}.first"),
-        *_same(f"{name}.steps", f"%{name}.apart" if apart is None else str(apart)),
+        *([f"  %{name}.stride = sub i64 (load i64, ptr %{name}.at[1]), %{name}.first"] if stride is None else []),
+        *_splat(f"{name}.origins", f"%{name}.first"),
+        *_splat(f"{name}.strides", f"%{name}.stride" if stride is None else str(stride)),
     ]
-    found = "zeroinitializer"
-    for k in range(0, count, _VECTOR):
-        here = f"%{name}.{k}"
-        numbers = ", ".join(f"i64 {k + lane}" for lane in range(_VECTOR))
+    mismatches = "zeroinitializer"
+    for k in range(0, count, _OFFSETS_PER_VECTOR):
+        chunk = f"%{name}.{k}"
+        numbers = ", ".join(f"i64 {k + lane}" for lane in range(_OFFSETS_PER_VECTOR))
         text += [
-            f"  {here}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
-            f"  {here} = load <8 x i64>, ptr {here}.at, align 8",
-            f"  {here}.from = mul <8 x i64> %{name}.steps, <{numbers}>",
-            f"  {here}.expected = add <8 x i64> %{name}.firsts, {here}.from",
-            f"  {here}.differs = xor <8 x i64> {here}, {here}.expected",
+            f"  {chunk}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
+            f"  {chunk} = load <8 x i64>, ptr {chunk}.at, align 8",
+            f"  {chunk}.from = mul <8 x i64> %{name}.strides, <{numbers}>",
+            f"  {chunk}.expected = add <8 x i64> %{name}.origins, {chunk}.from",
+            f"  {chunk}.differs = xor <8 x i64> {chunk}, {chunk}.expected",
         ]
-        differs = f"{here}.differs"
+        differs = f"{chunk}.differs"
         if valid:
             text += [
-                f"  {here}.mask = call <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64 {k}, i64 {valid})",
-                f"  {here}.counts = select <8 x i1> {here}.mask, <8 x i64> {differs}, <8 x i64> zeroinitializer",
+                f"  {chunk}.mask = call <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64 {k}, i64 {valid})",
+                f"  {chunk}.counts = select <8 x i1> {chunk}.mask, <8 x i64> {differs}, <8 x i64> zeroinitializer",
             ]
-            differs = f"{here}.counts"
-        text.append(f"  {here}.all = or <8 x i64> {found}, {differs}")
-        found = f"{here}.all"
-    text.append(f"  %{name}.any = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> {found})")
-    text.append(f"  %{name}.is = icmp eq i64 %{name}.any, 0")
+            differs = f"{chunk}.counts"
+        text.append(f"  {chunk}.all = or <8 x i64> {mismatches}, {differs}")
+        mismatches = f"{chunk}.all"
+    text.append(f"  %{name}.any = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> {mismatches})")
+    text.append(f"  %{name}.is_uniform = icmp eq i64 %{name}.any, 0")
     return "\n".join(text)
 
 
-def _same(name: str, value: str) -> list[str]:
+def _splat(name: str, value: str) -> list[str]:
+    """LLVM text of a vector of eight copies of a 64-bit value."""
     return [
         f"  %{name}.one = insertelement <8 x i64> poison, i64 {value}, i64 0",
         f"  %{name} = shufflevector <8 x i64> %{name}.one, <8 x i64> poison, <8 x i32> zeroinitializer",
     ]
 
 
-_PART_OF_B = Template("""
-  %q_$part.mask = select i1 %q_is, <16 x i1> %${part}_mask, <16 x i1> zeroinitializer
-  %q_$part.at = getelementptr i32, ptr %q_row, i64 $column
-  %q_$part = call <16 x i32> @llvm.masked.load.v16i32.p0(
-    ptr %q_$part.at, i32 2, <16 x i1> %q_$part.mask, <16 x i32> zeroinitializer)
-  %q_$part.to = getelementptr <16 x i32>, ptr %q_to, i64 $half
-  store <16 x i32> %q_$part, ptr %q_$part.to, align 64""")
+_HALF_ROW_OF_B = Template("""
+  %q_$side.mask = select i1 %q_is, <16 x i1> %${side}_mask, <16 x i1> zeroinitializer
+  %q_$side.at = getelementptr i32, ptr %q_row, i64 $column
+  %q_$side = call <16 x i32> @llvm.masked.load.v16i32.p0(
+    ptr %q_$side.at, i32 2, <16 x i1> %q_$side.mask, <16 x i32> zeroinitializer)
+  %q_$side.to = getelementptr <16 x i32>, ptr %q_to, i64 $half
+  store <16 x i32> %q_$side, ptr %q_$side.to, align 64""")
 
 
-def _row_of_b() -> str:
+def _copy_row_of_b() -> str:
+    """LLVM text that copies a row of 32 columns of B, masked."""
     return "".join(
-        _PART_OF_B.substitute(part=part, column=f"%j{'_right' * half}", half=half)
-        for half, part in enumerate(("left", "right"))
+        _HALF_ROW_OF_B.substitute(side=side, column=f"%j{'_right' * half}", half=half)
+        for half, side in enumerate(("left", "right"))
     )
 
 
-_MOVED_IN = Template("""
+_LOAD_HALF_ROW = Template("""
   %$r.$half = call <16 x i32> @llvm.masked.load.v16i32.p0(
-    ptr %$r.c_at.$half, i32 4, <16 x i1> %${part}_mask, <16 x i32> zeroinitializer)
+    ptr %$r.c_at.$half, i32 4, <16 x i1> %${side}_mask, <16 x i32> zeroinitializer)
   store <16 x i32> %$r.$half, ptr %$r.sums_at.$half, align 64""")
-_MOVED_OUT = Template("""
+_STORE_HALF_ROW = Template("""
   %$r.$half = load <16 x i32>, ptr %$r.sums_at.$half, align 64
-  call void @llvm.masked.store.v16i32.p0(<16 x i32> %$r.$half, ptr %$r.c_at.$half, i32 4, <16 x i1> %${part}_mask)""")
+  call void @llvm.masked.store.v16i32.p0(<16 x i32> %$r.$half, ptr %$r.c_at.$half, i32 4, <16 x i1> %${side}_mask)""")
 
 
-def _moved(r: str, is_out: bool) -> str:
-    """A row of sums, from where they are to the copy of them or back."""
+def _copy_sums(r: str, to_c: bool) -> str:
+    """LLVM text that copies a row of 32 sums from C to the buffer or back."""
     text = f"""
   %{r}.index = add i64 %i, %{r}
-  %{r}.c = getelementptr i32, ptr %c, i64 (load i64, ptr %results[%{r}.index])
+  %{r}.c = getelementptr i32, ptr %c, i64 (load i64, ptr %c_row_offsets[%{r}.index])
   %{r}.sums = getelementptr <32 x i32>, ptr %sums, i64 %{r}"""
-    for half, part in enumerate(("left", "right")):
+    for half, side in enumerate(("left", "right")):
         text += f"""
   %{r}.c_at.{half} = getelementptr i32, ptr %{r}.c, i64 %j{"_right" * half}
   %{r}.sums_at.{half} = getelementptr <16 x i32>, ptr %{r}.sums, i64 {half}"""
-        text += (_MOVED_OUT if is_out else _MOVED_IN).substitute(r=r, half=half, part=part)
+        text += (_STORE_HALF_ROW if to_c else _LOAD_HALF_ROW).substitute(r=r, half=half, side=side)
     return text
 
 
-def _block(factors: str, down: int, across: int) -> str:
-    """The sums of so many tiles."""
-    name, tiles = f"{down}_{across}", list(product(range(down), range(across)))
+def _block_text(factors: str, row_tiles: int, column_tiles: int) -> str:
+    """LLVM text of the product of `row_tiles` x `column_tiles` tiles."""
+    name, tiles = f"{row_tiles}_{column_tiles}", list(product(range(row_tiles), range(column_tiles)))
 
-    def all_sums(move: str) -> str:
-        return "\n".join(f"  call void @llvm.x86.{move}(i8 {2 * r + v}, ptr %to_{r}_{v}, i64 %apart)" for r, v in tiles)
+    def all_tiles(move: str) -> str:
+        return "\n".join(f"  call void @llvm.x86.{move}(i8 {2 * r + v}, ptr %to_{r}_{v}, i64 %pitch)" for r, v in tiles)
 
-    def load(to: int, operand: str, part: str) -> str:
-        place = f"ptr %{operand}{part}_{name}, i64 %{operand}_apart_{name}"
-        return f"  call void @llvm.x86.tileloadd64(i8 {to}, {place})"
+    def load(to: int, operand: str, side: str) -> str:
+        tile = f"ptr %{operand}{side}_{name}, i64 %{operand}_pitch_{name}"
+        return f"  call void @llvm.x86.tileloadd64(i8 {to}, {tile})"
 
     multiply: list[str] = []
     for r, v in tiles:
@@ -362,9 +366,9 @@ def _block(factors: str, down: int, across: int) -> str:
     return _BLOCK_TEXT.substitute(
         name=name,
         side=SIDE,
-        line=4 * SIDE,
-        old=all_sums("tileloadd64"),
+        tile_row_bytes=4 * SIDE,
+        old=all_tiles("tileloadd64"),
         none="\n".join(f"  call void @llvm.x86.tilezero(i8 {2 * r + v})" for r, v in tiles),
         multiply="\n".join(multiply),
-        new=all_sums("tilestored64"),
+        new=all_tiles("tilestored64"),
     )

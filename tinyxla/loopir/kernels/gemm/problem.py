@@ -1,5 +1,10 @@
-"""Products of the graph as products of matrices: which dimensions make these, and whether a copy is needed; also as
-steps of the BLAS."""
+"""GEMM problem of a dot: its operands as strided batches of matrices (m, n, k, batch and the strides), if memory has
+them so.
+
+Dimensions of one role (batch, free, contracting) are collapsed to one. An operand whose dimensions of one role have no
+common stride, or whose rows and columns are both strided, needs a transposing copy first; `required_permutation` is its
+order.
+"""
 
 from __future__ import annotations
 
@@ -13,82 +18,85 @@ from tinyxla.ops import contraction
 
 
 @dataclass(frozen=True)
-class _Strided:
-    """Dimensions of an array in memory as one index: `size` steps of `stride` elements."""
+class _StridedDimension:
+    """Adjacent dimensions of an array as one: `size` elements that are `stride` elements apart."""
 
     size: int
     stride: int
 
 
-def _together(sizes: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> _Strided | None:
-    """These dimensions, in this order, as one index, if memory has them so."""
-    wide = [d for d in dims if sizes[d] != 1]
-    for d, e in pairwise(wide):
+def _collapse(sizes: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> _StridedDimension | None:
+    """The dimensions, in this order, as one; None if their elements have no common stride."""
+    non_unit = [d for d in dims if sizes[d] != 1]
+    for d, e in pairwise(non_unit):
         if strides[d] != strides[e] * sizes[e]:
             return None
-    return _Strided(math.prod(sizes[d] for d in wide), strides[wide[-1]] if wide else 1)
+    return _StridedDimension(math.prod(sizes[d] for d in non_unit), strides[non_unit[-1]] if non_unit else 1)
 
 
 @dataclass(frozen=True)
-class Matrices:
-    """A batch of matrices in memory: how far apart they, their rows and their columns are, in elements."""
+class StridedMatrices:
+    """A batch of matrices in memory: strides between matrices, rows and columns, in elements. Rows or columns are
+    contiguous."""
 
     batch: int
     row: int
     column: int
-    by_rows: bool  # whether rows are contiguous; if not, columns are
+    row_major: bool  # else column-major
 
     @property
-    def distance(self) -> int:
-        """Between rows, or columns."""
-        return self.row if self.by_rows else self.column
+    def leading_dimension(self) -> int:
+        """Elements between rows if row-major, between columns if column-major (the BLAS's lda)."""
+        return self.row if self.row_major else self.column
 
 
 @dataclass(frozen=True)
-class MatrixProduct:
-    """[m, k] by [k, n], so many times; a result is dense."""
+class GemmProblem:
+    """C[m, n] = A[m, k] B[k, n] for each of `batch` matrices; C is dense and row-major."""
 
     batch: int
     m: int
     n: int
     k: int
-    left: Matrices
-    right: Matrices
+    left: StridedMatrices
+    right: StridedMatrices
 
 
-def _matrices(x: Instruction, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrices | None:
-    """The operand as a batch of matrices, if it is one without a copy."""
+def _strided_matrices(
+    x: Instruction, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+) -> StridedMatrices | None:
+    """The operand as a batch of matrices; None if that takes a copy."""
     sizes = x.array_shape.dimensions
     strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
-    step, row, column = (_together(sizes, strides, dims) for dims in (batch, rows, columns))
-    if step is None or row is None or column is None:
+    outer, row, column = (_collapse(sizes, strides, dims) for dims in (batch, rows, columns))
+    if outer is None or row is None or column is None:
         return None
-    distance = step.stride if step.size > 1 else 0
+    batch_stride = outer.stride if outer.size > 1 else 0
     if (column.stride == 1 or column.size == 1) and row.stride >= column.size:
-        return Matrices(distance, max(row.stride if row.size > 1 else 1, column.size), 1, True)
+        return StridedMatrices(batch_stride, max(row.stride if row.size > 1 else 1, column.size), 1, True)
     if (row.stride == 1 or row.size == 1) and column.stride >= row.size:
-        return Matrices(distance, 1, max(column.stride if column.size > 1 else 1, row.size), False)
+        return StridedMatrices(batch_stride, 1, max(column.stride if column.size > 1 else 1, row.size), False)
     return None
 
 
 def _roles(x: Instruction, side: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The dimensions of a product's operand (0 or 1) that are batch, rows and columns."""
+    """Dimension numbers of the operand (0 or 1) by role: batch, rows of its matrix, columns of its matrix."""
     dims: contraction.Dot = x.attributes
     batch, contracting = dims.batch(side), dims.contracting(side)
     free = contraction.free_dimensions(x.operands[side].array_shape.rank, contracting, batch)
     return (batch, free, contracting) if side == 0 else (batch, contracting, free)
 
 
-def operand_order(x: Instruction, side: int) -> tuple[int, ...] | None:
-    """How a product's operand (0 or 1) must be transposed to be a batch of matrices; None if it is one as it stands."""
+def required_permutation(x: Instruction, side: int) -> tuple[int, ...] | None:
+    """The permutation that makes the dot's operand (0 or 1) a batch of matrices; None if it is one without a copy."""
     batch, rows, columns = _roles(x, side)
-    return None if _matrices(x.operands[side], batch, rows, columns) else (*batch, *rows, *columns)
+    return None if _strided_matrices(x.operands[side], batch, rows, columns) else (*batch, *rows, *columns)
 
 
-def product_of(x: Instruction) -> MatrixProduct | None:
-    """What a dot multiplies, if its operands are batches of matrices as they stand."""
-    left, right = (_matrices(x.operands[side], *_roles(x, side)) for side in (0, 1))
+def gemm_problem(x: Instruction) -> GemmProblem | None:
+    """The GEMM that a dot computes; None if an operand needs a copy to be a batch of matrices."""
+    left, right = (_strided_matrices(x.operands[side], *_roles(x, side)) for side in (0, 1))
     if left is None or right is None:
         return None
     sizes = contraction.matrix_sizes(x.attributes, *(o.array_shape.dimensions for o in x.operands))
-    return MatrixProduct(*sizes, left, right)
+    return GemmProblem(*sizes, left, right)

@@ -1,8 +1,10 @@
-"""Factors of many small matrices, and triangular systems with them: several matrices side by side.
+"""Batched small factorizations and triangular solves in an interleaved ("compact") layout: one matrix per vector lane.
 
-A kernel copies so many matrices as are a vector, or two, to an array [element, lane], works there with a loop over the
-lanes innermost, and copies what it has made back. So an element costs a vector operation for all of them, where a call
-of LAPACK takes longer to begin than it computes. Rows are exchanged by choosing, lane by lane.
+A kernel transposes a group of matrices to arrays [element, lane], works there with the loop over lanes innermost, and
+transposes the results back. An operation on an element is one vector operation for the group, where a call of LAPACK
+takes longer to begin than to compute. Rows are swapped by a select in each lane.
+
+Source: the compact layout of Intel MKL's batched BLAS and LAPACK; G. Golub and C. Van Loan, Matrix Computations.
 """
 
 from __future__ import annotations
@@ -14,60 +16,64 @@ from contextlib import contextmanager
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand
-from tinyxla.loopir.kernels.gemm import packing as routines
+from tinyxla.loopir.kernels.gemm import packing as packing
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage
 from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.ops.linear_algebra import TriangularSolve
 
-_MANY = 8  # matrices
-_WIDTH = 16  # of them side by side: of shorter loops LLVM makes no vectors
-_LARGEST = 32  # rows or columns
-_SCRATCH = 200 * 1024  # bytes
-_LARGEST_ROW = 64  # bytes
+_MIN_BATCH = 8  # matrices in a batch
+_GROUP_MATRICES = 16  # matrices per group: LLVM does not vectorize shorter loops
+_MAX_SIZE = 32  # rows or columns
+_MAX_SCRATCH_BYTES = 200 * 1024  # of interleaved copies
+_MAX_LU_ROW_BYTES = 64  # of a row, for LU
 _BYTES = {"f32": 4, "f64": 8, "s32": 4}
 
 
 def supports(x: Instruction) -> bool:
-    """Whether an op on matrices has enough of them, which are small."""
+    """Whether the batch is large enough and its matrices are small enough."""
     shapes = [o.array_shape for o in x.operands]
-    kind = shapes[0].element_type.name
+    type = shapes[0].element_type.name
     *batch, rows, columns = shapes[0].dimensions
-    if kind not in ("f32", "f64") or math.prod(batch) < _MANY or max(rows, columns) > _LARGEST:
+    if type not in ("f32", "f64") or math.prod(batch) < _MIN_BATCH or max(rows, columns) > _MAX_SIZE:
         return False
-    held = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
-    return held * _WIDTH * _BYTES[kind] <= _SCRATCH
+    panel_elements = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
+    return panel_elements * _GROUP_MATRICES * _BYTES[type] <= _MAX_SCRATCH_BYTES
 
 
 def supports_lu(x: Instruction) -> bool:
-    """Beyond some size, rows take longer to be chosen from all lanes than to be exchanged in one matrix."""
+    """The same for LU, with shorter rows: from some size on, selecting rows in all lanes takes longer than swapping
+    them in each matrix."""
     shape = x.operands[0].array_shape
-    return supports(x) and max(shape.dimensions[-2:]) * _BYTES[shape.element_type.name] <= _LARGEST_ROW
+    return supports(x) and max(shape.dimensions[-2:]) * _BYTES[shape.element_type.name] <= _MAX_LU_ROW_BYTES
 
 
 def supports_qr(x: Instruction) -> bool:
-    """Both factors have as many rows as the matrix, or fewer."""
+    """The same for QR, whose factors have as many rows as the matrix, or fewer."""
     shape = x.operands[0].array_shape
     rows, columns = shape.dimensions[-2:]
-    return supports(x) and rows * (columns + rows) * _WIDTH * _BYTES[shape.element_type.name] <= _SCRATCH
+    return (
+        supports(x)
+        and rows * (columns + rows) * _GROUP_MATRICES * _BYTES[shape.element_type.name] <= _MAX_SCRATCH_BYTES
+    )
 
 
-class _Lanes:
-    """Emits the kernel of one instruction."""
+class _InterleavedBatch:
+    """Emits the kernel of one operation on groups of interleaved matrices."""
 
     def __init__(self, x: Instruction, plan: Plan, results: list[Instruction]) -> None:
         self.x = x
         self.low = Lowering(x.op.name.replace("-", "_"), plan, results)
         self.b = self.low.builder
-        self.kind = x.operands[0].array_shape.element_type.name
+        self.type = x.operands[0].array_shape.element_type.name
         *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
-        self.batch, self.width = math.prod(batch), _WIDTH
-        self.lengths = self.b.scratch(INDEX, len(routines.COPY))
+        self.batch, self.width = math.prod(batch), _GROUP_MATRICES
+        self.copy_arguments = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
         self.first: Index = 0
         self.count: Index = 0
 
     def kernel(self, work: int, body: Callable[[], None]) -> list[LoweredKernel]:
-        """`work` is that of a matrix."""
+        """The kernel over all groups; `work` is the number of operations for a matrix."""
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (index, _):
             self.first = self.b.mul(index, self.width)
             self.count = self.b.min(self.b.sub(self.batch, self.first), self.width)
@@ -76,67 +82,76 @@ class _Lanes:
 
     # --- memory
 
-    def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], **numbers: Index) -> None:
-        store_arguments(self.b, self.lengths, routines.COPY, **numbers)
-        self.b.call(routines.turn(8 * _BYTES[to[0].type]), to, source, (self.lengths, 0))
+    def _transpose(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], **arguments: Index) -> None:
+        store_arguments(self.b, self.copy_arguments, packing.COPY_ARGUMENTS, **arguments)
+        self.b.call(packing.transpose(8 * _BYTES[to[0].type]), to, source, (self.copy_arguments, 0))
 
     @contextmanager
     def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
-        """Of as many as are turned at once: the first, and how many are left."""
-        b, height = self.b, routines.tile_rows()
+        """A loop over tiles that are transposed at once: the first index of the tile, and how many indices remain."""
+        b, height = self.b, packing.transpose_size()
         with self.low.loop(0, b.ceil_div(size, height), sequential=True) as (group, _):
             start = b.mul(group, height)
             yield start, b.sub(size, start)
 
     def read(self, x: Storage, size: int, written: bool = False) -> Buffer:
-        """So many elements of each matrix, as lanes; `written` says that they are in a result's memory."""
+        """Copy `size` elements of each matrix to an interleaved array. `written` says that they are in a result's
+        memory."""
         b, source = self.b, self.low.buffer(x, written)
         lanes = b.scratch(source.type, size * self.width)
-        with self._groups(self.count) as (lane, left):
-            place = b.mul(b.add(self.first, lane), size)
-            self._turn((lanes, lane), (source, place), steps=size, row=size, rows=left, pitch=self.width)
+        with self._groups(self.count) as (lane, remaining):
+            lane_offset = b.mul(b.add(self.first, lane), size)
+            self._transpose(
+                (lanes, lane),
+                (source, lane_offset),
+                columns=size,
+                source_pitch=size,
+                rows=remaining,
+                target_pitch=self.width,
+            )
         return lanes
 
     def write(self, lanes: Buffer, x: Storage, size: int) -> None:
-        b, target, height = self.b, self.low.buffer(x, True), routines.tile_rows()
-        whole = size // height * height
+        """Copy an interleaved array to an array of matrices."""
+        b, target, height = self.b, self.low.buffer(x, True), packing.transpose_size()
+        full_tiles = size // height * height
         begin = b.mul(self.first, size)
-        with self._groups(whole) as (element, left):
+        with self._groups(full_tiles) as (element, remaining):
             source = lanes, b.mul(element, self.width)
             to = target, b.add(begin, element)
-            self._turn(to, source, steps=self.count, row=self.width, rows=left, pitch=size)
-        with self.low.loop(0, self.count) as (lane, _), self.low.loop(whole, size) as (element, _):
+            self._transpose(to, source, columns=self.count, source_pitch=self.width, rows=remaining, target_pitch=size)
+        with self.low.loop(0, self.count) as (lane, _), self.low.loop(full_tiles, size) as (element, _):
             value = b.load(lanes, b.add(b.mul(element, self.width), lane))
             b.store(target, b.add(begin, b.add(b.mul(lane, size), element)), value)
 
     # --- arithmetic
 
     @contextmanager
-    def each(self, start: Index, stop: Index) -> Generator[Index]:
+    def sequential_loop(self, start: Index, stop: Index) -> Generator[Index]:
         with self.low.loop(start, stop, sequential=True) as (k, _):
             yield k
 
     @contextmanager
-    def lanes(self) -> Generator[Callable[[Buffer, Index], Operand]]:
-        """A loop over lanes; gives what loads one of an element."""
+    def lane_loop(self) -> Generator[Callable[[Buffer, Index], Operand]]:
+        """The loop over lanes; gives the function that loads an element's lane."""
         with self.low.loop(0, self.width) as (lane, _):
             self._lane = lane
             yield self.load
 
-    def place(self, element: Index) -> Index:
+    def lane_offset(self, element: Index) -> Index:
         return self.b.add(self.b.mul(element, self.width), self._lane)
 
     def load(self, lanes: Buffer, element: Index) -> Operand:
-        return self.b.load(lanes, self.place(element))
+        return self.b.load(lanes, self.lane_offset(element))
 
     def store(self, lanes: Buffer, element: Index, value: Operand) -> None:
-        self.b.store(lanes, self.place(element), value)
+        self.b.store(lanes, self.lane_offset(element), value)
 
     def compute(self, op: str, *operands: Operand) -> Operand:
-        return self.b.compute(op, self.kind, *operands)
+        return self.b.compute(op, self.type, *operands)
 
     def literal(self, value: float) -> Literal:
-        return Literal(self.kind, value)
+        return Literal(self.type, value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
         return self.b.add(self.b.mul(row, pitch), column)
@@ -147,9 +162,9 @@ class _Lanes:
 
 
 def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
-    """In place; the other triangle becomes zero, and all of a matrix that is not positive definite NaN; one that has
-    NaN keeps the columns before it."""
-    m, lower = _Lanes(x, plan, [x]), x.attributes.lower
+    """Cholesky in place. The other triangle becomes zero; a matrix that is not positive definite becomes NaN; one with
+    NaN keeps the columns before."""
+    m, lower = _InterleavedBatch(x, plan, [x]), x.attributes.lower
     n = m.rows
 
     def at(row: Index, column: Index) -> Index:
@@ -157,26 +172,26 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
     def body() -> None:
         a = m.read(x, n * n, written=True)
-        inverse, failure = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
-        with m.lanes():
+        inverse, failure = m.b.scratch(m.type, m.width), m.b.scratch(m.type, m.width)
+        with m.lane_loop():
             m.store(failure, 0, m.literal(0.0))
-        with m.each(0, n) as j:
+        with m.sequential_loop(0, n) as j:
             after = m.b.add(j, 1)
-            with m.lanes() as load:
+            with m.lane_loop() as load:
                 pivot = load(a, at(j, j))
                 has_none = m.b.compare("LE", pivot, m.literal(0.0))
                 root = m.b.select(has_none, m.literal(math.nan), m.compute("sqrt", pivot))
                 m.store(failure, 0, m.b.select(has_none, m.literal(1.0), load(failure, 0)))
                 m.store(a, at(j, j), root)
                 m.store(inverse, 0, m.compute("divide", m.literal(1.0), root))
-            with m.each(after, n) as i, m.lanes() as load:
+            with m.sequential_loop(after, n) as i, m.lane_loop() as load:
                 m.store(a, at(i, j), m.compute("multiply", load(a, at(i, j)), load(inverse, 0)))
-            with m.each(after, n) as k, m.each(k, n) as i, m.lanes() as load:
+            with m.sequential_loop(after, n) as k, m.sequential_loop(k, n) as i, m.lane_loop() as load:
                 m.subtract_product(a, at(i, k), load(a, at(i, j)), load(a, at(k, j)))
-        with m.each(0, n * n) as element, m.lanes() as load:
+        with m.sequential_loop(0, n * n) as element, m.lane_loop() as load:
             failed = m.b.compare("GT", load(failure, 0), m.literal(0.0))
             m.store(a, element, m.b.select(failed, m.literal(math.nan), load(a, element)))
-        with m.each(0, n) as i, m.each(0, i) as j, m.lanes():
+        with m.sequential_loop(0, n) as i, m.sequential_loop(0, i) as j, m.lane_loop():
             m.store(a, at(j, i), m.literal(0.0))
         m.write(a, x, n * n)
 
@@ -184,49 +199,49 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
 
 def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[LoweredKernel]:
-    """Factors, pivots and the permutation of rows, as far as they are taken."""
-    m = _Lanes(x, plan, [*results.values()])
+    """LU with partial pivoting: factors, pivots and the permutation, as far as they are read (`results`)."""
+    m = _InterleavedBatch(x, plan, [*results.values()])
     rows, columns = m.rows, m.columns
     steps = min(rows, columns)
 
-    def exchange(lanes: Buffer, hit: Operand, i: Index, k: Index) -> None:
-        one, other = m.load(lanes, i), m.load(lanes, k)
-        m.store(lanes, i, m.b.select(hit, other, one))
-        m.store(lanes, k, m.b.select(hit, one, other))
+    def swap(lanes: Buffer, is_pivot: Operand, i: Index, k: Index) -> None:
+        row_i, row_k = m.load(lanes, i), m.load(lanes, k)
+        m.store(lanes, i, m.b.select(is_pivot, row_k, row_i))
+        m.store(lanes, k, m.b.select(is_pivot, row_i, row_k))
 
     def body() -> None:
         a = m.read(x.operands[0], rows * columns)
-        largest, where = m.b.scratch(m.kind, m.width), m.b.scratch("s32", m.width)
+        max_magnitude, max_row = m.b.scratch(m.type, m.width), m.b.scratch("s32", m.width)
         pivots, order = m.b.scratch("s32", steps * m.width), m.b.scratch("s32", rows * m.width)
-        with m.each(0, rows) as i, m.lanes():
+        with m.sequential_loop(0, rows) as i, m.lane_loop():
             m.store(order, i, m.b.convert("s32", i))
-        with m.each(0, steps) as k:
-            number = m.b.convert("s32", k)
+        with m.sequential_loop(0, steps) as k:
+            unknown_index = m.b.convert("s32", k)
             after = m.b.add(k, 1)
-            with m.lanes() as load:
-                m.store(largest, 0, m.compute("abs", load(a, m.at(k, columns, k))))
-                m.store(where, 0, number)
-            with m.each(after, rows) as i:
+            with m.lane_loop() as load:
+                m.store(max_magnitude, 0, m.compute("abs", load(a, m.at(k, columns, k))))
+                m.store(max_row, 0, unknown_index)
+            with m.sequential_loop(after, rows) as i:
                 row = m.b.convert("s32", i)
-                with m.lanes() as load:
+                with m.lane_loop() as load:
                     size = m.compute("abs", load(a, m.at(i, columns, k)))
-                    better = m.b.compare("GT", size, load(largest, 0))
-                    m.store(where, 0, m.b.select(better, row, load(where, 0)))
-                    m.store(largest, 0, m.b.select(better, size, load(largest, 0)))
-            with m.lanes() as load:
-                m.store(pivots, k, load(where, 0))
-            with m.each(after, rows) as i:
+                    is_greater = m.b.compare("GT", size, load(max_magnitude, 0))
+                    m.store(max_row, 0, m.b.select(is_greater, row, load(max_row, 0)))
+                    m.store(max_magnitude, 0, m.b.select(is_greater, size, load(max_magnitude, 0)))
+            with m.lane_loop() as load:
+                m.store(pivots, k, load(max_row, 0))
+            with m.sequential_loop(after, rows) as i:
                 row = m.b.convert("s32", i)
-                with m.lanes() as load:
-                    exchange(order, m.b.compare("EQ", load(where, 0), row), i, k)
-                with m.each(0, columns) as j, m.lanes() as load:
-                    exchange(a, m.b.compare("EQ", load(where, 0), row), m.at(i, columns, j), m.at(k, columns, j))
-            with m.each(after, rows) as i:
-                with m.lanes() as load:
+                with m.lane_loop() as load:
+                    swap(order, m.b.compare("EQ", load(max_row, 0), row), i, k)
+                with m.sequential_loop(0, columns) as j, m.lane_loop() as load:
+                    swap(a, m.b.compare("EQ", load(max_row, 0), row), m.at(i, columns, j), m.at(k, columns, j))
+            with m.sequential_loop(after, rows) as i:
+                with m.lane_loop() as load:
                     pivot, value = load(a, m.at(k, columns, k)), load(a, m.at(i, columns, k))
                     is_zero = m.b.compare("EQ", pivot, m.literal(0.0))
                     m.store(a, m.at(i, columns, k), m.b.select(is_zero, value, m.compute("divide", value, pivot)))
-                with m.each(after, columns) as j, m.lanes() as load:
+                with m.sequential_loop(after, columns) as j, m.lane_loop() as load:
                     factors = load(a, m.at(i, columns, k)), load(a, m.at(k, columns, j))
                     m.subtract_product(a, m.at(i, columns, j), *factors)
         for result, lanes, size in ((0, a, rows * columns), (1, pivots, steps), (2, order, rows)):
@@ -237,115 +252,140 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
 
 def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[LoweredKernel]:
-    """By reflections, as LAPACK has them: I - t v v', where v has a 1 in its first place, and the other elements stand
-    below the diagonal. A column with nothing below stays as it is."""
-    m = _Lanes(x, plan, [*results.values()])
-    rows, columns = m.rows, m.columns
-    steps = min(rows, columns)
-    inner = rows if x.attributes.full_matrices else steps
-    one, none = m.literal(1.0), m.literal(0.0)
+    """QR by Householder reflectors; `results` holds those of Q and R that are read."""
+    return _HouseholderQr(x, plan, results).kernels()
 
-    def reflect(a: Buffer, k: Index, times: Buffer, of: Buffer, pitch: int, j: Index, dot: Buffer) -> None:
-        """Column j of a matrix by reflection k."""
-        after = m.b.add(k, 1)
-        here = m.at(k, pitch, j)
-        with m.lanes() as load:
-            m.store(dot, 0, load(of, here))
-        with m.each(after, rows) as i, m.lanes() as load:
-            product = m.compute("multiply", load(a, m.at(i, columns, k)), load(of, m.at(i, pitch, j)))
-            m.store(dot, 0, m.compute("add", load(dot, 0), product))
-        with m.lanes() as load:
-            scaled = m.compute("multiply", load(dot, 0), load(times, k))
-            m.store(dot, 0, scaled)
-            m.store(of, here, m.compute("subtract", load(of, here), scaled))
-        with m.each(after, rows) as i, m.lanes() as load:
-            m.subtract_product(of, m.at(i, pitch, j), load(dot, 0), load(a, m.at(i, columns, k)))
 
-    def make(a: Buffer, k: Index, times: Buffer, largest: Buffer, total: Buffer) -> None:
-        """Reflection k, in place of column k."""
-        after, top = m.b.add(k, 1), m.at(k, columns, k)
-        with m.lanes():
-            m.store(largest, 0, none)
-            m.store(total, 0, none)
-        with m.each(after, rows) as i, m.lanes() as load:
-            size = m.compute("abs", load(a, m.at(i, columns, k)))
-            m.store(largest, 0, m.compute("maximum", load(largest, 0), size))
-        with m.lanes() as load:
-            size = m.compute("maximum", load(largest, 0), m.compute("abs", load(a, top)))
-            is_done = m.b.compare("EQ", load(largest, 0), none)
-            m.store(largest, 0, m.b.select(is_done, none, size))
-        with m.each(k, rows) as i, m.lanes() as load:  # so that no square is too large, or too small
-            part = m.compute("divide", load(a, m.at(i, columns, k)), load(largest, 0))
-            m.store(total, 0, m.compute("add", load(total, 0), m.compute("multiply", part, part)))
-        with m.lanes() as load:
+class _HouseholderQr(_InterleavedBatch):
+    """Householder reflectors I - tau v v' (LAPACK's convention: v begins with 1, and its other elements are stored
+    below the diagonal). A column that is zero below the diagonal has tau = 0."""
+
+    def __init__(self, x: Instruction, plan: Plan, results: dict[int, Instruction]) -> None:
+        super().__init__(x, plan, [*results.values()])
+        self.results, self.steps = results, min(self.rows, self.columns)
+        self.inner = self.rows if x.attributes.full_matrices else self.steps
+        self.one, self.zero = self.literal(1.0), self.literal(0.0)
+
+    def kernels(self) -> list[LoweredKernel]:
+        return self.kernel(2 * self.rows * self.columns * self.steps, self._factorize)
+
+    def _factorize(self) -> None:
+        """Factorize a group of matrices and write the results."""
+        rows, columns = self.rows, self.columns
+        self.a = self.read(self.x.operands[0], rows * columns)
+        self.tau = self.b.scratch(self.type, self.steps * self.width)
+        self.magnitude, self.dot = (self.b.scratch(self.type, self.width) for _ in range(2))
+        with self.sequential_loop(0, self.steps) as k:
+            self._make_reflector(k)
+            with self.sequential_loop(self.b.add(k, 1), columns) as j:
+                self._apply_reflector(k, self.a, columns, j)
+        if 0 in self.results:
+            self._form_q(self.results[0])
+        if 1 in self.results:
+            with (
+                self.sequential_loop(0, self.inner) as i,
+                self.sequential_loop(0, self.b.min(i, columns)) as j,
+                self.lane_loop(),
+            ):
+                self.store(self.a, self.at(i, columns, j), self.zero)
+            self.write(self.a, self.results[1], self.inner * columns)
+
+    def _form_q(self, result: Instruction) -> None:
+        """Apply the reflectors to the identity, the last one first."""
+        rows, inner = self.rows, self.inner
+        q = self.b.scratch(self.type, rows * inner * self.width)
+        with self.sequential_loop(0, rows) as i, self.sequential_loop(0, inner) as j:
+            value = self.b.select(self.b.compare("EQ", i, j), self.one, self.zero)
+            with self.lane_loop():
+                self.store(q, self.at(i, inner, j), value)
+        with self.sequential_loop(0, self.steps) as step:
+            k = self.b.sub(self.steps - 1, step)
+            with self.sequential_loop(k, inner) as j:
+                self._apply_reflector(k, q, inner, j)
+        self.write(q, result, rows * inner)
+
+    def _apply_reflector(self, k: Index, target: Buffer, pitch: int, j: Index) -> None:
+        """Apply reflector k to column j of `target`."""
+        a, dot = self.a, self.dot
+        after = self.b.add(k, 1)
+        top = self.at(k, pitch, j)
+        with self.lane_loop() as load:
+            self.store(dot, 0, load(target, top))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            factors = load(a, self.at(i, self.columns, k)), load(target, self.at(i, pitch, j))
+            product = self.compute("multiply", *factors)
+            self.store(dot, 0, self.compute("add", load(dot, 0), product))
+        with self.lane_loop() as load:
+            scaled = self.compute("multiply", load(dot, 0), load(self.tau, k))
+            self.store(dot, 0, scaled)
+            self.store(target, top, self.compute("subtract", load(target, top), scaled))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            element = self.at(i, pitch, j)
+            self.subtract_product(target, element, load(dot, 0), load(a, self.at(i, self.columns, k)))
+
+    def _make_reflector(self, k: Index) -> None:
+        """Compute reflector k in place of column k. Elements are scaled, so that no square overflows or underflows."""
+        a, magnitude, total, zero = self.a, self.magnitude, self.dot, self.zero
+        after, top = self.b.add(k, 1), self.at(k, self.columns, k)
+        with self.lane_loop():
+            self.store(magnitude, 0, zero)
+            self.store(total, 0, zero)
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            size = self.compute("abs", load(a, self.at(i, self.columns, k)))
+            self.store(magnitude, 0, self.compute("maximum", load(magnitude, 0), size))
+        with self.lane_loop() as load:
+            size = self.compute("maximum", load(magnitude, 0), self.compute("abs", load(a, top)))
+            is_null = self.b.compare("EQ", load(magnitude, 0), zero)
+            self.store(magnitude, 0, self.b.select(is_null, zero, size))
+        with self.sequential_loop(k, self.rows) as i, self.lane_loop() as load:
+            scaled = self.compute("divide", load(a, self.at(i, self.columns, k)), load(magnitude, 0))
+            previous, square = load(total, 0), self.compute("multiply", scaled, scaled)
+            self.store(total, 0, self.compute("add", previous, square))
+        with self.lane_loop() as load:
             first = load(a, top)
-            norm = m.compute("multiply", m.compute("sqrt", load(total, 0)), load(largest, 0))
-            to = m.b.select(m.b.compare("LT", first, none), norm, m.compute("negate", norm))
-            is_done = m.b.compare("EQ", load(largest, 0), none)
-            m.store(times, k, m.b.select(is_done, none, m.compute("divide", m.compute("subtract", to, first), to)))
-            m.store(total, 0, m.b.select(is_done, one, m.compute("subtract", first, to)))
-            m.store(a, top, m.b.select(is_done, first, to))
-        with m.each(after, rows) as i, m.lanes() as load:
-            element = m.at(i, columns, k)
-            m.store(a, element, m.compute("divide", load(a, element), load(total, 0)))
-
-    def body() -> None:
-        a, times = m.read(x.operands[0], rows * columns), m.b.scratch(m.kind, steps * m.width)
-        one_value, other = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
-        with m.each(0, steps) as k:
-            make(a, k, times, one_value, other)
-            with m.each(m.b.add(k, 1), columns) as j:
-                reflect(a, k, times, a, columns, j, other)
-        if 0 in results:
-            q = m.b.scratch(m.kind, rows * inner * m.width)
-            with m.each(0, rows) as i, m.each(0, inner) as j:
-                value = m.b.select(m.b.compare("EQ", i, j), one, none)
-                with m.lanes():
-                    m.store(q, m.at(i, inner, j), value)
-            with m.each(0, steps) as step:
-                k = m.b.sub(steps - 1, step)
-                with m.each(k, inner) as j:
-                    reflect(a, k, times, q, inner, j, other)
-            m.write(q, results[0], rows * inner)
-        if 1 in results:
-            with m.each(0, inner) as i, m.each(0, m.b.min(i, columns)) as j, m.lanes():
-                m.store(a, m.at(i, columns, j), none)
-            m.write(a, results[1], inner * columns)
-
-    return m.kernel(2 * rows * columns * steps, body)
+            norm = self.compute("multiply", self.compute("sqrt", load(total, 0)), load(magnitude, 0))
+            beta = self.b.select(self.b.compare("LT", first, zero), norm, self.compute("negate", norm))
+            is_null = self.b.compare("EQ", load(magnitude, 0), zero)
+            tau = self.compute("divide", self.compute("subtract", beta, first), beta)
+            self.store(self.tau, k, self.b.select(is_null, zero, tau))
+            self.store(total, 0, self.b.select(is_null, self.one, self.compute("subtract", first, beta)))
+            self.store(a, top, self.b.select(is_null, first, beta))
+        with self.sequential_loop(after, self.rows) as i, self.lane_loop() as load:
+            element = self.at(i, self.columns, k)
+            self.store(a, element, self.compute("divide", load(a, element), load(total, 0)))
 
 
 def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
-    """In place of the right-hand sides: each unknown by those before it."""
+    """Forward or back substitution in place of the right-hand sides."""
     options = TriangularSolve(*x.attributes)
-    m = _Lanes(x, plan, [x])
+    m = _InterleavedBatch(x, plan, [x])
     n = m.rows
     *_, rows, columns = x.array_shape.dimensions
-    turned = (options.transpose_a != "NO_TRANSPOSE") == options.left_side
-    forward = options.lower != turned
-    sides = columns if options.left_side else rows
+    is_transposed = (options.transpose_a != "NO_TRANSPOSE") == options.left_side
+    forward = options.lower != is_transposed
+    rhs_count = columns if options.left_side else rows
 
     def coefficient(i: Index, k: Index) -> Index:
-        return m.at(k, n, i) if turned else m.at(i, n, k)
+        return m.at(k, n, i) if is_transposed else m.at(i, n, k)
 
-    def unknown(i: Index, side: Index) -> Index:
-        return m.at(i, columns, side) if options.left_side else m.at(side, columns, i)
+    def unknown(i: Index, rhs: Index) -> Index:
+        return m.at(i, columns, rhs) if options.left_side else m.at(rhs, columns, i)
 
-    def number(step: Index) -> Index:
+    def unknown_index(step: Index) -> Index:
         return step if forward else m.b.sub(n - 1, step)
 
     def body() -> None:
         a, b = m.read(x.operands[0], n * n), m.read(x, rows * columns, written=True)
-        with m.each(0, n) as step:
-            i = number(step)
-            with m.each(0, step) as before:
-                k = number(before)
-                with m.each(0, sides) as side, m.lanes() as load:
-                    m.subtract_product(b, unknown(i, side), load(a, coefficient(i, k)), load(b, unknown(k, side)))
+        with m.sequential_loop(0, n) as step:
+            i = unknown_index(step)
+            with m.sequential_loop(0, step) as before:
+                k = unknown_index(before)
+                with m.sequential_loop(0, rhs_count) as rhs, m.lane_loop() as load:
+                    m.subtract_product(b, unknown(i, rhs), load(a, coefficient(i, k)), load(b, unknown(k, rhs)))
             if not options.unit_diagonal:
-                with m.each(0, sides) as side, m.lanes() as load:
-                    value = m.compute("divide", load(b, unknown(i, side)), load(a, coefficient(i, i)))
-                    m.store(b, unknown(i, side), value)
+                with m.sequential_loop(0, rhs_count) as rhs, m.lane_loop() as load:
+                    value = m.compute("divide", load(b, unknown(i, rhs)), load(a, coefficient(i, i)))
+                    m.store(b, unknown(i, rhs), value)
         m.write(b, x, rows * columns)
 
-    return m.kernel(n * n * sides, body)
+    return m.kernel(n * n * rhs_count, body)

@@ -1,8 +1,10 @@
-"""Triangular systems by routines of this library, in place of their right-hand sides, whose rows lie in memory.
+"""Blocked TRSM: triangular systems of row-major right-hand sides, solved in place.
 
-From some rows what the unknowns before them make is subtracted, which is a product; then their unknowns are found, one
-after the other. A triangle that is solved from its end, or as it lies transposed, is the same with other distances
-between its elements. Right-hand sides are taken some at a time, so threads share them; how many depends on sizes alone.
+For a block of unknowns the contribution of the unknowns before is computed by a GEMM and subtracted; then the block is
+solved by forward substitution. Back substitution and a transposed triangle are the same with other strides of the
+triangle. Threads share chunks of right-hand sides, whose width depends on sizes alone.
+
+Source: G. Golub and C. Van Loan, Matrix Computations, section 3.1.
 """
 
 from __future__ import annotations
@@ -12,82 +14,86 @@ import math
 
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
-from tinyxla.loopir.kernels.gemm import packing as routines
-from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
-from tinyxla.loopir.kernels.gemm.packed import step_of
-from tinyxla.loopir.kernels.gemm.packing import Arithmetic
-from tinyxla.loopir.kernels.linalg import panel_kernels as own
+from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
+from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS, declare_microkernel
+from tinyxla.loopir.kernels.gemm.packed import bind_parameters
+from tinyxla.loopir.kernels.linalg import panel_kernels as panel_kernels
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.ops.linear_algebra import TriangularSolve
 
-_BLOCK = 16  # unknowns
-_TERMS = 256  # unknowns that are multiplied at once
-_SMALLEST, _FEWEST = 8, 4  # systems, and right-hand sides of them, for which this is worth it
+_BLOCK = 16  # unknowns solved for at once
+_KC = 256  # unknowns in one block of the GEMM (kc)
+_MIN_SIZE, _MIN_RHS = 8, 4  # the size of a system, and its right-hand sides
 
 
 def supports(x: Instruction) -> bool:
+    """Whether blocked TRSM applies: a real triangle on the left, of some size, with several right-hand sides."""
     shape = x.array_shape
     options = TriangularSolve(*x.attributes)
-    *_, size, sides = shape.dimensions
-    return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _SMALLEST and sides >= _FEWEST
+    *_, size, rhs = shape.dimensions
+    return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _MIN_SIZE and rhs >= _MIN_RHS
 
 
-def _most_sides(kind: str) -> int:
-    """That are done at once: vectors of them, side by side."""
-    return own.TOGETHER * own.lanes(kind)
+def _rhs_per_chunk(type: str) -> int:
+    """Right-hand sides that are solved together: the vectors that the substitution unrolls."""
+    return panel_kernels.UNROLLED * panel_kernels.lanes(type)
 
 
 @functools.cache
-def _kernel(kind: str, arithmetic: Arithmetic, together: int) -> Kernel:
-    b = ParametricBuilder("substitution", "size sides parts row_first row factor_first down along unit")
-    n, most = b.parameter, _most_sides(kind)
-    factors, sides, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(NUMBERS))
-    sums = b.scratch(kind, _BLOCK * most)
-    counts, apart = (_BLOCK, _BLOCK, _TERMS, _TERMS), (n["down"], most, n["along"], n["row"])
-    lists = [b.scratch(INDEX, count) for count in counts]
-    for places, count, distance in zip(lists, counts, apart, strict=True):
-        b.list(places, b.min(count, n["size"]), distance)
+def _kernel(type: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
+    """The kernel over chunks of right-hand sides of a batch of systems."""
+    b = ParametricBuilder("substitution", "size rhs chunks rhs_first pitch factor_first row_stride column_stride unit")
+    n, rhs_per_chunk = b.parameter, _rhs_per_chunk(type)
+    factors, rhs, sizes = b.argument(type), b.argument(type, True), b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
+    sums = b.scratch(type, _BLOCK * rhs_per_chunk)
+    counts, strides = (_BLOCK, _BLOCK, _KC, _KC), (n["row_stride"], rhs_per_chunk, n["column_stride"], n["pitch"])
+    offset_lists = [b.scratch(INDEX, count) for count in counts]
+    for offsets, count, stride in zip(offset_lists, counts, strides, strict=True):
+        b.list(offsets, b.min(count, n["size"]), stride)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        matrix, part = b.delinearize(index, n["parts"])
-        side, width = b.tile_start_and_size(part, most, n["sides"])
-        first = b.add(b.mul(matrix, n["size"], n["sides"]), n["row_first"], side)
+        matrix, chunk = b.delinearize(index, n["chunks"])
+        first_rhs, width = b.tile_start_and_size(chunk, rhs_per_chunk, n["rhs"])
+        first = b.add(b.mul(matrix, n["size"], n["rhs"]), n["rhs_first"], first_rhs)
         first_factor = b.add(b.mul(matrix, n["size"], n["size"]), n["factor_first"])
         with b.loop(0, b.ceil_div(n["size"], _BLOCK), sequential=True) as (block, _):
-            start, steps = b.tile_start_and_size(block, _BLOCK, n["size"])
-            here = b.add(first, b.mul(start, n["row"]))
-            beside = b.add(first_factor, b.mul(start, n["down"]))
-            store_arguments(b, sizes, NUMBERS, m=steps, n=width)
-            with b.loop(0, b.ceil_div(start, _TERMS), sequential=True) as (chunk, _):
-                begin, terms = b.tile_start_and_size(chunk, _TERMS, start)
-                store_arguments(b, sizes, NUMBERS, k=terms, more=b.min(chunk, 1))
-                left = factors, b.add(beside, b.mul(begin, n["along"]))
-                right = sides, b.add(first, b.mul(begin, n["row"]))
-                b.call(provide_product(arithmetic), (sums, 0), left, right, *((x, 0) for x in (*lists, sizes)))
-            known = b.select(b.compare("GT", start, 0), steps)
-            with b.loop(0, known, sequential=True) as (k, _), b.loop(0, width) as (j, _):
-                place = b.add(here, b.mul(k, n["row"]), j)
-                made = b.load(sums, b.add(b.mul(k, most), j))
-                b.store(sides, place, b.compute("subtract", kind, b.load(sides, place), made))
-            store_arguments(b, sizes, own.SUBSTITUTE, steps=steps, columns=width)
-            store_arguments(b, sizes, own.SUBSTITUTE, **{name: n[name] for name in own.SUBSTITUTE[2:]})
-            diagonal = factors, b.add(beside, b.mul(start, n["along"]))
-            b.call(own.substitute(kind, together), (sides, here), diagonal, (sizes, 0))
+            start, unknowns = b.tile_start_and_size(block, _BLOCK, n["size"])
+            rows_offset = b.add(first, b.mul(start, n["pitch"]))
+            factor_offset = b.add(first_factor, b.mul(start, n["row_stride"]))
+            store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, m=unknowns, n=width)
+            with b.loop(0, b.ceil_div(start, _KC), sequential=True) as (k_block, _):
+                begin, terms = b.tile_start_and_size(k_block, _KC, start)
+                store_arguments(b, sizes, MICROKERNEL_ARGUMENTS, k=terms, accumulate=b.min(k_block, 1))
+                left = factors, b.add(factor_offset, b.mul(begin, n["column_stride"]))
+                right = rhs, b.add(first, b.mul(begin, n["pitch"]))
+                arrays = ((x, 0) for x in (*offset_lists, sizes))
+                b.call(declare_microkernel(arithmetic), (sums, 0), left, right, *arrays)
+            updated_rows = b.select(b.compare("GT", start, 0), unknowns)
+            with b.loop(0, updated_rows, sequential=True) as (k, _), b.loop(0, width) as (j, _):
+                offset = b.add(rows_offset, b.mul(k, n["pitch"]), j)
+                product = b.load(sums, b.add(b.mul(k, rhs_per_chunk), j))
+                b.store(rhs, offset, b.compute("subtract", type, b.load(rhs, offset), product))
+            names = panel_kernels.TRSM_ARGUMENTS
+            store_arguments(b, sizes, names, unknowns=unknowns, columns=width)
+            store_arguments(b, sizes, names, **{name: n[name] for name in names[2:]})
+            diagonal = factors, b.add(factor_offset, b.mul(start, n["column_stride"]))
+            b.call(panel_kernels.trsm(type, vectors), (rhs, rows_offset), diagonal, (sizes, 0))
     return b.kernel
 
 
 def triangular_solve(x: Instruction) -> list[LoweredKernel]:
+    """The kernel that solves the systems in place of their right-hand sides."""
     options = TriangularSolve(*x.attributes)
-    *batch, size, sides = x.array_shape.dimensions
-    kind = x.array_shape.element_type.name
-    is_turned = options.transpose_a != "NO_TRANSPOSE"
-    down, along = (1, size) if is_turned else (size, 1)
-    most = _most_sides(kind)
-    parts, width = -(-sides // most), min(sides, most)
+    *batch, size, rhs = x.array_shape.dimensions
+    type = x.array_shape.element_type.name
+    is_transposed = options.transpose_a != "NO_TRANSPOSE"
+    row_stride, column_stride = (1, size) if is_transposed else (size, 1)
+    rhs_per_chunk = _rhs_per_chunk(type)
+    chunks, width = -(-rhs // rhs_per_chunk), min(rhs, rhs_per_chunk)
     unit = int(options.unit_diagonal)
-    numbers = (size, sides, parts, 0, sides, 0, down, along, unit)
-    if options.lower == is_turned:  # from the last row on
-        numbers = (size, sides, parts, (size - 1) * sides, -sides, size * size - 1, -down, -along, unit)
-    arithmetic = routines.Arithmetic(kind).fitting(_BLOCK, width, _TERMS)
-    kernel = _kernel(kind, arithmetic, 1 if width <= own.lanes(kind) else own.TOGETHER)
-    return [step_of(kernel, [x.operands[0], x], numbers, math.prod(batch) * parts, size * size * width, x)]
+    parameters = (size, rhs, chunks, 0, rhs, 0, row_stride, column_stride, unit)
+    if options.lower == is_transposed:  # from the last row on
+        parameters = (size, rhs, chunks, (size - 1) * rhs, -rhs, size * size - 1, -row_stride, -column_stride, unit)
+    arithmetic = Arithmetic(type).choose_tile(_BLOCK, width, _KC)
+    kernel = _kernel(type, arithmetic, 1 if width <= panel_kernels.lanes(type) else panel_kernels.UNROLLED)
+    return [bind_parameters(kernel, [x.operands[0], x], parameters, math.prod(batch) * chunks, size * size * width, x)]

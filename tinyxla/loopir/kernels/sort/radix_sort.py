@@ -1,10 +1,14 @@
-"""Sort by digits: plain orders of one key, which may take another array along, and the first elements of an order.
+"""Radix sort driver: single-key sorts with an optional payload, partial sorts, and sorts of long lines through buckets.
 
-Elements become unsigned integers in the same order, the keys, which a routine sorts (`radix_kernel.py`). A long line
-first falls into parts, about equally many of every sample, and parts in which nothing is wanted stay unsorted. What the
-order holds for equal, zeros and NaNs, has one key; where the elements themselves are wanted they are put back last.
+Elements are mapped to unsigned integers in the same order, the keys, which an LSD radix sort orders (`radix_kernel`). A
+long line is first partitioned into buckets of about equal size by a sample of its keys (sample sort); buckets of which
+no element is read stay unsorted. Elements that the order holds for equal, zeros and NaNs, share a key; their own bits
+are restored at the end.
 
-All types of as many bits have the same kernels: what differs are the numbers by which keys are made.
+All types of one width share their kernels: the constants of the key mapping are parameters.
+
+Source: D. E. Knuth, "The Art of Computer Programming", volume 3, sections 5.2.1 and 5.2.5; W. D. Frazer and A. C.
+McKellar, Samplesort, JACM 17 (1970).
 """
 
 from __future__ import annotations
@@ -26,19 +30,21 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporar
 from tinyxla.ops import indexing, movement, sorting
 from tinyxla.shapes import ElementType, Shape, TupleShape, element_type
 
-PARTS = 1 << 8  # of a long line, whose numbers are bytes
-PIECE = 1 << 14  # elements of a line that are worth the work of a thread
-MOST_PIECES = 16
-SCRATCH = 3 << 16  # bytes for a line
-FEW_LINES = 8  # with fewer, threads share a line
-SHARE = 1 << 12  # elements of a part
-SAMPLE, CELLS = 16, 64  # for each part: elements that tell what belongs there, and cells of equal width
-OUTSIDE = 128  # one in so many at either end has no cell of its own
-BLOCK = 256  # elements whose keys are made together
-ALL = (1 << 64) - 1  # the pieces of a line
+BUCKETS = 1 << 8  # of a long line; a bucket's number is a byte
+MIN_CHUNK_ELEMENTS = 1 << 14  # elements of a chunk of a line
+MAX_CHUNKS = 16
+LINE_SCRATCH_BYTES = 3 << 16  # of a line that is sorted in scratch memory
+MIN_PARALLEL_LINES = 8  # with fewer lines, threads share each line
+BUCKET_ELEMENTS = 1 << 12  # expected elements of a bucket
+SAMPLES_PER_BUCKET, CELLS_PER_BUCKET = 16, 64  # for each bucket: sampled keys, and histogram cells
+OUTLIER_FRACTION = 128  # one sampled key of so many, at either end, is an outlier
+BLOCK = 256  # elements whose keys are computed in one vector loop
+ALL_SEGMENTS = (1 << 64) - 1  # a mask of segments
 
 
 def supports(x: Instruction) -> bool:
+    """Whether the comparator is a plain order of one native key, payload the minor dimension, with at most one
+    payload."""
     order = sorting.order_of(x.attributes.to_apply)
     first = x.operands[0].array_shape
     return (
@@ -51,58 +57,61 @@ def supports(x: Instruction) -> bool:
     )
 
 
-def sort_of(x: Instruction, plan: Plan, users: Users) -> Sort:
+def sort_problem(x: Instruction, plan: Plan, users: Users) -> SortProblem:
+    """The sort of an instruction with a plain order."""
     order = sorting.order_of(x.attributes.to_apply)
     assert order is not None, "it is a plain one"
-    keys = Keys(x.operands[0].array_shape.element_type.name, order.descending, False)
-    results, dimension = results_by_number(x, users), x.attributes.dimensions[0]
-    return Sort(x, plan, keys, x.operands, results, dimension, wanted_of(results, dimension, users))
+    keys = OrderedKeys(x.operands[0].array_shape.element_type.name, order.descending, False)
+    results, dimension = results_by_index(x, users), x.attributes.dimensions[0]
+    return SortProblem(x, plan, keys, x.operands, results, dimension, needed_segments(results, dimension, users))
 
 
-def results_by_number(x: Instruction, users: Users) -> list[Storage | None]:
-    """The arrays that a sort gives; None is one that nobody takes."""
-    taken = {r.attributes.index if r is not x else 0: r for r in results_of(x, users)}
+def results_by_index(x: Instruction, users: Users) -> list[Storage | None]:
+    """The results of a sort; None for one that is not read."""
+    read = {r.attributes.index if r is not x else 0: r for r in results_of(x, users)}
     count = len(x.shape.elements) if isinstance(x.shape, TupleShape) else 1
-    return [taken.get(k) for k in range(count)]
+    return [read.get(k) for k in range(count)]
 
 
-def wanted_of(results: Sequence[Storage | None], dimension: int, users: Users) -> int:
-    """A bit for each piece of lines: whether something of it is read."""
-    found = 0
+def needed_segments(results: Sequence[Storage | None], dimension: int, users: Users) -> int:
+    """A mask of the segments of a line of which some element is read."""
+    segments = 0
     for x in results:
         if isinstance(x, Instruction):
             for reader in users.get(x) or [x]:
-                found |= _wanted_by(reader, x, dimension)
-    return found
+                segments |= _segments_read_by(reader, x, dimension)
+    return segments
 
 
-def _wanted_by(reader: Instruction, x: Instruction, dimension: int) -> int:
-    size, given = x.array_shape.dimensions[dimension], reader.attributes
+def _segments_read_by(reader: Instruction, x: Instruction, dimension: int) -> int:
+    """The segments of `x` that an instruction reads: bounds of a slice, constant indices of a gather, otherwise all."""
+    size, attributes = x.array_shape.dimensions[dimension], reader.attributes
     if reader.op is movement.slice_:
-        return pieces_between(given.start_indices[dimension], given.limit_indices[dimension], size)
-    if reader.op is indexing.gather and given.start_index_map == (dimension,) and reader.operands[0] is x:
+        return segments_between(attributes.start_indices[dimension], attributes.limit_indices[dimension], size)
+    if reader.op is indexing.gather and attributes.start_index_map == (dimension,) and reader.operands[0] is x:
         indices = reader.operands[1]
         while indices.op in (movement.broadcast, movement.reshape):
             (indices,) = indices.operands
-        if is_constant(indices) and given.slice_sizes[dimension] == 1:
-            places = np.clip(indices.attributes.literal.value, 0, size - 1)
-            return sum(1 << int(k) for k in np.unique(places >> piece_bits(size)))
-    return ALL
+        if is_constant(indices) and attributes.slice_sizes[dimension] == 1:
+            positions = np.clip(indices.attributes.literal.value, 0, size - 1)
+            return sum(1 << int(k) for k in np.unique(positions >> segment_shift(size)))
+    return ALL_SEGMENTS
 
 
-def piece_bits(length: int) -> int:
-    """Of places in a piece of a line: there are 64 pieces at most, as many as a word has bits."""
+def segment_shift(length: int) -> int:
+    """log2 of a segment's length: a line has at most 64 segments, the bits of a mask."""
     return max(0, (length - 1).bit_length() - 6)
 
 
-def pieces_between(start: int, stop: int, length: int) -> int:
-    bits = piece_bits(length)
+def segments_between(start: int, stop: int, length: int) -> int:
+    """A mask of the segments that the range of elements overlaps."""
+    bits = segment_shift(length)
     return (2 << (stop - 1 >> bits)) - (1 << (start >> bits)) if start < stop else 0
 
 
-class Keys(NamedTuple):
-    """An order of the elements of a type. In a `total` one each element has a place of its own; else -0 is as 0, and
-    all NaNs are one, the last."""
+class OrderedKeys(NamedTuple):
+    """An order-preserving bijection from elements of a type to unsigned integers. In a `total` order all elements
+    differ; otherwise -0 equals 0, and all NaNs are equal and last."""
 
     element: str
     descending: bool
@@ -114,79 +123,87 @@ class Keys(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Of keys, which are unsigned integers in this order, and of the bits of elements."""
+        """The type of keys, and of the bits of elements."""
         return f"u{self.bits}"
 
     @property
     def restores(self) -> bool:
-        """Whether elements are equal that differ."""
+        """Whether different elements share a key."""
         return element_type(self.element).kind == "float" and not self.total
 
     @property
-    def numbers(self) -> list[int]:
-        """What keys are made by: the bits that are turned over in what is negative, and in all; those of infinity and
-        of the usual NaN."""
-        kind, half = element_type(self.element), 1 << (self.bits - 1)
-        turned = (half if kind.kind in ("float", "signed") else 0) ^ (2 * half - 1 if self.descending else 0)
-        if kind.kind != "float":
-            return [0, turned, 0, 0]
-        infinity, nan = (int(np.full((), x, kind.dtype).view(f"u{self.bits // 8}")) for x in (np.inf, np.nan))
-        return [half - 1, turned, infinity, nan]
+    def constants(self) -> list[int]:
+        """Constants of the mapping: the bits that are flipped if the element is negative, the bits that are always
+        flipped, and the bit patterns of infinity and of the usual NaN."""
+        type, sign_bit = element_type(self.element), 1 << (self.bits - 1)
+        all_bits = 2 * sign_bit - 1 if self.descending else 0
+        flipped_bits = (sign_bit if type.kind in ("float", "signed") else 0) ^ all_bits
+        if type.kind != "float":
+            return [0, flipped_bits, 0, 0]
+        infinity, nan = (int(np.full((), x, type.dtype).view(f"u{self.bits // 8}")) for x in (np.inf, np.nan))
+        return [sign_bit - 1, flipped_bits, infinity, nan]
 
 
-def bits_of(kind: ElementType) -> str:
-    """The type of an element's bits, if there is one."""
-    return kind.name if kind.bits > 64 else f"u{max(8, kind.bits)}"
+def bits_of(type: ElementType) -> str:
+    """The unsigned type of an element's bits; the type itself if it is wider than 64 bits."""
+    return type.name if type.bits > 64 else f"u{max(8, type.bits)}"
 
 
-class Sort:
-    """The sort of lines of a key, and of what goes along with it. A result that is None is not taken; of the others the
-    pieces `wanted` are, as far as there are lines of results: of the first elements of a long order."""
+class SortProblem:
+    """A single-key sort along one dimension with an optional payload.
+
+    `results[k]` is None if it is not read. `needed` masks the segments of each line that are read (partial sort); for
+    the first elements of an order, lines of results are shorter than those of the sources.
+    """
 
     def __init__(
         self,
         x: Instruction,
         plan: Plan,
-        keys: Keys,
+        keys: OrderedKeys,
         sources: Sequence[Instruction],
         results: Sequence[Storage | None],
         dimension: int,
-        wanted: int,
+        needed: int,
     ) -> None:
         self.x, self.plan, self.keys, self.sources, self.dimension = x, plan, keys, sources, dimension
         self.results = [r if r in plan.live_out else None for r in results]
         sizes = sources[0].array_shape.dimensions
         self.length, self.inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
         self.keep = next((r.array_shape.dimensions[dimension] for r in results if isinstance(r, Instruction)), 0)
-        self.wanted = wanted
+        self.needed = needed
         self.lines = math.prod(sizes) // max(1, self.length)
-        kinds = [bits_of(s.array_shape.element_type) for s in sources]
-        joined = len(kinds) == 2 and all(k in ("u8", "u16", "u32") for k in kinds)
-        # A key and what goes along may be one number.
-        self.numbers = radix_kernel.Numbers(keys.type, ("u64",) if joined else tuple(kinds), 32 if joined else 0)
+        types = [bits_of(s.array_shape.element_type) for s in sources]
+        is_packed = len(types) == 2 and all(k in ("u8", "u16", "u32") for k in types)
+        # A key and its payload may share one 64-bit word.
+        self.storage = radix_kernel.KeyStorage(
+            keys.type, ("u64",) if is_packed else tuple(types), 32 if is_packed else 0
+        )
 
     def kernels(self) -> list[LoweredKernel]:
+        """The kernels: one for short lines, or those of the bucket sort."""
         if not self.lines * self.keep:
             return []
         if self.length <= self._room:
             return [self._order_in_scratch()]
-        whole = self.lines >= FEW_LINES or self.length < 2 * PIECE
-        pieces = 1 if whole else min(MOST_PIECES, self.length // PIECE)
-        return _InParts(self, pieces).kernels()
+        whole_lines = self.lines >= MIN_PARALLEL_LINES or self.length < 2 * MIN_CHUNK_ELEMENTS
+        chunks = 1 if whole_lines else min(MAX_CHUNKS, self.length // MIN_CHUNK_ELEMENTS)
+        return _BucketSort(self, chunks).kernels()
 
     @property
     def _room(self) -> int:
-        """How many elements of a line find room in scratch."""
-        return SCRATCH // sum(2 * element_type(type).bits // 8 for type in self.numbers.types)
+        """Elements of a line that fit into scratch memory."""
+        return LINE_SCRATCH_BYTES // sum(2 * element_type(type).bits // 8 for type in self.storage.types)
 
-    def counts_places(self, k: int) -> bool:
-        """Whether the elements of a source are their places in their lines."""
+    def is_iota(self, k: int) -> bool:
+        """Whether a source holds the indices payload the sorted dimension, which need not be loaded."""
         return self.sources[k].op is movement.iota and self.sources[k].attributes.iota_dimension == self.dimension
 
     def _order_in_scratch(self) -> LoweredKernel:
-        routine = Routine(self, "line")
+        """The kernel that sorts short lines in scratch memory."""
+        routine = SortBuilder(self, "line")
         low, b = routine.low, routine.builder
-        length, keep = routine.number(self.length), routine.number(self.keep)
+        length, keep = routine.parameter(self.length), routine.parameter(self.keep)
         arrays = routine.scratch(self._room)
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
             base = b.mul(line, length)
@@ -194,73 +211,76 @@ class Sort:
                 key, *others = (routine.element(k, i, b.add(base, i)) for k in range(len(self.sources)))
                 routine.put(arrays[0], i, [routine.key(key), *others])
             routine.order(arrays, 0, length, 0)
-            routine.give(arrays[0], 0, line, (0, length), (length, keep))
-        return routine.finished(self.lines, 4 * (self.keys.bits // 9 + 1) * (self.length + (1 << 9)))
+            routine.write_results(arrays[0], 0, line, (0, length), (length, keep))
+        return routine.make_kernel(self.lines, 4 * (self.keys.bits // 9 + 1) * (self.length + (1 << 9)))
 
 
-# --- what kernels are made of -----------------------------------------------------------------------------------------
+# --- building blocks of kernels ---------------------------------------------------------------------------------------
 
 
-class Routine:
-    """A kernel that serves all sizes, and all types of as many bits: what depends on them are numbers."""
+class SortBuilder:
+    """A builder of kernels that serve all sizes and all types of one width: whatever depends on them is a parameter."""
 
-    def __init__(self, sort: Sort, name: str) -> None:
+    def __init__(self, sort: SortProblem, name: str) -> None:
         self.sort, self.low = sort, Lowering(name, sort.plan)
         self.builder, self.type = self.low.builder, sort.keys.type
-        self._words = list[int]()
-        self._turned = [self.builder.convert(self.type, self.number(n)) for n in sort.keys.numbers]
+        self._parameters = list[int]()
+        self._key_constants = [self.builder.convert(self.type, self.parameter(n)) for n in sort.keys.constants]
 
-    def number(self, value: int) -> Value:
-        self._words.append(value - (value >> 63 << 64))  # as a word with a sign
-        self.builder.kernel.parameters.append(Value(INDEX, f"n{len(self._words)}"))
+    def parameter(self, value: int) -> Value:
+        """A scalar parameter of the kernel with this value."""
+        self._parameters.append(value - (value >> 63 << 64))  # as a signed word
+        self.builder.kernel.parameters.append(Value(INDEX, f"n{len(self._parameters)}"))
         return self.builder.kernel.parameters[-1]
 
     def buffer(self, x: Storage, written: bool = False) -> Buffer:
-        """The bits of an array's elements."""
+        """An array, as the bits of its elements."""
         shape = x.shape if isinstance(x, Temporary) else x.array_shape
         return self.low.buffer(x, written, bits_of(shape.element_type))
 
     @contextmanager
-    def pieces(self, count: int, length: int) -> Generator[tuple[Value, Index, Index, Index]]:
-        """A loop over pieces of lines: the number of each, that of its line, and where it begins and ends there."""
+    def chunks(self, count: int, length: int) -> Generator[tuple[Value, Index, Index, Index]]:
+        """A loop over chunks of lines: the chunk's number, its line, and the range of its elements in the line."""
         b = self.builder
-        pieces, size, end = (self.number(n) for n in (count, -(-length // count), length))
+        chunks, size, end = (self.parameter(n) for n in (count, -(-length // count), length))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             if count == 1:
                 yield index, index, 0, end
                 return
-            line = b.floordiv(index, pieces)
-            piece = b.sub(index, b.mul(line, pieces))
-            start = b.min(b.mul(piece, size), end)
+            line = b.floordiv(index, chunks)
+            chunk = b.sub(index, b.mul(line, chunks))
+            start = b.min(b.mul(chunk, size), end)
             yield index, line, start, b.min(b.add(start, size), end)
 
-    def finished(self, extent: int, work: int) -> LoweredKernel:
-        found = make_kernel(self.low, extent, work, [self.sort.x])
-        found.parameters, found.is_builtin = tuple(self._words), True
-        return found
+    def make_kernel(self, extent: int, work: int) -> LoweredKernel:
+        """The lowered kernel with the values of its parameters."""
+        kernel = make_kernel(self.low, extent, work, [self.sort.x])
+        kernel.parameters, kernel.is_builtin = tuple(self._parameters), True
+        return kernel
 
     # --- keys
 
     def key(self, x: Operand) -> Operand:
-        """Of the element with these bits."""
+        """The key of the element with these bits."""
         b, type = self.builder, self.type
-        negative, every, infinity, nan = self._turned
+        negative, flipped, infinity, nan = self._key_constants
         if self.sort.keys.restores:
-            apart = b.and_(x, negative)
-            is_zero, is_nan = b.compare("EQ", apart, Literal(type, 0)), b.compare("GT", apart, infinity)
+            magnitude = b.and_(x, negative)
+            is_zero, is_nan = b.compare("EQ", magnitude, Literal(type, 0)), b.compare("GT", magnitude, infinity)
             x = b.select(is_nan, nan, b.select(is_zero, Literal(type, 0), x))
-        return b.compute("xor", type, self._turn(x), every)
+        return b.compute("xor", type, self._flip_negative(x), flipped)
 
     def of(self, key: Operand) -> Operand:
-        """The bits of the element whose key this is."""
-        return self._turn(self.builder.compute("xor", self.type, key, self._turned[1]))
+        """The bits of the element with this key."""
+        return self._flip_negative(self.builder.compute("xor", self.type, key, self._key_constants[1]))
 
-    def _turn(self, x: Operand) -> Operand:
+    def _flip_negative(self, x: Operand) -> Operand:
+        """Flip the bits of a negative element that the mapping flips."""
         b, type = self.builder, self.type
         sign = b.compute("shift-right-arithmetic", type, x, Literal(type, self.sort.keys.bits - 1))
-        return b.compute("xor", type, x, b.and_(sign, self._turned[0]))
+        return b.compute("xor", type, x, b.and_(sign, self._key_constants[0]))
 
-    def put_back(
+    def restore_equal(
         self,
         bounds: tuple[Index, Index],
         length: Value,
@@ -268,47 +288,51 @@ class Routine:
         element: Callable[[Index], Operand],
         store: Callable[[Index, Operand], None],
     ) -> None:
-        """Write the elements of a line that have a key in common as they are, in their order, if this key is within
-        these bounds of what is ordered."""
+        """Restore the bits of elements that share a key, zeros and NaNs, in their original order.
+
+        A binary search finds the first position of the key within `bounds` of the ordered elements.
+        """
         low, b, (start, stop) = self.low, self.builder, bounds
-        zero, nan = (self.key(x) for x in (Literal(self.type, 0), self._turned[3]))
-        with low.loop(0, b.select(b.compare("LT", start, stop), 2), sequential=True) as (kind, _):
+        zero, nan = (self.key(x) for x in (Literal(self.type, 0), self._key_constants[3]))
+        with low.loop(0, b.select(b.compare("LT", start, stop), 2), sequential=True) as (which, _):
             last = b.sub(stop, 1)
-            wanted = b.select(b.compare("EQ", kind, 0), zero, nan)
+            wanted = b.select(b.compare("EQ", which, 0), zero, nan)
             with low.loop(0, length, [operand_of(start), operand_of(last)], sequential=True) as (_, loop):
                 first, end = loop.carried
                 middle = b.floordiv(b.add(first.arg, end.arg), 2)
-                sooner = b.compare("LT", ordered(middle), wanted)
-                first.next = b.select(sooner, b.min(b.add(middle, 1), last), first.arg)
-                end.next = b.select(sooner, end.arg, middle)
+                is_less = b.compare("LT", ordered(middle), wanted)
+                first.next = b.select(is_less, b.min(b.add(middle, 1), last), first.arg)
+                end.next = b.select(is_less, end.arg, middle)
                 loop.continue_while = b.compare("LT", first.next, end.next)
             at = loop.carried[0].result
-            there = b.compare("EQ", ordered(at), wanted)
-            with low.loop(0, b.select(there, length), [at], sequential=True) as (i, loop):
+            has_key = b.compare("EQ", ordered(at), wanted)
+            with low.loop(0, b.select(has_key, length), [at], sequential=True) as (i, loop):
                 value, at = element(i), loop.carried[0].arg
-                mine = b.compare("EQ", self.key(value), wanted)
-                with low.loop(0, b.select(mine, 1), sequential=True):
+                is_equal = b.compare("EQ", self.key(value), wanted)
+                with low.loop(0, b.select(is_equal, 1), sequential=True):
                     store(at, value)
-                loop.carried[0].next = operand_of(b.add(at, b.select(mine, 1)))
+                loop.carried[0].next = operand_of(b.add(at, b.select(is_equal, 1)))
 
     # --- elements
 
     def scratch(self, size: int) -> list[list[Buffer]]:
-        """To move so many elements to and fro."""
-        return [[self.builder.scratch(type, size) for type in self.sort.numbers.types] for _ in (0, 1)]
+        """Two sets of scratch arrays for `size` elements, between which a sort moves them."""
+        return [[self.builder.scratch(type, size) for type in self.sort.storage.types] for _ in (0, 1)]
 
-    def element(self, k: int, i: Index, place: Index) -> Operand:
-        """The bits of the element of a source at a place, which is that of its line."""
-        if self.sort.counts_places(k):
-            return self.counted(k, i)
-        return self.builder.load(self.buffer(self.sort.sources[k]), place)
+    def element(self, k: int, i: Index, offset: Index) -> Operand:
+        """The bits of a source's element at an index of its line and an offset in memory."""
+        if self.sort.is_iota(k):
+            return self.index_value(k, i)
+        return self.builder.load(self.buffer(self.sort.sources[k]), offset)
 
-    def counted(self, k: int, place: Index | Operand) -> Operand:
-        kind, b = self.sort.sources[k].array_shape.element_type, self.builder
-        return b.compute("bitcast-convert", bits_of(kind), b.convert(kind.name, place))
+    def index_value(self, k: int, offset: Index | Operand) -> Operand:
+        """An index along the line, as the bits of a source's element."""
+        type, b = self.sort.sources[k].array_shape.element_type, self.builder
+        return b.compute("bitcast-convert", bits_of(type), b.convert(type.name, offset))
 
     def put(self, arrays: Sequence[Buffer], at: Index, values: Sequence[Operand]) -> None:
-        b, offset = self.builder, self.sort.numbers.offset
+        """Store a key and its payload."""
+        b, offset = self.builder, self.sort.storage.offset
         if offset:
             key, value = (b.convert("u64", x) for x in values)
             values = [b.or_(b.shift_left(key, offset), value)]
@@ -316,47 +340,47 @@ class Routine:
             b.store(to, at, value)
 
     def key_at(self, arrays: Sequence[Buffer], at: Index) -> Operand:
-        return self.sort.numbers.key_of(self.builder, self.builder.load(arrays[0], at))
+        return self.sort.storage.key_of(self.builder, self.builder.load(arrays[0], at))
 
-    def along(self, arrays: Sequence[Buffer], at: Index) -> Operand:
-        """What goes along with a key."""
+    def payload(self, arrays: Sequence[Buffer], at: Index) -> Operand:
+        """The payload of a key."""
         value = self.builder.load(arrays[-1], at)
-        if not self.sort.numbers.offset:
+        if not self.sort.storage.offset:
             return value
         return self.builder.convert(bits_of(self.sort.sources[1].array_shape.element_type), value)
 
     # --- order
 
     def order(self, arrays: Sequence[Sequence[Buffer]], start: Index, count: Index, spare: Index) -> None:
-        """Sort so many elements of the first arrays from `start` on. The others have room for them from `spare` on."""
+        """Sort `count` elements of the first arrays from `start` on; the second arrays have room for them from `spare`
+        on."""
         b = self.builder
-        places = b.scratch(INDEX, 3)
-        for k, place in enumerate((start, count, spare)):
-            b.store(places, k, operand_of(place))
-        b.call(radix_kernel.provide(self.sort.numbers), *((x, 0) for some in arrays for x in some), (places, 0))
+        indices = b.scratch(INDEX, 3)
+        for k, offset in enumerate((start, count, spare)):
+            b.store(indices, k, operand_of(offset))
+        b.call(
+            radix_kernel.declare_radix_sort(self.sort.storage),
+            *((x, 0) for buffers in arrays for x in buffers),
+            (indices, 0),
+        )
 
-    def give(
-        self,
-        arrays: Sequence[Buffer],
-        at: Index,
-        line: Index,
-        bounds: tuple[Index, Index],
-        sizes: tuple[Value, Value],
+    def write_results(
+        self, arrays: Sequence[Buffer], at: Index, line: Index, bounds: tuple[Index, Index], sizes: tuple[Value, Value]
     ) -> None:
-        """Write what is in order, and at which place in the arrays, to between these bounds of a line of the results,
-        as far as there is one. The sizes are those of lines of sources and results."""
+        """Write ordered elements, which begin at an offset of the arrays, to a range of a line of the results; `sizes`
+        are the lengths of lines of sources and results."""
         sort, low, b, (length, keep) = self.sort, self.low, self.builder, sizes
         start, stop = bounds[0], b.min(bounds[1], keep)
         to, source, base = b.mul(line, keep), b.mul(line, length), b.sub(at, start)
         with low.loop(start, stop) as (i, _):
-            place = b.add(base, i)
+            offset = b.add(base, i)
             for k, result in enumerate(sort.results):
                 if result is not None:
-                    value = self.along(arrays, place) if k else self.of(self.key_at(arrays, place))
+                    value = self.payload(arrays, offset) if k else self.of(self.key_at(arrays, offset))
                     b.store(self.buffer(result, True), b.add(to, i), value)
         result = sort.results[0]
         if sort.keys.restores and result is not None:
-            self.put_back(
+            self.restore_equal(
                 (start, stop),
                 length,
                 lambda i: self.key_at(arrays, b.add(base, i)),
@@ -368,190 +392,202 @@ class Routine:
 # --- long lines -------------------------------------------------------------------------------------------------------
 
 
-class _InParts:
-    """Kernels that let lines fall into parts, one after the other, and sort these."""
+class _BucketSort:
+    """Sample sort of long lines: kernels that choose buckets, count, partition, and sort each bucket."""
 
-    def __init__(self, sort: Sort, pieces: int) -> None:
-        self.sort, self.pieces, lines = sort, pieces, sort.lines
-        self.shares = min(PARTS - 1, sort.length // SHARE)
-        self.sample, self.cells = (n << self.shares.bit_length() for n in (SAMPLE, CELLS))
-        shapes = [Shape(element_type(type), (lines, sort.length)) for type in sort.numbers.types]
-        whole = [r for r in sort.results if r is not None and sort.keep == sort.length]
+    def __init__(self, sort: SortProblem, chunks: int) -> None:
+        self.sort, self.chunks, lines = sort, chunks, sort.lines
+        self.shares = min(BUCKETS - 1, sort.length // BUCKET_ELEMENTS)
+        self.sample, self.cells = (n << self.shares.bit_length() for n in (SAMPLES_PER_BUCKET, CELLS_PER_BUCKET))
+        shapes = [Shape(element_type(type), (lines, sort.length)) for type in sort.storage.types]
+        complete = [r for r in sort.results if r is not None and sort.keep == sort.length]
         self.first = [Temporary(shape) for shape in shapes]
-        self.has_room = bool(whole) and len(sort.sources) == 1  # in the result
-        self.second: Sequence[Storage] = whole if self.has_room else [Temporary(shape) for shape in shapes]
-        # The parts of the elements, where results are in the end.
-        self.parts = whole[0] if whole else Temporary(Shape(element_type("u8"), (lines, sort.length)))
-        self.ends = Temporary(Shape(element_type(sort.keys.type), (lines, 2)))  # of the cells
-        self.table = Temporary(Shape(element_type("u8"), (lines, self.cells)))  # in which part a cell is
-        of_parts = Shape(element_type(INDEX), (lines, pieces, PARTS))
-        self.counts, self.starts, self.stops = (Temporary(of_parts) for _ in range(3))
+        self.has_room = bool(complete) and len(sort.sources) == 1  # in the result's memory
+        self.second: Sequence[Storage] = complete if self.has_room else [Temporary(shape) for shape in shapes]
+        # The bucket of each element, in the result's memory until that is written.
+        self.buckets = complete[0] if complete else Temporary(Shape(element_type("u8"), (lines, sort.length)))
+        self.key_range = Temporary(Shape(element_type(sort.keys.type), (lines, 2)))  # of the cells
+        self.table = Temporary(Shape(element_type("u8"), (lines, self.cells)))  # the bucket of each cell
+        bucket_shape = Shape(element_type(INDEX), (lines, chunks, BUCKETS))
+        self.counts, self.starts, self.stops = (Temporary(bucket_shape) for _ in range(3))
 
     def kernels(self) -> list[LoweredKernel]:
-        return [self._sample(), self._count(), self._part(), self._order()]
+        return [self._choose_buckets(), self._histogram(), self._partition(), self._sort_buckets()]
 
-    def _sample(self) -> LoweredKernel:
-        """Make cells of equal width, and put as many neighbours into a part as hold their share of the sample; a few
-        keys have a part each. Cells are made twice, the second time without the ends of the sample: a key far from all
-        others shall not make them wide."""
-        sort, r = self.sort, Routine(self.sort, "sample")
+    def _choose_buckets(self) -> LoweredKernel:
+        """Assign histogram cells of equal width to buckets of equal shares of the sample; few distinct keys have a
+        bucket each.
+
+        Cells are chosen twice, the second time without outliers, so that one extreme key does not make all cells
+        wide.
+        """
+        sort, r = self.sort, SortBuilder(self.sort, "sample")
         low, b, type = r.low, r.builder, r.type
-        keys, counters = b.scratch(type, SAMPLE * PARTS), b.scratch("s32", CELLS * PARTS)
-        cells, digits = (r.number(n) for n in (self.cells, self.cells.bit_length() - 1))
-        step, length = r.number(sort.length // self.sample), r.number(sort.length)
-        shares, sample, outside = (r.number(n) for n in (self.shares, self.sample, self.sample // OUTSIDE))
+        keys, counters = b.scratch(type, SAMPLES_PER_BUCKET * BUCKETS), b.scratch("s32", CELLS_PER_BUCKET * BUCKETS)
+        cells, digits = (r.parameter(n) for n in (self.cells, self.cells.bit_length() - 1))
+        step, length = r.parameter(sort.length // self.sample), r.parameter(sort.length)
+        shares, sample, outliers = (r.parameter(n) for n in (self.shares, self.sample, self.sample // OUTLIER_FRACTION))
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
             base, table = b.mul(line, length), b.mul(line, cells)
             with low.loop(0, sample, sequential=True) as (i, _):
                 at = b.add(base, b.mul(i, step))
                 b.store(keys, i, r.key(b.load(r.buffer(sort.sources[0]), at)))
-            found = radix_kernel.limits(b, type, 0, sample, lambda i: b.load(keys, i), sequential=True)
-            with low.loop(0, 2, found, sequential=True) as (_, turns):
-                ends = [slot.arg for slot in turns.carried]
-                for k, value in enumerate(ends):
-                    b.store(r.buffer(self.ends, True), b.add(b.mul(line, 2), k), value)
+            sampled = radix_kernel.min_max(b, type, 0, sample, lambda i: b.load(keys, i), sequential=True)
+            with low.loop(0, 2, sampled, sequential=True) as (_, passes):
+                key_range = [slot.arg for slot in passes.carried]
+                for k, value in enumerate(key_range):
+                    b.store(r.buffer(self.key_range, True), b.add(b.mul(line, 2), k), value)
                 with low.loop(0, cells, sequential=True) as (i, _):
                     b.store(counters, i, Literal("s32", 0))
-                shift, cell = self._cell(r, ends, digits)
+                shift, cell = self._cell(r, key_range, digits)
                 with low.loop(0, sample, sequential=True) as (i, _):
                     at = b.convert(INDEX, cell(b.load(keys, i)))
                     b.store(counters, at, b.compute("add", "s32", b.load(counters, at), Literal("s32", 1)))
-                few = b.compare("LE", radix_kernel.width_of(b, *ends), b.min(digits, PARTS.bit_length() - 1))
+                is_narrow = b.compare(
+                    "LE", radix_kernel.bit_width(b, *key_range), b.min(digits, BUCKETS.bit_length() - 1)
+                )
                 with low.loop(0, cells, [Literal(INDEX, 0)] * 3, sequential=True) as (i, loop):
                     before, first, last = (slot.arg for slot in loop.carried)
-                    upto = b.add(before, b.convert(INDEX, b.load(counters, i)))
-                    part = b.select(few, i, b.floordiv(b.mul(before, shares), sample))
-                    b.store(r.buffer(self.table, True), b.add(table, i), b.convert("u8", part))
-                    early = b.compare("LE", upto, outside)
-                    late = b.compare("GE", before, b.sub(sample, outside))
-                    updated = upto, b.select(early, b.add(i, 1), first), b.select(late, last, i)
+                    through = b.add(before, b.convert(INDEX, b.load(counters, i)))
+                    bucket = b.select(is_narrow, i, b.floordiv(b.mul(before, shares), sample))
+                    b.store(r.buffer(self.table, True), b.add(table, i), b.convert("u8", bucket))
+                    is_low_outlier = b.compare("LE", through, outliers)
+                    is_high_outlier = b.compare("GE", before, b.sub(sample, outliers))
+                    updated = through, b.select(is_low_outlier, b.add(i, 1), first), b.select(is_high_outlier, last, i)
                     for slot, value in zip(loop.carried, updated, strict=True):
                         slot.next = operand_of(value)
-                limit = b.compute("subtract", type, ends[1], ends[0])
-                for slot, found, more in zip(turns.carried, loop.carried[1:], (0, 1), strict=True):
-                    number = b.convert(type, b.compute("add", INDEX, found.result, Literal(INDEX, more)))
-                    apart = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, more))
-                    slot.next = b.compute("add", type, ends[0], b.compute("minimum", type, apart, limit))
-                narrower = [slot.next for slot in turns.carried if slot.next is not None]
-                turns.continue_while = b.compare(
-                    "LT", radix_kernel.width_of(b, *narrower), radix_kernel.width_of(b, *ends)
+                limit = b.compute("subtract", type, key_range[1], key_range[0])
+                for slot, cell_end, excess in zip(passes.carried, loop.carried[1:], (0, 1), strict=True):
+                    number = b.convert(type, b.compute("add", INDEX, cell_end.result, Literal(INDEX, excess)))
+                    distance = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, excess))
+                    slot.next = b.compute("add", type, key_range[0], b.compute("minimum", type, distance, limit))
+                narrower = [slot.next for slot in passes.carried if slot.next is not None]
+                passes.continue_while = b.compare(
+                    "LT", radix_kernel.bit_width(b, *narrower), radix_kernel.bit_width(b, *key_range)
                 )
-        return r.finished(sort.lines, 16 * (self.sample + self.cells))
+        return r.make_kernel(sort.lines, 16 * (self.sample + self.cells))
 
-    def _cell(self, r: Routine, ends: Sequence[Operand], digits: Value) -> tuple[Operand, Callable[[Operand], Value]]:
-        """By how many bits cells are wide, and in which one a key is; one beyond an end is in the first or last."""
-        b, type, (least, last) = r.builder, r.type, ends
-        shift = radix_kernel.shift_of(b, type, b.max(b.sub(radix_kernel.width_of(b, least, last), digits), 0))
+    def _cell(
+        self, r: SortBuilder, key_range: Sequence[Operand], digits: Value
+    ) -> tuple[Operand, Callable[[Operand], Value]]:
+        """The width of cells as a shift, and the function from a key to its cell, clamped."""
+        b, type, (smallest, largest) = r.builder, r.type, key_range
+        shift = radix_kernel.shift_operand(
+            b, type, b.max(b.sub(radix_kernel.bit_width(b, smallest, largest), digits), 0)
+        )
 
         def cell(key: Operand) -> Value:
-            inside = b.compute("minimum", type, b.compute("maximum", type, key, least), last)
-            return b.convert("s32", b.shift_right(b.compute("subtract", type, inside, least), shift))
+            position = b.compute("minimum", type, b.compute("maximum", type, key, smallest), largest)
+            return b.convert("s32", b.shift_right(b.compute("subtract", type, position, smallest), shift))
 
         return shift, cell
 
     @contextmanager
     def _elements(
         self,
-        r: Routine,
+        r: SortBuilder,
         line: Index,
         length: Index,
         bounds: Sequence[Index],
         type: str,
         of: Callable[[Operand], Operand],
     ) -> Generator[tuple[Operand, Index, Index]]:
-        """A loop over elements of a piece of a line: what is `of` a key, made for many at once, the element's number
-        and place."""
+        """A loop over a chunk of a line: `of` a key, computed a block at a time, with the element's index and
+        offset."""
         low, b, (start, stop) = r.low, r.builder, bounds
-        made, base, size = b.scratch(type, BLOCK), b.mul(line, length), b.sub(stop, start)
+        computed, base, size = b.scratch(type, BLOCK), b.mul(line, length), b.sub(stop, start)
         with low.loop(0, b.ceil_div(size, BLOCK), sequential=True) as (block, _):
             before, count = b.tile_start_and_size(block, BLOCK, size)
-            here = b.add(start, before)
+            first = b.add(start, before)
             with low.loop(0, count) as (i, _):
-                place = b.add(base, b.add(here, i))
-                b.store(made, i, of(r.key(b.load(r.buffer(self.sort.sources[0]), place))))
+                offset = b.add(base, b.add(first, i))
+                b.store(computed, i, of(r.key(b.load(r.buffer(self.sort.sources[0]), offset))))
             with low.loop(0, count, sequential=True) as (i, _):
-                number = b.add(here, i)
-                yield b.load(made, i), number, b.add(base, number)
+                number = b.add(first, i)
+                yield b.load(computed, i), number, b.add(base, number)
 
-    def _count(self) -> LoweredKernel:
-        """Find the parts of all elements, and how many of a piece there are in each."""
-        sort, r = self.sort, Routine(self.sort, "count")
+    def _histogram(self) -> LoweredKernel:
+        """Store each element's bucket and count the elements of each bucket in each chunk."""
+        sort, r = self.sort, SortBuilder(self.sort, "count")
         low, b = r.low, r.builder
-        cells, digits, length = (r.number(n) for n in (self.cells, self.cells.bit_length() - 1, sort.length))
-        counters, parts = low.buffer(self.counts, True), low.buffer(self.parts, True, "u8")
-        with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            first, table = b.mul(number, PARTS), b.mul(line, cells)
-            ends = [b.load(r.buffer(self.ends), b.add(b.mul(line, 2), k)) for k in (0, 1)]
-            with low.loop(0, PARTS) as (k, _):
+        cells, digits, length = (r.parameter(n) for n in (self.cells, self.cells.bit_length() - 1, sort.length))
+        counters, buckets = low.buffer(self.counts, True), low.buffer(self.buckets, True, "u8")
+        with r.chunks(self.chunks, sort.length) as (number, line, *bounds):
+            first, table = b.mul(number, BUCKETS), b.mul(line, cells)
+            key_range = [b.load(r.buffer(self.key_range), b.add(b.mul(line, 2), k)) for k in (0, 1)]
+            with low.loop(0, BUCKETS) as (k, _):
                 b.store(counters, b.add(first, k), Literal(INDEX, 0))
-            _, cell = self._cell(r, ends, digits)
-            with self._elements(r, line, length, bounds, "s32", cell) as (at, _, place):
-                part = b.load(r.buffer(self.table), b.add(table, b.convert(INDEX, at)))
-                b.store(parts, place, part)
-                at = b.add(first, b.convert(INDEX, part))
+            _, cell = self._cell(r, key_range, digits)
+            with self._elements(r, line, length, bounds, "s32", cell) as (at, _, offset):
+                bucket = b.load(r.buffer(self.table), b.add(table, b.convert(INDEX, at)))
+                b.store(buckets, offset, bucket)
+                at = b.add(first, b.convert(INDEX, bucket))
                 b.store(counters, at, operand_of(b.add(b.load(counters, at), 1)))
-        return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
+        return r.make_kernel(sort.lines * self.chunks, 8 * sort.length // self.chunks)
 
-    def _part(self) -> LoweredKernel:
-        """A piece's elements of a part come after all of the parts before, and after those of the pieces before. Those
-        of which nothing is wanted are left out."""
-        sort, r = self.sort, Routine(self.sort, "part")
+    def _partition(self) -> LoweredKernel:
+        """Move elements to their buckets: behind the buckets before, and behind the same bucket's elements of earlier
+        chunks. Buckets that are not needed are left out."""
+        sort, r = self.sort, SortBuilder(self.sort, "partition")
         low, b = r.low, r.builder
-        many, length, wanted, bits = (
-            r.number(n) for n in (self.pieces, sort.length, sort.wanted, piece_bits(sort.length))
+        chunk_count, length, needed, bits = (
+            r.parameter(n) for n in (self.chunks, sort.length, sort.needed, segment_shift(sort.length))
         )
-        arrays, parts = [r.buffer(x, True) for x in self.first], low.buffer(self.parts, type="u8")
-        counts, counters, steps = low.buffer(self.counts), b.scratch(INDEX, PARTS), b.scratch(INDEX, PARTS)
+        arrays, buckets = [r.buffer(x, True) for x in self.first], low.buffer(self.buckets, type="u8")
+        counts, counters, increments = low.buffer(self.counts), b.scratch(INDEX, BUCKETS), b.scratch(INDEX, BUCKETS)
 
-        def pieces_until(place: Index, more: int) -> Operand:
-            """A bit for each piece before that of a place, and so many more."""
-            piece = b.shift_right(place, radix_kernel.shift_of(b, INDEX, bits))
-            return b.shift_left(1 << more, radix_kernel.shift_of(b, INDEX, piece))
+        def segments_until(offset: Index, excess: int) -> Operand:
+            """A bit for each segment before the offset's segment, and `excess` others, plus one."""
+            segment = b.shift_right(offset, radix_kernel.shift_operand(b, INDEX, bits))
+            return b.shift_left(1 << excess, radix_kernel.shift_operand(b, INDEX, segment))
 
-        with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            begin, base = (b.mul(line, n) for n in (many, length))
-            with low.loop(0, PARTS, [Literal(INDEX, 0)], sequential=True) as (k, totals):
+        with r.chunks(self.chunks, sort.length) as (number, line, *bounds):
+            begin, base = (b.mul(line, n) for n in (chunk_count, length))
+            with low.loop(0, BUCKETS, [Literal(INDEX, 0)], sequential=True) as (k, totals):
                 start = totals.carried[0].arg
-                with low.loop(0, many, [start, start], sequential=True) as (p, loop):
-                    every, before = loop.carried
-                    piece = b.add(begin, p)
-                    count = b.load(counts, b.add(b.mul(piece, PARTS), k))
-                    earlier = b.compare("LT", piece, number)
-                    every.next = operand_of(b.add(every.arg, count))
-                    before.next = operand_of(b.add(before.arg, b.select(earlier, count)))
-                stop = every.result
-                touched = b.compute("subtract", INDEX, pieces_until(b.sub(stop, 1), 1), pieces_until(start, 0))
-                is_wanted = b.compare("NE", b.and_(touched, wanted), 0)
+                with low.loop(0, chunk_count, [start, start], sequential=True) as (p, loop):
+                    total, before = loop.carried
+                    chunk = b.add(begin, p)
+                    count = b.load(counts, b.add(b.mul(chunk, BUCKETS), k))
+                    is_earlier = b.compare("LT", chunk, number)
+                    total.next = operand_of(b.add(total.arg, count))
+                    before.next = operand_of(b.add(before.arg, b.select(is_earlier, count)))
+                stop = total.result
+                segments_touched = b.compute(
+                    "subtract", INDEX, segments_until(b.sub(stop, 1), 1), segments_until(start, 0)
+                )
+                is_needed = b.compare("NE", b.and_(segments_touched, needed), 0)
                 b.store(counters, k, operand_of(b.add(base, before.result)))
-                b.store(steps, k, b.select(is_wanted, 1))
-                at = b.add(b.mul(number, PARTS), k)
-                for ends, end in ((self.starts, b.select(is_wanted, start, stop)), (self.stops, stop)):
-                    b.store(low.buffer(ends, True), at, end)
+                b.store(increments, k, b.select(is_needed, 1))
+                at = b.add(b.mul(number, BUCKETS), k)
+                for buffer, end in ((self.starts, b.select(is_needed, start, stop)), (self.stops, stop)):
+                    b.store(low.buffer(buffer, True), at, end)
                 totals.carried[0].next = stop
-            with self._elements(r, line, length, bounds, r.type, lambda key: key) as (key, inside, at):
-                part = b.convert(INDEX, b.load(parts, at))
-                others = [r.element(k, inside, at) for k in range(1, len(sort.sources))]
-                place = b.load(counters, part)
-                step = 1 if sort.wanted == ALL else b.load(steps, part)
-                b.store(counters, part, operand_of(b.add(place, step)))
-                r.put(arrays, place, [key, *others])
-        return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
+            with self._elements(r, line, length, bounds, r.type, lambda key: key) as (key, position, at):
+                bucket = b.convert(INDEX, b.load(buckets, at))
+                others = [r.element(k, position, at) for k in range(1, len(sort.sources))]
+                offset = b.load(counters, bucket)
+                step = 1 if sort.needed == ALL_SEGMENTS else b.load(increments, bucket)
+                b.store(counters, bucket, operand_of(b.add(offset, step)))
+                r.put(arrays, offset, [key, *others])
+        return r.make_kernel(sort.lines * self.chunks, 8 * sort.length // self.chunks)
 
-    def _order(self) -> LoweredKernel:
-        sort, r = self.sort, Routine(self.sort, "order")
+    def _sort_buckets(self) -> LoweredKernel:
+        """Sort each bucket and write the results."""
+        sort, r = self.sort, SortBuilder(self.sort, "order")
         low, b = r.low, r.builder
-        length, keep, many = (r.number(n) for n in (sort.length, sort.keep, self.pieces * PARTS))
-        arrays = [[r.buffer(x, True) for x in some] for some in (self.first, self.second)]
+        length, keep, chunk_count = (r.parameter(n) for n in (sort.length, sort.keep, self.chunks * BUCKETS))
+        arrays = [[r.buffer(x, True) for x in buffers] for buffers in (self.first, self.second)]
 
-        def bounds(number: Index) -> tuple[Index, Index, list[Value]]:
-            line = b.floordiv(number, PARTS)
-            at = b.add(b.mul(line, many), b.remainder(number, PARTS))
+        def bucket_bounds(number: Index) -> tuple[Index, Index, list[Value]]:
+            line = b.floordiv(number, BUCKETS)
+            at = b.add(b.mul(line, chunk_count), b.remainder(number, BUCKETS))
             ends = [b.load(low.buffer(x), at) for x in (self.starts, self.stops)]
             return line, b.add(b.mul(line, length), ends[0]), ends
 
-        _, spare, _ = bounds(b.kernel.first)  # there is room for all parts of the loop, and so for each
+        _, spare, _ = bucket_bounds(b.kernel.first)  # room for all buckets of the loop suffices for each
         with low.loop(b.kernel.first, b.kernel.last) as (number, _):
-            line, place, (start, stop) = bounds(number)
-            r.order(arrays, place, b.sub(stop, start), place if self.has_room else spare)
-            r.give(arrays[0], place, line, (start, stop), (length, keep))
-        return r.finished(sort.lines * PARTS, 32 * sort.length // PARTS)
+            line, offset, (start, stop) = bucket_bounds(number)
+            r.order(arrays, offset, b.sub(stop, start), offset if self.has_room else spare)
+            r.write_results(arrays[0], offset, line, (start, stop), (length, keep))
+        return r.make_kernel(sort.lines * BUCKETS, 32 * sort.length // BUCKETS)

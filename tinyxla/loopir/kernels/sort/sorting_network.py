@@ -1,11 +1,11 @@
-"""Sorts of many short lines by plain orders: lines side by side, in as many lanes as a vector has, by a network.
+"""Sorting networks for many short lines in a plain order: one line per vector lane.
 
-All lines take the same steps, whatever is in them, each of which puts pairs of rows in order. A number is a key; where
-more than the keys is taken it is a key and a place, of which no two are equal, and what was at the places is read again
-in the end. Keys alone do not tell zeros, nor NaNs, from each other: where any is unlike the usual one, these are put
-back in their order.
+All lines take the same compare-exchange steps, each of which orders pairs of rows of vectors. What is sorted is a key;
+if more than keys is read, a key and an index, of which no two are equal, and the elements at the indices are gathered
+at the end. Keys alone do not distinguish zeros from each other, nor NaNs: lines with unusual ones have them restored in
+their original order.
 
-Source: K. E. Batcher, Sorting networks and their applications, 1968; D. E. Knuth, "The Art of Computer Programming",
+Source: K. E. Batcher, Sorting networks and their applications (1968); D. E. Knuth, "The Art of Computer Programming",
 volume 3, section 5.2.2, algorithm M (for a few rows) and section 5.3.4 (bitonic merges).
 """
 
@@ -20,299 +20,316 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, op
 from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.sort import radix_sort
 from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.lower.routine_calls import declare_routine
 from tinyxla.shapes import element_type
 
-VECTOR = 512  # bits
+VECTOR_BITS = 512  # of a vector
 
 
-def kernels(sort: radix_sort.Sort) -> list[LoweredKernel]:
-    """Of a sort whose lines are sorted side by side."""
-    return [_SideBySide(sort).kernel()] if sort.keep else []
+def kernels(sort: radix_sort.SortProblem) -> list[LoweredKernel]:
+    """The kernel of a sort of many short lines; none if nothing is read."""
+    return [_BatchedNetwork(sort).kernel()] if sort.keep else []
 
 
-class _SideBySide:
-    """As many lines at once as a vector has numbers: keys alone, or with places if more than the keys is taken."""
+class _BatchedNetwork:
+    """Emits the kernel: as many lines at once as a vector has words."""
 
-    def __init__(self, sort: radix_sort.Sort) -> None:
+    def __init__(self, sort: radix_sort.SortProblem) -> None:
         self.sort, self.keys = sort, sort.keys
-        self.routine = radix_sort.Routine(sort, "network")
+        self.routine = radix_sort.SortBuilder(sort, "network")
         self.low, self.b = self.routine.low, self.routine.builder
-        self.alone = len(sort.sources) == 1
-        self.nothing = [Literal(self.keys.type, 0)] if self.alone and self.keys.restores else []
+        self.keys_only = len(sort.sources) == 1
+        self.initial_bits = [Literal(self.keys.type, 0)] if self.keys_only and self.keys.restores else []
         wide = ("u32", 16) if self.keys.bits <= 16 else ("u64", 32)
-        self.kind, self.shift = (self.keys.type, 0) if self.alone else wide
-        self.every = Literal(self.kind, (1 << element_type(self.kind).bits) - 1)
-        self.lanes = VECTOR // element_type(self.kind).bits
-        self.across = sort.inner >= self.lanes  # lines side by side are so in memory too
-        self.rows = self.b.scratch(self.kind, SHORT * self.lanes)
-        self.length, self.keep = self.routine.number(sort.length), self.routine.number(sort.keep)
-        self.inner: Index = 1 if sort.inner == 1 else self.routine.number(sort.inner)
-        self.is_turned = sort.inner == 1 and not self.across
-        # Elements in rows: those of keys where they are numbers.
-        self.elements = self.rows if self.alone else self.b.scratch(self.keys.type, SHORT * self.lanes)
-        self.sizes = self.b.scratch(INDEX, len(packing.COPY))
+        self.word_type, self.shift = (self.keys.type, 0) if self.keys_only else wide
+        self.padding = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
+        self.lanes = VECTOR_BITS // element_type(self.word_type).bits
+        self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
+        self.rows = self.b.scratch(self.word_type, SHORT * self.lanes)
+        self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep)
+        self.inner: Index = 1 if sort.inner == 1 else self.routine.parameter(sort.inner)
+        self.is_transposed = sort.inner == 1 and not self.has_contiguous_lines
+        # The elements in rows; the rows of keys themselves if nothing else is sorted.
+        self.elements = self.rows if self.keys_only else self.b.scratch(self.keys.type, SHORT * self.lanes)
+        self.sizes = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
 
     def kernel(self) -> LoweredKernel:
-        low, b, sort, number = self.low, self.b, self.sort, self.routine.number
-        network, numbers = _network(self.kind), b.scratch(INDEX, 2)
-        most = sort.inner if self.across else sort.lines
-        blocks, width = number(-(-most // self.lanes)), number(most)
-        levels = number(max(0, (sort.length - 1).bit_length() - BASE))
+        """The kernel: keys, the network, results."""
+        low, b, sort, parameter = self.low, self.b, self.sort, self.routine.parameter
+        network, arguments = _network(self.word_type), b.scratch(INDEX, 2)
+        group_extent = sort.inner if self.has_contiguous_lines else sort.lines
+        block_count, width = parameter(-(-group_extent // self.lanes)), parameter(group_extent)
+        levels = parameter(max(0, (sort.length - 1).bit_length() - LOG2_REGISTER_ROWS))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            self.outer = b.floordiv(index, blocks) if self.across else 0
-            block = b.sub(index, b.mul(self.outer, blocks))
+            self.outer = b.floordiv(index, block_count) if self.has_contiguous_lines else 0
+            block = b.sub(index, b.mul(self.outer, block_count))
             self.begin, self.count = b.tile_start_and_size(block, self.lanes, width)
-            if self.is_turned:
-                self._turn_lines()
-            elif not self.across:
+            if self.is_transposed:
+                self._transpose_in()
+            elif not self.has_contiguous_lines:
                 self._nest(self.length, self._copy)
-            unlike = self._by_rows(self.length, self._put, self.nothing)
+            differing_bits = self._row_loop(self.length, self._store_key, self.initial_bits)
             for k, value in enumerate((self.length, levels)):
-                b.store(numbers, k, value)
-            b.call(network, (self.rows, 0), (numbers, 0))
-            if self.alone and not self.across:
-                self._by_rows(self.keep, self._restore)
-            if self.is_turned and self.alone:
-                self._turn_rows()
+                b.store(arguments, k, value)
+            b.call(network, (self.rows, 0), (arguments, 0))
+            if self.keys_only and not self.has_contiguous_lines:
+                self._row_loop(self.keep, self._keys_to_elements)
+            if self.is_transposed and self.keys_only:
+                self._transpose_out()
             else:
-                self._nest(self.keep, self._take)
-            for found in unlike:
-                some = b.compare("NE", found, Literal(found.type, 0))
-                with low.loop(0, b.select(some, self.count), sequential=True) as (lane, _):
-                    self._put_back(lane)
+                self._nest(self.keep, self._store_results)
+            for word in differing_bits:
+                is_needed = b.compare("NE", word, Literal(word.type, 0))
+                with low.loop(0, b.select(is_needed, self.count), sequential=True) as (lane, _):
+                    self._restore_equal(lane)
         steps = sort.length * (sort.length - 1).bit_length() ** 2
-        return self.routine.finished(sort.lines // most * (-(-most // self.lanes)), self.lanes * steps // 8)
+        return self.routine.make_kernel(
+            sort.lines // group_extent * (-(-group_extent // self.lanes)), self.lanes * steps // 8
+        )
 
     # --- elements
 
     def _nest(self, stop: Index, body: Callable[[Index, Index], None]) -> None:
-        """A loop over the elements of the lines, in the order in which they are in memory."""
-        turn, bounds = 1 if self.across else -1, [(0, stop), (0, self.count)]
+        """A loop over the elements of the lines, in the order of memory."""
+        direction, bounds = 1 if self.has_contiguous_lines else -1, [(0, stop), (0, self.count)]
 
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
-            body(*at[::turn])
+            body(*at[::direction])
             return []
 
-        one_by_one = not (self.across and self.alone)
-        self.low.nest(bounds[::turn], [], element, one_by_one, not one_by_one)
+        sequential = not (self.has_contiguous_lines and self.keys_only)
+        self.low.nest(bounds[::direction], [], element, sequential, not sequential)
 
-    def _by_rows(
-        self, stop: Index, body: Callable[[Index, Index], Sequence[Operand]], none: Sequence[Operand] = ()
+    def _row_loop(
+        self, stop: Index, body: Callable[[Index, Index], Sequence[Operand]], initial: Sequence[Operand] = ()
     ) -> list[Operand]:
-        """A loop over the elements in the order in which they are in the rows: the bits that it gives of any."""
+        """A vectorized loop over the elements in row order; the result is the bitwise or of what the body returns."""
 
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
-            return [self.b.or_(x, more) for x, more in zip(carried, body(*at), strict=True)]
+            return [self.b.or_(x, bits) for x, bits in zip(carried, body(*at), strict=True)]
 
-        return self.low.nest([(0, stop), (0, self.count)], none, element, in_vectors=True)
+        return self.low.nest([(0, stop), (0, self.count)], initial, element, in_vectors=True)
 
     def _row(self, i: Index, lane: Index) -> Index:
         return self.b.add(self.b.mul(i, self.lanes), lane)
 
-    def _place(self, size: Index, i: Index, lane: Index) -> Index:
-        """Of an element in an array whose lines have such a size."""
+    def _offset(self, size: Index, i: Index, lane: Index) -> Index:
+        """Offset of an element in an array whose lines have `size` elements."""
         b, line = self.b, self.b.add(self.begin, lane)
-        if self.across or self.inner == 1:
-            around, inside = (self.outer, line) if self.across else (line, 0)
+        if self.has_contiguous_lines or self.inner == 1:
+            outer, inner = (self.outer, line) if self.has_contiguous_lines else (line, 0)
         else:
-            around, inside = b.floordiv(line, self.inner), b.remainder(line, self.inner)
-        start = b.add(b.mul(around, b.mul(size, self.inner)), inside)
+            outer, inner = b.floordiv(line, self.inner), b.remainder(line, self.inner)
+        start = b.add(b.mul(outer, b.mul(size, self.inner)), inner)
         return b.add(start, b.mul(i, self.inner))
 
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
-        return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
+        return self.b.load(self.routine.buffer(self.sort.sources[k]), self._offset(self.length, i, lane))
 
     def _copy(self, i: Index, lane: Index) -> None:
         self.b.store(self.elements, self._row(i, lane), self._element(0, i, lane))
 
-    def _turn_lines(self) -> None:
-        """Let the elements of the lines, each of which lies apart, be columns."""
-        b, several = self.b, packing.tile_rows()
+    def _transpose_in(self) -> None:
+        """Copy contiguous lines to columns of the rows."""
+        b, tile_rows = self.b, packing.transpose_size()
         source = self.routine.buffer(self.sort.sources[0])
-        with self.low.loop(0, b.ceil_div(self.count, several)) as (block, _):
-            lane, rows = b.tile_start_and_size(block, several, self.count)
+        with self.low.loop(0, b.ceil_div(self.count, tile_rows)) as (block, _):
+            lane, rows = b.tile_start_and_size(block, tile_rows, self.count)
             start = b.mul(b.add(self.begin, lane), self.length)
-            self._turn((self.elements, lane), (source, start), (self.length, self.length, rows, self.lanes))
+            self._transpose((self.elements, lane), (source, start), (self.length, self.length, rows, self.lanes))
 
-    def _turn_rows(self) -> None:
-        """The other way round."""
-        b, several, (result,) = self.b, packing.tile_rows(), self.sort.results
-        assert result is not None, "nothing else is taken"
+    def _transpose_out(self) -> None:
+        """Copy columns of the rows to contiguous lines."""
+        b, tile_rows, (result,) = self.b, packing.transpose_size(), self.sort.results
+        assert result is not None, "nothing else is read"
         to, start = self.routine.buffer(result, True), b.mul(self.begin, self.keep)
-        with self.low.loop(0, b.ceil_div(self.keep, several)) as (block, _):
-            row, rows = b.tile_start_and_size(block, several, self.keep)
+        with self.low.loop(0, b.ceil_div(self.keep, tile_rows)) as (block, _):
+            row, rows = b.tile_start_and_size(block, tile_rows, self.keep)
             source = (self.elements, b.mul(row, self.lanes))
-            self._turn((to, b.add(start, row)), source, (self.count, self.lanes, rows, self.keep))
+            self._transpose((to, b.add(start, row)), source, (self.count, self.lanes, rows, self.keep))
 
-    def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], sizes: Sequence[Index]) -> None:
+    def _transpose(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], sizes: Sequence[Index]) -> None:
         for k, size in enumerate((*sizes, sizes[0])):
             self.b.store(self.sizes, k, operand_of(size))
-        self.b.call(packing.turn(self.keys.bits, is_exact=True), to, source, (self.sizes, 0))
+        self.b.call(packing.transpose(self.keys.bits, is_exact=True), to, source, (self.sizes, 0))
 
-    def _put(self, i: Index, lane: Index) -> list[Operand]:
-        """Make a number of an element; gives what its key does not tell of it."""
+    def _store_key(self, i: Index, lane: Index) -> list[Operand]:
+        """Replace an element by its key, or by its key and index; the result is the bits in which the element differs
+        from the usual one with this key."""
         b, at = self.b, self._row(i, lane)
-        x = self._element(0, i, lane) if self.across else b.load(self.elements, at)
-        key = found = self.routine.key(x)
+        x = self._element(0, i, lane) if self.has_contiguous_lines else b.load(self.elements, at)
+        key = word = self.routine.key(x)
         if self.shift:
-            above = b.shift_left(b.convert(self.kind, key), self.shift)
-            found = b.or_(above, b.convert(self.kind, i))
-        b.store(self.rows, at, found)
-        return [b.compute("xor", key.type, x, self.routine.of(key))] if self.nothing else []
+            high_bits = b.shift_left(b.convert(self.word_type, key), self.shift)
+            word = b.or_(high_bits, b.convert(self.word_type, i))
+        b.store(self.rows, at, word)
+        return [b.compute("xor", key.type, x, self.routine.of(key))] if self.initial_bits else []
 
-    def _restore(self, i: Index, lane: Index) -> list[Operand]:
-        """Let elements take the place of their keys in the rows."""
+    def _keys_to_elements(self, i: Index, lane: Index) -> list[Operand]:
+        """Replace a key by its element."""
         at = self._row(i, lane)
         self.b.store(self.rows, at, self.routine.of(self.b.load(self.rows, at)))
         return []
 
-    def _take(self, i: Index, lane: Index) -> None:
-        b, found = self.b, self.b.load(self.rows, self._row(i, lane))
+    def _store_results(self, i: Index, lane: Index) -> None:
+        """Store an element of each result that is read."""
+        b, word = self.b, self.b.load(self.rows, self._row(i, lane))
         for k, result in enumerate(self.sort.results):
             if result is None:
                 continue
-            if self.alone:
-                value = self.routine.of(found) if self.across else found
+            if self.keys_only:
+                value = self.routine.of(word) if self.has_contiguous_lines else word
             else:
-                place = b.convert(INDEX, b.and_(found, (1 << self.shift) - 1))
-                value = self.routine.counted(k, place) if self.sort.counts_places(k) else self._element(k, place, lane)
-            self.b.store(self.routine.buffer(result, True), self._place(self.keep, i, lane), value)
+                index = b.convert(INDEX, b.and_(word, (1 << self.shift) - 1))
+                value = self.routine.index_value(k, index) if self.sort.is_iota(k) else self._element(k, index, lane)
+            self.b.store(self.routine.buffer(result, True), self._offset(self.keep, i, lane), value)
 
-    def _put_back(self, lane: Index) -> None:
+    def _restore_equal(self, lane: Index) -> None:
+        """Restore zeros and NaNs of one line."""
         result = self.sort.results[0]
-        assert result is not None, "nothing else is taken"
-        self.routine.put_back(
+        assert result is not None, "nothing else is read"
+        self.routine.restore_equal(
             (0, self.length),
             self.length,
             lambda i: self._ordered(i, lane),
             lambda i: self._element(0, i, lane),
-            lambda i, value: self.b.store(self.routine.buffer(result, True), self._place(self.length, i, lane), value),
+            lambda i, value: self.b.store(self.routine.buffer(result, True), self._offset(self.length, i, lane), value),
         )
 
     def _ordered(self, i: Index, lane: Index) -> Operand:
         """The key of an element in order."""
-        found = self.b.load(self.rows, self._row(i, lane))
-        return found if self.across else self.routine.key(found)
+        word = self.b.load(self.rows, self._row(i, lane))
+        return word if self.has_contiguous_lines else self.routine.key(word)
 
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
 
-BASE = 3  # 2^3 rows are sorted in registers
+LOG2_REGISTER_ROWS = 3  # log2 of the rows that are sorted in registers
 
 
 @functools.cache
-def _network(kind: str) -> str:
-    """(rows, numbers): rows of vectors, to which as many follow as make a power of two of them, sorted along columns.
+def _network(word_type: str) -> str:
+    """Declare `network(rows, (length, levels))` and return its symbol: it sorts rows of vectors along columns, and pads
+    them to a power of two.
 
-    Blocks are sorted, and merged by one step for each doubling: the first row of a half meets the last one of the other
-    half, and so on; after that each half rises and falls, and is sorted by pairs half as far apart each time, two such
-    steps in one and the last ones in registers. What is beyond comes last, and stays there.
+    Blocks are sorted in registers, and merged by one level for each doubling (bitonic merge): the first row of one half
+    is compared with the last row of the other half, and so on; then each half is bitonic, and is sorted by pairs at
+    half the distance each time, two such steps in one pass over memory and the last ones in registers. Padding is the
+    largest key.
     """
-    bits, step = element_type(kind).bits, 1 << BASE
-    t = _Text(f"<{VECTOR // bits} x i{bits}>", f"v{VECTOR // bits}i{bits}")
-    length, levels = (t.value(f"load i64, ptr %{name}") for name in ("numbers", "levels"))
+    bits, step = element_type(word_type).bits, 1 << LOG2_REGISTER_ROWS
+    t = _NetworkText(f"<{VECTOR_BITS // bits} x i{bits}>", f"v{VECTOR_BITS // bits}i{bits}")
+    length, levels = (t.value(f"load i64, ptr %{name}") for name in ("arguments", "levels"))
 
-    def blocks(size: str, stop: str) -> str:
+    def block_count(size: str, stop: str) -> str:
         return t.value(f"sdiv i64 {t.add(stop, t.add(size, '-1'))}, {size}")
 
-    def strided(start: str, rest: str, stride: str, count: int) -> None:
+    def strided_merge(start: str, remaining: str, stride: str, count: int) -> None:
         size = t.value(f"mul i64 {stride}, {count}")
-        with t.loop("0", blocks(size, rest)) as block:
+        with t.loop("0", block_count(size, remaining)) as block:
             begin = t.add(start, t.value(f"mul i64 {block}, {size}"))
             with t.loop("0", stride) as j:
                 first = t.add(begin, j)
-                t.exchange([t.add(first, t.value(f"mul i64 {stride}, {k}")) for k in range(count)], _falling(count))
+                t.compare_exchange_rows(
+                    [t.add(first, t.value(f"mul i64 {stride}, {k}")) for k in range(count)], _bitonic_merge(count)
+                )
 
-    def in_registers(start: str, rest: str, pairs: Sequence[tuple[int, int]]) -> None:
-        with t.loop("0", blocks(str(step), rest)) as block:
+    def register_merge(start: str, remaining: str, pairs: Sequence[tuple[int, int]]) -> None:
+        with t.loop("0", block_count(str(step), remaining)) as block:
             first = t.add(start, t.value(f"mul i64 {block}, {step}"))
-            t.exchange([t.add(first, str(k)) for k in range(step)], pairs)
+            t.compare_exchange_rows([t.add(first, str(k)) for k in range(step)], pairs)
 
     with t.loop(length, t.value(f"shl i64 {step}, {levels}")) as i:
         t.store(i, f"splat (i{bits} -1)")
-    in_registers("0", length, _sorting(step))
+    register_merge("0", length, _merge_exchange(step))
     with t.loop("0", levels) as level:
         half = t.value(f"shl i64 {step}, {level}")
         size = t.value(f"shl i64 {half}, 1")
-        with t.loop("0", blocks(size, length)) as block:
+        with t.loop("0", block_count(size, length)) as block:
             start = t.value(f"mul i64 {block}, {size}")
             end = t.add(start, size)
-            beyond = t.value(f"call i64 @llvm.smax.i64(i64 {t.value(f'sub i64 {end}, {length}')}, i64 0)")
-            with t.loop(beyond, half) as j:
-                t.exchange([t.add(start, j), t.value(f"sub i64 {t.add(end, '-1')}, {j}")], _falling(2))
-            rest = t.value(f"call i64 @llvm.smin.i64(i64 {t.value(f'sub i64 {length}, {start}')}, i64 {size})")
+            padding_rows = t.value(f"call i64 @llvm.smax.i64(i64 {t.value(f'sub i64 {end}, {length}')}, i64 0)")
+            with t.loop(padding_rows, half) as j:
+                t.compare_exchange_rows(
+                    [t.add(start, j), t.value(f"sub i64 {t.add(end, '-1')}, {j}")], _bitonic_merge(2)
+                )
+            remaining = t.value(f"call i64 @llvm.smin.i64(i64 {t.value(f'sub i64 {length}, {start}')}, i64 {size})")
             with t.loop("0", t.value(f"and i64 {level}, 1")):
-                strided(start, rest, t.value(f"lshr i64 {half}, 1"), 2)
-            with t.loop("0", t.value(f"lshr i64 {level}, 1")) as turn:
-                done = t.value(f"sub i64 {t.value(f'or i64 {level}, 1')}, {t.value(f'shl i64 {turn}, 1')}")
-                strided(start, rest, t.value(f"lshr i64 {t.value(f'shl i64 {step}, {done}')}, 3"), 4)
-            in_registers(start, rest, _falling(step))
-    return packing.declare_routine(f"network_{kind}", t.routine())
+                strided_merge(start, remaining, t.value(f"lshr i64 {half}, 1"), 2)
+            with t.loop("0", t.value(f"lshr i64 {level}, 1")) as pair:
+                log2_rows = t.value(f"sub i64 {t.value(f'or i64 {level}, 1')}, {t.value(f'shl i64 {pair}, 1')}")
+                strided_merge(start, remaining, t.value(f"lshr i64 {t.value(f'shl i64 {step}, {log2_rows}')}, 3"), 4)
+            register_merge(start, remaining, _bitonic_merge(step))
+    return declare_routine(f"network_{word_type}", t.text())
 
 
-class _Text:
-    """LLVM text of loops over rows of vectors."""
+class _NetworkText:
+    """Emits LLVM text of loops over rows of vectors."""
 
     def __init__(self, vector: str, suffix: str) -> None:
         self.vector, self.suffix = vector, suffix
-        self.lines, self.block = list[str](), "entry"
-        self.lines.append("  %levels = getelementptr i64, ptr %numbers, i64 1")
+        self.instructions, self.block = list[str](), "entry"
+        self.instructions.append("  %levels = getelementptr i64, ptr %arguments, i64 1")
 
     def value(self, text: str) -> str:
-        self.lines.append(f"  %v{len(self.lines)} = {text}")
-        return f"%v{len(self.lines) - 1}"
+        self.instructions.append(f"  %v{len(self.instructions)} = {text}")
+        return f"%v{len(self.instructions) - 1}"
 
     def add(self, x: str, y: str) -> str:
         return self.value(f"add i64 {x}, {y}")
 
     def store(self, row: str, vector: str) -> None:
-        self.lines.append(f"  store {self.vector} {vector}, ptr {self._at(row)}, align 64")
+        self.instructions.append(f"  store {self.vector} {vector}, ptr {self._at(row)}, align 64")
 
     def _at(self, row: str) -> str:
         return self.value(f"getelementptr {self.vector}, ptr %rows, i64 {row}")
 
-    def exchange(self, rows: Sequence[str], pairs: Sequence[tuple[int, int]]) -> None:
+    def compare_exchange_rows(self, rows: Sequence[str], pairs: Sequence[tuple[int, int]]) -> None:
+        """Order pairs of rows, in registers."""
         x = [self.value(f"load {self.vector}, ptr {self._at(row)}, align 64") for row in rows]
         for i, j in pairs:
-            given = f"{self.vector} {x[i]}, {self.vector} {x[j]}"
-            calls = [f"call {self.vector} @llvm.{op}.{self.suffix}({given})" for op in ("umin", "umax")]
+            operands = f"{self.vector} {x[i]}, {self.vector} {x[j]}"
+            calls = [f"call {self.vector} @llvm.{op}.{self.suffix}({operands})" for op in ("umin", "umax")]
             x[i], x[j] = map(self.value, calls)
         for row, vector in zip(rows, x, strict=True):
             self.store(row, vector)
 
     @contextmanager
     def loop(self, start: str, stop: str) -> Generator[str]:
-        k, before = len(self.lines), self.block
-        some = self.value(f"icmp slt i64 {start}, {stop}")
-        self.lines += [f"  br i1 {some}, label %body{k}, label %end{k}", f"body{k}:"]
-        self.lines.append(f"  %i{k} = phi i64 [ {start}, %{before} ], [ %next{k}, %latch{k} ]")
+        """A loop that may run zero times."""
+        k, previous = len(self.instructions), self.block
+        is_needed = self.value(f"icmp slt i64 {start}, {stop}")
+        self.instructions += [f"  br i1 {is_needed}, label %body{k}, label %end{k}", f"body{k}:"]
+        self.instructions.append(f"  %i{k} = phi i64 [ {start}, %{previous} ], [ %next{k}, %latch{k} ]")
         self.block = f"body{k}"
         yield f"%i{k}"
-        self.lines += [f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, 1"]
-        more = self.value(f"icmp slt i64 %next{k}, {stop}")
-        self.lines += [f"  br i1 {more}, label %body{k}, label %end{k}", f"end{k}:"]
+        self.instructions += [f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, 1"]
+        bits = self.value(f"icmp slt i64 %next{k}, {stop}")
+        self.instructions += [f"  br i1 {bits}, label %body{k}, label %end{k}", f"end{k}:"]
         self.block = f"end{k}"
 
-    def routine(self) -> str:
+    def text(self) -> str:
+        """The routine."""
         v = self.vector
-        declared = [f"declare {v} @llvm.{op}.{self.suffix}({v}, {v})" for op in ("umin", "umax")]
-        declared += [f"declare i64 @llvm.{op}.i64(i64, i64)" for op in ("smin", "smax")]
-        head = "define void @routine(ptr %rows, ptr %numbers) nounwind {"
-        return "\n".join([head, "entry:", *self.lines, "  ret void", "}", *declared])
+        declarations = [f"declare {v} @llvm.{op}.{self.suffix}({v}, {v})" for op in ("umin", "umax")]
+        declarations += [f"declare i64 @llvm.{op}.i64(i64, i64)" for op in ("smin", "smax")]
+        head = "define void @routine(ptr %rows, ptr %arguments) nounwind {"
+        return "\n".join([head, "entry:", *self.instructions, "  ret void", "}", *declarations])
 
 
-def _falling(count: int) -> list[tuple[int, int]]:
-    """The pairs that sort what rises and then falls."""
-    apart = [count >> k for k in range(1, count.bit_length())]
-    return [(i, i + d) for d in apart for i in range(count) if not i & d]
+def _bitonic_merge(count: int) -> list[tuple[int, int]]:
+    """Pairs that sort a bitonic sequence."""
+    distances = [count >> k for k in range(1, count.bit_length())]
+    return [(i, i + d) for d in distances for i in range(count) if not i & d]
 
 
-def _sorting(count: int) -> list[tuple[int, int]]:
-    """The pairs that sort anything: for each p = 1, 2, 4, ... those k = p, p/2, ..., 1 apart inside of 2 p."""
-    found: list[tuple[int, int]] = []
+def _merge_exchange(count: int) -> list[tuple[int, int]]:
+    """Pairs that sort any sequence (Batcher's merge exchange): for each p = 1, 2, 4, ... pairs at distances p, p / 2,
+    ..., 1 within 2 p."""
+    word: list[tuple[int, int]] = []
     for p in (1 << n for n in range(count.bit_length() - 1)):
         for k in (p >> n for n in range(p.bit_length())):
             starts = range(k % p, count - k, 2 * k)
-            near = [(i + j, i + j + k) for i in starts for j in range(k)]
-            found += [(i, j) for i, j in near if j < count and i // (2 * p) == j // (2 * p)]
-    return found
+            candidates = [(i + j, i + j + k) for i in starts for j in range(k)]
+            word += [(i, j) for i, j in candidates if j < count and i // (2 * p) == j // (2 * p)]
+    return word
