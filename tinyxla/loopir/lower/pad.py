@@ -81,9 +81,7 @@ def _kernel() -> Kernel:
 @functools.cache
 def _provide() -> str:
     axes = "".join(_AXIS.substitute(k=k, outer=k + 1) for k in range(_AXES))
-    return declare_routine(
-        "pad", _TEXT.substitute(numbers=load_arguments(_NAMES), axes=axes, axis=_AXES), is_seldom=True
-    )
+    return declare_routine("pad", _TEXT.substitute(numbers=load_arguments(_NAMES), axes=axes, axis=_AXES), is_cold=True)
 
 
 _AXIS = Template("""

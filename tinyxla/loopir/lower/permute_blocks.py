@@ -140,7 +140,7 @@ def _provide(order: Order, before: int, bytes_each: int, together: int, width: i
     and that of the end. Where the last blocks are fewer than are moved at once, some before them are moved again."""
     name = f"shuffle_{sha256(repr((order, before, bytes_each, together, width)).encode()).hexdigest()[:16]}"
     text = _text(order, before, bytes_each, together, width // bytes_each)
-    declare_llvm(name, text, "shuffle", final=True)
+    declare_llvm(name, text, "shuffle", is_optimized=True)
     return name
 
 

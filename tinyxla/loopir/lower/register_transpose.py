@@ -60,7 +60,7 @@ def _provide(n: int, bytes_each: int) -> str:
     row and that of the second, which tells how far apart rows are, the same of the result, and the address of a square
     that will be read soon."""
     name = f"transpose_{n}_{bytes_each}"
-    declare_llvm(name, _text(n, bytes_each), "transpose", final=True)
+    declare_llvm(name, _text(n, bytes_each), "transpose", is_optimized=True)
     return name
 
 

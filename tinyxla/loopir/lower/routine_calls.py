@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value, operand_of
 from tinyxla.loopir.ir.routines import declare_llvm
 
@@ -29,12 +29,12 @@ def store_arguments(b: Builder, sizes: Buffer, names: Sequence[str], **values: I
         b.store(sizes, names.index(name), operand_of(value))
 
 
-def declare_routine(name: str, text: str, is_seldom: bool = False) -> str:
+def declare_routine(name: str, text: str, is_cold: bool = False) -> str:
     """The name, by which kernels of the loop IR can call the routine that a text defines as `routine`."""
-    declare_llvm(name, text, "routine", final=True, seldom=is_seldom)
+    declare_llvm(name, text, "routine", is_optimized=True, is_cold=is_cold)
     return name
 
 
 def load_arguments(names: tuple[str, ...]) -> str:
     """Instructions that read a routine's numbers."""
-    return loaded_words("numbers", names)
+    return load_words("numbers", names)

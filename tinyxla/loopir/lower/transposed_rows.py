@@ -15,7 +15,7 @@ from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
 from tinyxla.compiler.fusion.plan import Fusion, iteration_space, producer_of, results_of, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
-from tinyxla.loopir.ir.operations import widest_of
+from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower import reductions, register_transpose
 from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
@@ -113,7 +113,7 @@ class Strips:
                             low.emit_root(x, place)
                 for row, value in zip(sums, values, strict=True):
                     b.store(row, self.lane, value)
-                loop.has_remainder = widest_of(loop) < NARROW
+                loop.has_remainder = max_element_bytes(loop) < NARROW
 
         together = AT_ONCE if reduced and ops_per_element(phase, low.materialized) <= COSTLY_WORK else [1]
         low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], together, body)

@@ -77,7 +77,7 @@ class Dependences:
         if isinstance(x, Multiply):
             self._opaque.update(map(id, (x.result.buffer, x.left.buffer, x.right.buffer)))
         elif isinstance(x, Call):
-            self._opaque.update(id(buffer) for buffer, _ in x.places)
+            self._opaque.update(id(buffer) for buffer, _ in x.arguments)
         elif isinstance(x, Store):
             self._stores.setdefault(id(x.buffer), []).append((place, x.index))
         elif isinstance(x, Loop):

@@ -32,7 +32,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
-from tinyxla.loopir.ir.prefetch import CLAIM, REQUEST
+from tinyxla.loopir.ir.prefetch import PREFETCH_READ, PREFETCH_WRITE
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.loopir.passes.nontemporal_stores import ROUTINE
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
@@ -234,10 +234,10 @@ class _Counting:
 
     def _call(self, x: Call) -> None:
         """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
-        if x.routine in (REQUEST, CLAIM):
+        if x.routine in (PREFETCH_READ, PREFETCH_WRITE):
             return
         streams = x.routine.startswith(ROUTINE)
-        for buffer, _ in x.places[: 3 if streams else None]:
+        for buffer, _ in x.arguments[: 3 if streams else None]:
             size = self._whole.get(buffer.name, 0)
             if not buffer.written or not (self._name in _FILLED or streams):
                 self.loads.append(_Access(buffer.name, "read", None, size))

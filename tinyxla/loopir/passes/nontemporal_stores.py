@@ -29,20 +29,20 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
 )
 from tinyxla.loopir.ir.prefetch import (
-    CLAIM,
-    PARTS,
+    PREFETCH_WRITE,
+    PREFETCHES_PER_TILE,
     PrefetchStream,
-    computes_long,
-    loads_of_arguments,
+    has_expensive_ops,
     prefetch_loop,
     prefetch_stream_of,
+    unit_stride_input_loads,
 )
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import has_feature, last_cache, processor_name
 
 BLOCK = 1024  # iterations
-_PART = BLOCK // PARTS
+_PART = BLOCK // PREFETCHES_PER_TILE
 SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what it reads was asked for; else twice
 ROUTINE = "stream"
 _FENCE = "fence"
@@ -110,7 +110,7 @@ def _provide() -> str:
     """Let kernels call the routine that copies bytes, up to an address, past the caches; return its name. And the fence
     that a kernel needs at its end, since other threads see such stores in any order."""
     for name in (ROUTINE, _FENCE):
-        declare_llvm(name, _TEXT, name, final=True)
+        declare_llvm(name, _TEXT, name, is_optimized=True)
     return ROUTINE
 
 
@@ -131,7 +131,7 @@ class _Streaming:
                 found.append(replace(x, body=self.block(x.body, x)))
             elif isinstance(x, Loop):
                 found += self._cut(x, around)
-            elif not (isinstance(x, Call) and x.routine == CLAIM and x.places[0][0] in self.buffers):
+            elif not (isinstance(x, Call) and x.routine == PREFETCH_WRITE and x.arguments[0][0] in self.buffers):
                 found.append(x)
         return found
 
@@ -183,7 +183,7 @@ class _Streaming:
                 for k, at in enumerate((first, end))
             ]
             calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
-        asking = [] if is_one or computes_long(loop) else _asking(loop, outer, first)
+        asking = [] if is_one or has_expensive_ops(loop) else _asking(loop, outer, first)
         cut = [*body.statements, *asking, replace(loop, start=first, stop=end, body=inner), *calls]
         if is_one:  # whose length is known where it runs, so that what vectors leave is masked
             return cut
@@ -197,7 +197,7 @@ def _asking(loop: Loop, around: Loop | None, first: Index) -> list[Statement]:
     """What asks for what the blocks that follow read, where this one begins with some iteration; nothing if memory does
     not go on with the loop around where the loop ends."""
     name = loop.index.name
-    loads = [x for x in loads_of_arguments(loop) if around is None or _goes_on(x, loop, around)]
+    loads = [x for x in unit_stride_input_loads(loop) if around is None or _goes_on(x, loop, around)]
 
     def lines(inside: IndexRewriter, ahead: Value, part: Value) -> Iterator[PrefetchStream]:
         then = inside.compute(f"{name}_then", "add", first, inside.compute(f"{name}_before", "multiply", ahead, BLOCK))
@@ -230,7 +230,7 @@ def _read(statements: Sequence[Statement]) -> Iterator[Buffer]:
             yield from _read(x.body)
         elif isinstance(x, Load):
             yield x.buffer
-        elif isinstance(x, Call) and x.routine != CLAIM:
-            yield from (buffer for buffer, _ in x.places)
+        elif isinstance(x, Call) and x.routine != PREFETCH_WRITE:
+            yield from (buffer for buffer, _ in x.arguments)
         elif isinstance(x, Multiply):
             yield from (x.result.buffer, x.left.buffer, x.right.buffer)

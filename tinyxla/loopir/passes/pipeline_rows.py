@@ -40,12 +40,12 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
 )
 from tinyxla.loopir.ir.prefetch import (
-    PARTS,
+    PREFETCHES_PER_TILE,
     PrefetchStream,
-    computes_long,
-    loads_of_arguments,
+    has_expensive_ops,
     prefetch_loop,
     prefetch_stream_of,
+    unit_stride_input_loads,
 )
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import last_cache
@@ -80,11 +80,11 @@ def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
     loops = list(filter(_is_plain, around.body))
     read: dict[Buffer, _Read] = {}
     for loop in loops:
-        for load in loads_of_arguments(loop):
+        for load in unit_stride_input_loads(loop):
             read.setdefault(load.buffer, (loop, load))
     reading = [loop for loop, _ in read.values()]
     for k, loop in enumerate(loops):
-        if computes_long(loop) and any(x in reading for x in loops[:k]):
+        if has_expensive_ops(loop) and any(x in reading for x in loops[:k]):
             return _while_working(loop, around, loops[:k], list(read.values()), is_large, are_many)
     if is_large and len(read) == 1:
         ((loop, load),) = read.values()
@@ -101,10 +101,10 @@ def _in_groups(around: Loop) -> list[Statement]:
         return [around]
     (groups,) = loops
     size = stride_of(groups.index, over.start, groups.body)
-    read = [(over, load) for load in loads_of_arguments(over) if _moves(load.index, around, over)]
-    if len(read) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not size >= PARTS:
+    read = [(over, load) for load in unit_stride_input_loads(over) if _moves(load.index, around, over)]
+    if len(read) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not size >= PREFETCHES_PER_TILE:
         return [around]
-    asking = _asking_with(groups.index, groups.stop, int(size) // PARTS, around, read, 1)
+    asking = _asking_with(groups.index, groups.stop, int(size) // PREFETCHES_PER_TILE, around, read, 1)
     return [_with(around, groups, replace(groups, body=[asking, *groups.body]))]
 
 
@@ -206,7 +206,7 @@ def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int
     length = loop.stop
     assert isinstance(length, int)
     block, blocks = Value(INDEX, f"{loop.index.name}_ask_block"), -(-length // _BLOCK)
-    asking = _asking_with(block, blocks, -(-length // (blocks * PARTS)), around, read, first)
+    asking = _asking_with(block, blocks, -(-length // (blocks * PREFETCHES_PER_TILE)), around, read, first)
     return _in_blocks(loop, block, [asking])
 
 

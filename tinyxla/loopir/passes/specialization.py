@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
-    LONG,
+    LONG_LOOP_ITERATIONS,
     Compute,
     Index,
     Kernel,
@@ -32,7 +32,7 @@ from tinyxla.loopir.ir.loop_ir import (
     leaves_remainder,
     may_leave_remainder,
 )
-from tinyxla.loopir.ir.operations import widest_of
+from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower.emit import UNBOUNDED
 
 LEAST = 16  # smaller numbers are more often a dimension of vectors than a number of them
@@ -96,7 +96,7 @@ def generalize(kernel: Kernel, once: bool = False) -> tuple[Kernel, list[int]]:
     widest = _Numbers(note).kernel(kernel)
     if not values:
         return kernel, []
-    text = canonical(widest)
+    text = kernel_fingerprint(widest)
     with _lock:
         known = iter(_families.setdefault(text, SpecializationCache()).known(values, useful))
     words: list[int] = []
@@ -131,14 +131,14 @@ class _Numbers:
         if not isinstance(x, Loop):
             return x
         around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
-        short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
+        short = isinstance(x.stop, int) and x.stop * min(4, max_element_bytes(x)) < 4 * LONG_LOOP_ITERATIONS
         stop: Index = x.stop
-        has_rest = x.has_remainder or leaves_remainder(x, LONG)
+        has_rest = x.has_remainder or leaves_remainder(x, LONG_LOOP_ITERATIONS)
         if isinstance(x.stop, int) and x.stop >= LEAST:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)
             if found is not None:
-                stop, has_rest = found, has_rest or (x.stop < LONG and may_leave_remainder(x, LEAST))
+                stop, has_rest = found, has_rest or (x.stop < LONG_LOOP_ITERATIONS and may_leave_remainder(x, LEAST))
         made = replace(x, stop=stop, body=self._block(x.body), has_remainder=has_rest)
         self._innermost = around
         return made

@@ -46,7 +46,7 @@ from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, sy
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.passes import split_nan_check
@@ -177,7 +177,7 @@ def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
 
 def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
     """The same in two steps: it is compiled while others are, and the function that this gives waits for all."""
-    key = _key(canonical(kernel), _emission_version())
+    key = _key(kernel_fingerprint(kernel), _emission_version())
     kept = _lasting.get(key)
     if kept is not None:
         return lambda: kept["kernel"]
@@ -267,7 +267,7 @@ def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_s
 def provide_kernel(symbol: str, kernel: Kernel) -> None:
     """Let native code call a kernel that belongs to the library by a name, with the addresses of its arguments and that
     of its numbers. It is compiled while others are."""
-    key = _key("routine", canonical(kernel), _emission_version())
+    key = _key("routine", kernel_fingerprint(kernel), _emission_version())
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), lasts=True, is_routine=True)
     _provide(_Work(key, ["kernel"], text, _passes(kernel.body, lasts=True), symbol))
 

@@ -26,7 +26,7 @@ from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
 from tinyxla.backends.numba.program.small_gemm import row_kernel, small_kernel, vectors_of_rows
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.problem import product_of
 
@@ -410,7 +410,7 @@ def _compiled(
     """The kernel whose table has pointers, numbers, the address of the routine and that of the guard. Products of
     matrices take long beside the instructions around them."""
     words = [*pointers.split(), *numbers.split(), routine, "guard"]
-    loads = loaded_words("table", words, f"{pointers} {routine} guard")
+    loads = load_words("table", words, f"{pointers} {routine} guard")
     given = "\n".join([loads, _by_address(integers), _scalars(type), _forms(forms)])
     module = GUARD + text.substitute(element=_element(type), given=given)
     return compile_llvm(module, ("product",), is_seldom=text is _MATRIX)["product"]

@@ -16,7 +16,7 @@ from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
 from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copied
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
@@ -236,7 +236,7 @@ class _Blocks(Lowering):
         arrays = [self.initial_values[k] for k in parts.arrays]
         around = math.prod(axis.size for axis in outer)
         most = min(BLOCK // sum(x.array_shape.dtype.itemsize for x in arrays), inner.size * around // BLOCKS)
-        width = min(inner.size, max(TOGETHER, most // TOGETHER * TOGETHER))
+        width = min(inner.size, max(VECTOR_ITERATIONS, most // VECTOR_ITERATIONS * VECTOR_ITERATIONS))
         blocks = -(-inner.size // width)
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
         with self.loop(b.kernel.first, b.kernel.last) as (index, _):

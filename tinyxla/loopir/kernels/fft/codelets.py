@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.target import vector_bytes
 
@@ -32,7 +32,7 @@ SUMS = 4  # that are made at once
 _FROM, _TO, _LINES = ("%re", "%im"), ("%to_re", "%to_im"), ("%line0", "%line1")
 _LOADED_PLAN = "\n".join(  # what a pass is told, and the addresses of what it reads and writes
     [
-        loaded_words("plan", PLAN, prefix="at_"),
+        load_words("plan", PLAN, prefix="at_"),
         *(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO)),
     ]
 )
@@ -99,7 +99,7 @@ def _turning(part: str, body: list[str], given: str) -> str:
     )
     return f"""
 define void @routine(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {given}ptr %numbers) nounwind {{
-{loaded_words("numbers", LINES)}
+{load_words("numbers", LINES)}
   %last = sub i64 %count, 1
   for %g from 0 below %count by $h
 {lines}
@@ -118,7 +118,7 @@ def _provided(name: str, part: str, text: str) -> str:
     text += _DECLARATIONS
     for word, meaning in _words(part).items():
         text = text.replace(word, meaning)
-    declare_llvm(name, text, "routine", final=True)
+    declare_llvm(name, text, "routine", is_optimized=True)
     return name
 
 
@@ -176,7 +176,7 @@ def combine(part: str) -> str:
     phis = [f"  %sum{j} = phi $v [ zeroinitializer, %i.begin ], [ {x}, %i.end ]" for j, x in enumerate(sums)]
     text = f"""
 define void @routine(ptr %lanes, ptr noalias %places, ptr noalias %factors) nounwind {{
-{loaded_words("places", SUMMED)}
+{load_words("places", SUMMED)}
   %first_places = getelementptr i64, ptr %places, i64 {len(SUMMED)}
   %many_factors = mul i64 %rows, {SUMS}
   for %p from 0 below %times by 1
@@ -452,7 +452,7 @@ def _of_lanes(entry: _Emitter, turn: _Emitter, lane: _Emitter, size: str, more: 
     return f"""
 define void @routine(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
 {_LOADED_PLAN}
-{loaded_words("numbers", LANES)}
+{load_words("numbers", LANES)}
   %words = mul i64 %count, 2
   %step_words = mul i64 %step, 2
 {chr(10).join(entry.lines)}
@@ -573,7 +573,7 @@ def _of_pairs(size: str, body: _Emitter) -> str:
     return f"""
 define void @routine({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
 {_LOADED_PLAN}
-{loaded_words("numbers", PAIRS)}
+{load_words("numbers", PAIRS)}
   %size = udiv i64 %at_stride, %width
   %to_middle = add i64 (lshr i64 %size, 1), 1
   %last = sub i64 %count, 1

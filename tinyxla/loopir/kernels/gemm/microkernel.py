@@ -62,7 +62,7 @@ def provide_list() -> str:
         count=LISTED,
         all=f"<{LISTED} x i32> zeroinitializer",
     )
-    return declare_routine("places", text, is_seldom=True)
+    return declare_routine("places", text, is_cold=True)
 
 
 _LIST_NUMBERS = ("start", "first", "count", "rank", "inner_size", "inner_step")  # then the innermost axis' index

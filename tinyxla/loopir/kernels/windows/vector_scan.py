@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from string import Template
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import reduction
@@ -73,7 +73,7 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
 def supports(op: str | None, type: str) -> bool:
     """Whether there is a routine for the monoid of an operation, and elements of a type."""
-    return op is not None and type != "pred" and type in REGISTERS
+    return op is not None and type != "pred" and type in REGISTER_TYPES
 
 
 @functools.cache
@@ -81,12 +81,12 @@ def provide(op: str, type: str, backward: bool) -> str:
     """Let kernels call the routine; its name. It takes the addresses of the line, of its results, of the end of these,
     and of what comes before the line, in whose place it puts what comes after it."""
     name = "_".join(["scan", op, type, *["backward"] * backward])
-    declare_llvm(name, _text(op, type, backward), "scan", final=True)
+    declare_llvm(name, _text(op, type, backward), "scan", is_optimized=True)
     return name
 
 
 def _text(op: str, type: str, backward: bool) -> str:
-    register = REGISTERS[type]
+    register = REGISTER_TYPES[type]
     each = BYTES[register]
     n = vector_bytes() // each
     vector = f"<{n} x {register}>"
