@@ -217,7 +217,7 @@ def _shifted(shift: int) -> Function:
 
     def f(x: Any) -> Any:
         def step(i: Any, rows: Any) -> Any:
-            return batch_loop_dots.at[i].set(jnp.sin(rows[i + shift]) + 1)
+            return rows.at[i].set(jnp.sin(rows[i + shift]) + 1)
 
         return jnp.sum(lax.fori_loop(2, 7, step, x))
 
@@ -269,7 +269,7 @@ def _of_loop(first: int, step: int, read: int | None, times: int = 6) -> Functio
             rows, state = carry
             place = first + step * i
             state = jnp.cos(state) + (0 if read is None else rows[place + read])
-            return batch_loop_dots.at[place].set(jnp.sin(state) * 2), state
+            return rows.at[place].set(jnp.sin(state) * 2), state
 
         return lax.fori_loop(0, times, body, (x, x[1]))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tinyxla.loopir import target
 from tinyxla.loopir.passes import nontemporal_stores
 
 jnp = tx.numpy
@@ -65,7 +66,8 @@ def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
         usual, is_streamed = compiled(function, arguments)
         assert not is_streamed
         tx.clear_caches()
-        monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+        for module in (nontemporal_stores, target):
+            monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
         found, is_streamed = compiled(function, arguments)
         tx.clear_caches()
     assert is_streamed == (name != "short rows")
@@ -78,7 +80,8 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     x = jnp.ones(5000, np.float32)
     assert not compiled(lambda x: 2 * x, [x])[1]
     tx.clear_caches()
-    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+    for module in (nontemporal_stores, target):
+        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
     assert compiled(lambda x: 2 * x, [x])[1]
     for processor in ("znver4", "sapphirerapids"):
         tx.clear_caches()
@@ -94,7 +97,8 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_little_work_asks_for_what_follows(
     function: Callable[..., Any], asks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+    for module in (nontemporal_stores, target):
+        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
     assert any("call('prefetch_read'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

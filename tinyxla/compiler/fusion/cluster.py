@@ -150,7 +150,9 @@ class _Grouping:
                 if row.kept is not None or row.cross_row is not None:
                     continue
                 if self._may_merge(k, j) and self._fits_across(k, column, space):
-                    joined = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column)
+                    joined = replace(
+                        row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column
+                    )
                     self._merge(k, joined, j)
                     rows.merge(k, j, column)
                     break

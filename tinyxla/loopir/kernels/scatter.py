@@ -195,7 +195,7 @@ class _Scatter:
             return []
 
         with low.loop(0, 1 if inside is None else b.select(inside, 1), sequential=True):
-            low.nest(bounds, [], update, in_vectors=tuple(self.parts[-1:]) > (SHORT_WINDOW,))
+            low.nest(bounds, [], update, force_vectorize=tuple(self.parts[-1:]) > (SHORT_WINDOW,))
 
 
 def _sums(x: Instruction, elements: int) -> int:

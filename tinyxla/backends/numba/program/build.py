@@ -215,6 +215,7 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
         if isinstance(step.work, LoweredKernel):
             sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
             step.work = use_nontemporal_stores(prefetch_next_rows(step.work, sizes), sizes)
+            begin_routines()
     return block, homes
 
 

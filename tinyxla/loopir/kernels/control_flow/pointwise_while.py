@@ -153,7 +153,7 @@ def _analyzed(body: Computation) -> _Parts | None:
     own.update((body.parameters[k], {_place(update, space) for update in chain}) for k, chain in chains.items())
     if not all(_is_read_in_place(y, place, own) for y, place in read):
         return None
-    axes = collapse_axes(roots, set(), space, also=[(update, _place(update, space)) for update, _ in written])
+    axes = collapse_axes(roots, set(), space, extra_accesses=[(update, _place(update, space)) for update, _ in written])
     if axes[-1].size < SHORTEST:
         return None
     work = ops_per_element([*roots, *scalars], set())

@@ -38,8 +38,8 @@ from tinyxla.loopir.lower.emit import (
     Storage,
     Temporary,
     Users,
-    clamped,
-    is_chosen,
+    clamp_index,
+    selects_branch,
     start_index,
     zero,
 )
@@ -340,7 +340,7 @@ def _scatter(low: Elements, x: Instruction) -> list[Held]:
             vector = a.vector(batch, k, indices.array_shape.rank)
             start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
             inside = fits if inside is None else low.builder.and_(inside, fits)
-            place[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
+            place[d] = low.builder.add(clamp_index(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
             place[d] = batch[c]
         old = low.element(found, sizes, tuple(place))
@@ -405,7 +405,7 @@ def _conditional(low: Elements, x: Instruction) -> list[Held]:
     made = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
     values: list[Operand] = [zero(y.array_shape) for y in made for _ in range(y.array_shape.size)]
     for number, branch in enumerate(branches):
-        stop = low.builder.select(is_chosen(low, only([index]), number, len(branches)), 1)
+        stop = low.builder.select(selects_branch(low, only([index]), number, len(branches)), 1)
         with low.loop(0, stop, values, sequential=True) as (_, loop):
             elements = [e for held in low.run(branch, operands) if not isinstance(held, InMemory) for e in held]
             for slot, value in zip(loop.carried, elements, strict=True):

@@ -104,7 +104,7 @@ class _SideBySide:
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
             return [self.b.or_(x, more) for x, more in zip(carried, body(*at), strict=True)]
 
-        return self.low.nest([(0, stop), (0, self.count)], none, element, in_vectors=True)
+        return self.low.nest([(0, stop), (0, self.count)], none, element, force_vectorize=True)
 
     def _row(self, i: Index, lane: Index) -> Index:
         return self.b.add(self.b.mul(i, self.lanes), lane)
