@@ -30,7 +30,7 @@ from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.axes import COSTLY_WORK, parallel_grain
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import Lowerings
-from tinyxla.loopir.passes.alias_in_place import InPlace
+from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
 from tinyxla.ops import contraction, dynamic_slices, movement
@@ -498,7 +498,7 @@ def _write_in_place(block: Block, homes: AliasMap) -> None:
         for x in [*step.reads, *step.writes]:
             first.setdefault(homes[x], number)
             last[homes[x]] = number
-    in_place = InPlace()
+    in_place = AliasedKernels()
     for number, step in enumerate(block.steps):
         if not isinstance(step.work, LoweredKernel):
             continue
@@ -521,7 +521,7 @@ def _merged(
     sources: Sequence[Storage],
     homes: AliasMap,
     kept: set[Storage],
-    in_place: InPlace,
+    in_place: AliasedKernels,
 ) -> list[tuple[Storage, Storage]]:
     """Let the kernel of a step write targets over sources, where it can; gives the pairs."""
     assert isinstance(step.work, LoweredKernel)
@@ -545,7 +545,7 @@ def _merged(
                 alike.remove(source)
                 found.append((target, source))
                 break
-    step.work = in_place.merged(step.work, [(numbers[source], numbers[target]) for target, source in found])
+    step.work = in_place.merge_buffers(step.work, [(numbers[source], numbers[target]) for target, source in found])
     return found
 
 
