@@ -138,7 +138,7 @@ def test_numbers_that_are_no_sizes_stay() -> None:
 
 
 def test_what_runs_once_knows_nothing() -> None:
-    assert len(specialization.generalize(rows(100, 0.5), once=True)[1]) == 3
+    assert len(specialization.generalize(rows(100, 0.5), is_cold=True)[1]) == 3
 
 
 def test_another_value_of_a_closed_number_is_another_kernel() -> None:

@@ -1,14 +1,13 @@
-"""What the compiler made of a program, for reading: its steps with what they cost, and its memory.
+"""Reports on compiled programs, for reading: the steps with their costs, kernels, and memory.
 
-How bytes are counted. A step reads an element of an argument from memory once, however often its loops come back to it
-for the same index of the outermost loop, if what they touch for that index fits into `NEAR` bytes of cache; else once
-for each pass. Elements that it has written itself just before are in the cache. Temporaries inside one step (rows,
-accumulators) are no memory traffic. Where an index depends on data (gather, scatter) each access counts, but no more
-than the array has elements.
+Counting of bytes. A step reads an element of an argument from memory once per index of the outermost loop, if the
+elements that the step touches for that index fit into `CACHED_BYTES` bytes of cache; otherwise once per pass. Elements
+that the step has just written are cached. Temporaries within a step (rows, accumulators) are no memory traffic. If an
+index depends on data (gather, scatter), each access counts, up to the number of elements of the array.
 
-How operations are counted. A scalar operation is one, of whatever element type, in the loops in which its operands
-change; arithmetic on indices is none; products of matrices are two for each pair of factors. `exp`, `sin` and their
-like are counted apart, as `transcendentals`.
+Counting of operations. A scalar operation of any element type counts one per iteration of the loops in which its
+operands change; index arithmetic counts nothing; a matrix product counts two per pair of factors. `exp`, `sin` and
+their like count separately, as `transcendentals`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-NEAR = 1 << 20  # bytes of the cache of one core
+CACHED_BYTES = 1 << 20  # bytes of the cache of one core
 _PER_SECOND = 1e9
 
 

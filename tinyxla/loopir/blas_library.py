@@ -1,6 +1,7 @@
-"""Addresses of the BLAS and LAPACK that SciPy brings: OpenBLAS in its wheels, else what its Cython modules point to.
+"""Symbol resolution of the BLAS and LAPACK that SciPy brings: OpenBLAS in SciPy's wheels, otherwise the pointers that
+SciPy's Cython modules export.
 
-SciPy is imported by the first routine that is asked for, and only where a wheel's OpenBLAS is not found.
+SciPy is imported by the first call of a routine, and only if there is no wheel's OpenBLAS.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from tinyxla.errors import requiring
 
 @functools.cache
 def library_routine(name: str) -> int:
-    """The address of a routine of the BLAS or LAPACK, by its Fortran name in lower case (`dgemm`)."""
-    own = getattr(openblas(), f"scipy_{name}_", None)
-    if own is not None:
-        return address_of(own)
+    """The address of a BLAS or LAPACK routine, by its Fortran name in lower case (`dgemm`)."""
+    scipy_symbol = getattr(openblas(), f"scipy_{name}_", None)
+    if scipy_symbol is not None:
+        return address_of(scipy_symbol)
     capsules = extension("cython_blas").__pyx_capi__
     capsule = capsules[name] if name in capsules else extension("cython_lapack").__pyx_capi__[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -36,7 +37,7 @@ def library_routine(name: str) -> int:
 
 @functools.cache
 def openblas() -> ctypes.CDLL | None:
-    """The OpenBLAS of a wheel of SciPy; None if SciPy was built otherwise."""
+    """The OpenBLAS of a SciPy wheel; None if SciPy was built otherwise."""
     spec = find_spec("scipy")
     for package in (spec and spec.submodule_search_locations) or ():
         for path in Path(package).parent.glob("scipy.libs/libscipy_openblas*.so"):
@@ -46,9 +47,10 @@ def openblas() -> ctypes.CDLL | None:
 
 @functools.cache
 def extension(name: str) -> ModuleType:
-    """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
+    """An extension module of `scipy.linalg`, without its package: importing the package takes half a second and 20
+    MB."""
     with requiring("SciPy", "A compiled matrix product or factorization"):
-        import scipy  # here, since a wheel's OpenBLAS does without it
+        import scipy  # imported here, since a wheel's OpenBLAS does not need SciPy
 
     full = "scipy.linalg." + name
     spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
@@ -56,7 +58,7 @@ def extension(name: str) -> ModuleType:
         return import_module(full)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    sys.modules.pop(full, None)  # it puts itself there; an import of the package must find it in its own way
+    sys.modules.pop(full, None)  # the module registers itself; importing the package later must load it normally
     return module
 
 
