@@ -220,8 +220,8 @@ def test_what_is_too_large_stays_steps() -> None:
     def scan(x: Any) -> Any:
         return lax.scan(lambda c, _: (c[::-1] * c, None), x, None, length=5)[0]
 
-    assert is_small(scan, np.zeros(scalarization.MOST_ELEMENTS, np.float32))
-    assert not is_small(scan, np.zeros(scalarization.MOST_ELEMENTS + 1, np.float32))
+    assert is_small(scan, np.zeros(scalarization.MAX_REGISTER_ELEMENTS, np.float32))
+    assert not is_small(scan, np.zeros(scalarization.MAX_REGISTER_ELEMENTS + 1, np.float32))
 
 
 def test_a_swap_of_arrays_in_memory_stays_steps() -> None:

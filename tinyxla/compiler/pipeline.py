@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tinyxla.compiler.analysis.regions import REGIONS
-from tinyxla.compiler.analysis.scalarization import is_large, lane_of
+from tinyxla.compiler.analysis.scalarization import is_large, scalarize_lane
 from tinyxla.compiler.passes.algebraic_simplifier import simplify
 from tinyxla.compiler.passes.batch_loop_dots import compute_together
 from tinyxla.compiler.passes.canonicalize.convolution import canonicalize_convolutions
@@ -45,7 +45,7 @@ def join_lanes(computation: Computation) -> Computation:
             return None
         if not is_large(x.attributes.to_apply):
             to_apply = _optimized_lane(x.attributes.to_apply, config.while_residual_bytes)
-            if lane_of(to_apply, x.attributes.mapped) is not None:
+            if scalarize_lane(to_apply, x.attributes.mapped) is not None:
                 return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
         return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
 

@@ -17,8 +17,8 @@ from tinyxla.compiler.analysis.fusibility import (
     is_costly,
     is_inlined,
     is_native_type,
-    is_of_scalars,
     is_reduction,
+    is_scalar_computation,
 )
 from tinyxla.compiler.fusion.plan import (
     Fusion,
@@ -118,7 +118,7 @@ def _turns_often(x: Instruction, operand: Instruction) -> bool:
 
 def _takes_places(x: Instruction, operand: Instruction) -> bool:
     """Whether an op that is a loop nest of its own counts the places in a line by itself, where these are no keys."""
-    along = operand.op is movement.iota and x.op is sorting.sort and is_of_scalars(x.attributes.to_apply)
+    along = operand.op is movement.iota and x.op is sorting.sort and is_scalar_computation(x.attributes.to_apply)
     return along and operand is not x.operands[0] and x.attributes.dimensions == (operand.attributes.iota_dimension,)
 
 
@@ -127,7 +127,7 @@ def _computes(x: Instruction, number: int, stored: set[Instruction]) -> bool:
     that is simple, and does not read what it changes."""
     if x.op is indexing.scatter:
         changed = len(x.operands) // 2
-        native = is_of_scalars(x.attributes.to_apply) and is_native_type(x.operands[changed].array_shape)
+        native = is_scalar_computation(x.attributes.to_apply) and is_native_type(x.operands[changed].array_shape)
     else:
         changed, native = 1, x.op is dynamic_slices.dynamic_update_slice
     if not native or number < changed:

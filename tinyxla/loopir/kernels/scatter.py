@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
@@ -80,7 +80,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 
 def supports_scatter(x: Instruction) -> bool:
     count = len(x.operands) // 2
-    return is_of_scalars(x.attributes.to_apply) and is_native_type(x.operands[count].array_shape)
+    return is_scalar_computation(x.attributes.to_apply) and is_native_type(x.operands[count].array_shape)
 
 
 def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:

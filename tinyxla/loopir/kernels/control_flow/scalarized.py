@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tinyxla.compiler.analysis.scalarization import (
-    MOST_ELEMENTS,
-    WIDE,
+    MAX_REGISTER_ELEMENTS,
+    VECTOR_ELEMENTS,
     ScalarizedRegion,
-    indexed,
+    indexed_parameters,
     is_allocation,
     is_wide_and_costly,
-    lane_of,
     scalarize,
+    scalarize_lane,
     scalarize_without_memory,
 )
 from tinyxla.compiler.fusion.plan import Plan, results_of
@@ -59,13 +59,13 @@ def updates(x: Instruction) -> dict[int, int]:
     """For the results that stay in memory, the operands that they begin as."""
     nest = nest_of(x)
     assert nest is not None
-    return {k: begin for k, begin in enumerate(nest.begins) if begin is not None}
+    return {k: begin for k, begin in enumerate(nest.result_homes) if begin is not None}
 
 
 def nest_of(x: Instruction) -> ScalarizedRegion | None:
     """A loop or branches as a small computation of their operands; that of one lane."""
     if x.op is lanes:
-        return lane_of(x.attributes.to_apply, x.attributes.mapped)
+        return scalarize_lane(x.attributes.to_apply, x.attributes.mapped)
     if not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
     return _alone(x.op, tuple(o.shape for o in x.operands), x.attributes)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 held.append([low.value(operand, (*first, *place)) for place in places_of(shape)])
                 continue
             storage: Storage = operand
-            number = nest.begins.index(k) if k in nest.begins else -1
+            number = nest.result_homes.index(k) if k in nest.result_homes else -1
             if number in results:
                 storage = results[number]
             elif k in nest.updated:
@@ -158,7 +158,7 @@ class Elements(Lowering):
         if x.op is calls.get_tuple_element:
             return self._results[x.operands[0]][x.attributes.index]
         if x.op is movement.constant:
-            if x.array_shape.size > MOST_ELEMENTS:
+            if x.array_shape.size > MAX_REGISTER_ELEMENTS:
                 return InMemory(self.buffer(x))
             name = x.array_shape.element_type.name
             return [Literal(name, element.item()) for element in x.attributes.literal.value.ravel()]
@@ -222,10 +222,10 @@ class Elements(Lowering):
     def spilled(self, condition: Computation, body: Computation, operands: Sequence[Held]) -> list[Held]:
         """What a loop is given, with those arrays in memory that it reads at computed places and does not change: a
         load is less than a choice among all elements."""
-        arrays, places = list(operands), indexed(body)
+        arrays, places = list(operands), indexed_parameters(body)
         for k, (y, p) in enumerate(zip(body.outputs, body.parameters, strict=True)):
             held = arrays[k]
-            if y is not p or isinstance(held, InMemory) or len(held) < WIDE or k not in places:
+            if y is not p or isinstance(held, InMemory) or len(held) < VECTOR_ELEMENTS or k not in places:
                 continue
             in_memory = [j == k or isinstance(other, InMemory) for j, other in enumerate(arrays)]
             if self._vectors and len(insides((condition, body), in_memory)) == 2:
@@ -402,7 +402,7 @@ def _conditional(low: Elements, x: Instruction) -> list[Held]:
     index, *operands = (low.held(o) for o in x.operands)
     branches = insides(x.attributes.branch_computations, _in_memory(operands))
     outputs = branches[0].computation.outputs
-    made = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
+    made = [y for y, begin in zip(outputs, branches[0].result_homes, strict=True) if begin is None]
     values: list[Operand] = [zero(y.array_shape) for y in made for _ in range(y.array_shape.size)]
     for number, branch in enumerate(branches):
         stop = low.builder.select(selects_branch(low, only([index]), number, len(branches)), 1)
@@ -414,7 +414,7 @@ def _conditional(low: Elements, x: Instruction) -> list[Held]:
     rest = iter(values)
     return [
         [next(rest) for _ in range(y.array_shape.size)] if begin is None else operands[begin]
-        for y, begin in zip(outputs, branches[0].begins, strict=True)
+        for y, begin in zip(outputs, branches[0].result_homes, strict=True)
     ]
 
 

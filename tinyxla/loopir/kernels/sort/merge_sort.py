@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tinyxla.compiler.analysis.fusibility import is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.canonicalize.sort import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
@@ -29,7 +29,7 @@ BLOCK = 1 << 12  # elements of a line that are sorted by one thread, in the cach
 
 
 def supports(x: Instruction) -> bool:
-    return is_of_scalars(x.attributes.to_apply)
+    return is_scalar_computation(x.attributes.to_apply)
 
 
 class _Lines(NamedTuple):

@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.compiler.passes.canonicalize.reduce_window import LANES, in_rows, is_large
 from tinyxla.hlo import Instruction
@@ -219,7 +219,7 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
 
 
 def supports_reduce(x: Instruction) -> bool:
-    return is_of_scalars(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
+    return is_scalar_computation(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -239,7 +239,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 
 def supports_select(x: Instruction) -> bool:
     computations = x.attributes.select, x.attributes.scatter
-    return all(map(is_of_scalars, computations)) and all(is_native_type(o.array_shape) for o in x.operands)
+    return all(map(is_scalar_computation, computations)) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
