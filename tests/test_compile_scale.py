@@ -68,7 +68,7 @@ class Calls:
 
 STAGES: list[tuple[Any, str]] = [
     (build, "plan"),
-    (build, "with_epilogues"),
+    (build, "fuse_epilogues"),
     (build, "copy_operands"),
     (equal_nests, "lower"),
     (equal_nests, "fingerprint"),
@@ -76,7 +76,7 @@ STAGES: list[tuple[Any, str]] = [
     (build, "_share_updates"),
     (build, "_write_in_place"),
     (cluster, "initially_materialized"),
-    (cluster, "recomputed"),
+    (cluster, "materialize_recomputed"),
     (cluster, "live_out"),
     (executable, "build_program"),
     (executable, "assign_parallelism"),

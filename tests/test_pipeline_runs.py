@@ -357,7 +357,7 @@ def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code(
 def test_arena_offsets_are_those_of_first_fit() -> None:
     generator = random.Random(0)
     for _ in range(100):
-        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MOST_FAILURES + 3)}
+        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MAX_FAILURES + 3)}
         sizes = {k: generator.choice([1, 64, 100, 500, 4096]) for k in lives}
         hosts = [k for k in lives if k % 9 == 0]
         lives |= {k: (lives[k][0], 11) for k in hosts}  # results are in use until the end
@@ -373,7 +373,7 @@ def first_fit(lives: Any, sizes: Any, hosts: Any) -> Any:
     spaces = [*sorted(hosts, key=lambda k: sizes[k]), None]
     total = 0
     for key in sorted((k for k in lives if k not in hosts), key=lambda k: -sizes[k]):
-        need = -(-max(sizes[key], 1) // arena.ALIGNMENT) * arena.ALIGNMENT
+        need = -(-max(sizes[key], 1) // arena.ALIGNMENT_BYTES) * arena.ALIGNMENT_BYTES
         for host in spaces:
             own = [] if host is None else [(0, sizes[host], host)]
             others = own + [(o, o + -(-max(sizes[k], 1) // 64) * 64, k) for k, (h, o) in found.items() if h == host]

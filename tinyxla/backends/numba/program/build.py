@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
-from tinyxla.compiler.fusion.epilogue import with_epilogues
+from tinyxla.compiler.fusion.epilogue import fuse_epilogues
 from tinyxla.compiler.fusion.plan import buffer_of, results_of
 from tinyxla.compiler.passes.batch_loop_dots import Kinds
 from tinyxla.compiler.passes.control_flow_dce import resting
@@ -221,7 +221,7 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
 
 def _build(computation: Computation, homes: AliasMap) -> Block:
     computation = homes.own(copy_operands(computation))
-    block = Block(computation, with_epilogues(plan(computation)))
+    block = Block(computation, fuse_epilogues(plan(computation)))
     users = computation.users()
     lowerings = Lowerings(block.plan, users)
     for step in block.plan.steps:
