@@ -22,8 +22,8 @@ from tinyxla.backends.numba.program import build
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import pipeline, rewriter
 from tinyxla.compiler.buffers import arena
-from tinyxla.compiler.passes.control_flow_dce import prune
-from tinyxla.compiler.passes.licm import hoist
+from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
+from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.hlo import Computation, Module
 from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.text import parse_hlo
@@ -91,15 +91,15 @@ def test_compile_vmap_of_a_while_loop_optimizes_each_lane_once(runs: list[Comput
 def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -> None:
     optimized = pipeline.optimize(lowered("gradient of 3 nested scans").entry)
     for computation in regions(optimized).values():
-        assert pipeline.share(computation) is computation
+        assert pipeline.eliminate_common_subexpressions(computation) is computation
         assert pipeline.inline_calls(computation) is computation
-        pruned, hoisted = prune(computation), hoist(computation)
-        assert prune(pruned) is pruned
-        assert hoist(hoisted) is hoisted
+        pruned, hoisted = control_flow_dce(computation), hoist_loop_invariants(computation)
+        assert control_flow_dce(pruned) is pruned
+        assert hoist_loop_invariants(hoisted) is hoisted
 
 
 def test_rewrite_without_a_match_gives_the_computation_itself() -> None:
-    shared = pipeline.share(lowered("gradient of 3 nested scans").entry)
+    shared = pipeline.eliminate_common_subexpressions(lowered("gradient of 3 nested scans").entry)
     assert rewriter.rewrite(shared, lambda rewriter, x, operands: None) is shared
     again = rewriter.rewrite(shared, lambda rewriter, x, operands: rewriter.copy(x, operands))
     assert again is shared

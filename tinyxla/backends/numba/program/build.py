@@ -20,8 +20,8 @@ from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
 from tinyxla.compiler.fusion.epilogue import fuse_epilogues
 from tinyxla.compiler.fusion.plan import buffer_of, results_of
-from tinyxla.compiler.passes.batch_loop_dots import Kinds
-from tinyxla.compiler.passes.control_flow_dce import resting
+from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
+from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Builder
@@ -564,7 +564,7 @@ def _while(x: Instruction, users: Users, homes: AliasMap) -> Iterator[Step]:
         condition = _build(x.attributes.condition, homes)
     else:
         condition = _empty_block(homes.own(x.attributes.condition))
-        step = resting(step, {result.attributes.index for result in results_of(x, users)})
+        step = freeze_unneeded_carries(step, {result.attributes.index for result in results_of(x, users)})
     body = _build(step, homes)
     parameters = body.computation.parameters
     shared = _share_updates(body, homes, parameters)
@@ -609,7 +609,7 @@ def _rows(
     body: Block, operands: Sequence[Instruction], count: int, shared: set[int], homes: AliasMap
 ) -> list[RowPointer]:
     """Let what becomes a row of an array be made there, instead of being copied."""
-    kinds = Kinds(body.computation, operands, count)
+    kinds = LoopValueAnalysis(body.computation, operands, count)
     found: list[RowPointer] = []
     uses: dict[Storage, list[Step]] = {}
     for step in body.steps if shared else ():
@@ -623,11 +623,11 @@ def _rows(
         if root is None:
             continue
         whole, part, *starts = root.operands
-        made, number = homes[part], kinds.number(starts[0])
+        made, number = homes[part], kinds.counter(starts[0])
         makers = [step for step in uses.get(made, ()) if any(homes[y] is made for y in step.writes)]
         if not _is_own(made, homes) or len(makers) != 1 or made in results:
             continue
-        if number is not None and kinds.first_row(whole.array_shape, part.array_shape, starts) is not None:
+        if number is not None and kinds.lowest_row(whole.array_shape, part.array_shape, starts) is not None:
             size = part.array_shape.size * part.array_shape.dtype.itemsize
             homes[made] = pointer = homes.pointer(shape_of(made), [array])
             found.append(RowPointer(pointer, array, number.start * size, number.step * size))

@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.compiler.passes.sink_transposes import sunk
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.compiler.passes.sink_transposes import sink_through
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
@@ -52,14 +52,16 @@ SHARED = (1, 2, 4, 8)  # features of the result that each of the input makes, fo
 PRODUCTS = ("f32", "f64")  # types of which the backend makes products
 
 
-@of_opcodes("convolution", "transpose")
+@for_opcodes("convolution", "transpose")
 def canonicalize_convolutions(computation: Computation) -> Computation:
     """Leave only convolutions of the simplest kind, and only where they are no matrix products."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is convolution.convolution:
             return _Convolution(rewriter, x, operands).simpler()
-        return sunk(rewriter, x, operands)  # the transposes of results, which the next convolution takes as they are
+        return sink_through(
+            rewriter, x, operands
+        )  # the transposes of results, which the next convolution takes as they are
 
     return rewrite(computation, visit)
 

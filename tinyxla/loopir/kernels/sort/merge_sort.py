@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.analysis.fusibility import is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan
-from tinyxla.compiler.passes.canonicalize.sort import is_side_by_side
+from tinyxla.compiler.passes.canonicalize.sort import is_batched_short_sort
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.sort import radix_sort, sorting_network, transposition_sort
@@ -62,7 +62,7 @@ class _Lines(NamedTuple):
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     (dimension,) = x.attributes.dimensions
     sizes = x.operands[0].array_shape.dimensions
-    if is_side_by_side(x) and not (sizes[dimension] <= FEW and transposition_sort.supports(x)):
+    if is_batched_short_sort(x) and not (sizes[dimension] <= FEW and transposition_sort.supports(x)):
         return sorting_network.kernels(radix_sort.sort_of(x, plan, users))
     if transposition_sort.supports(x):
         return transposition_sort.lower(x, plan, users)

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from tinyxla.compiler.passes.canonicalize.sort import SHORT
+from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.sort import radix_sort
@@ -44,12 +44,12 @@ class _SideBySide:
         self.every = Literal(self.kind, (1 << element_type(self.kind).bits) - 1)
         self.lanes = VECTOR // element_type(self.kind).bits
         self.across = sort.inner >= self.lanes  # lines side by side are so in memory too
-        self.rows = self.b.scratch(self.kind, SHORT * self.lanes)
+        self.rows = self.b.scratch(self.kind, MAX_SHORT_ELEMENTS * self.lanes)
         self.length, self.keep = self.routine.number(sort.length), self.routine.number(sort.keep)
         self.inner: Index = 1 if sort.inner == 1 else self.routine.number(sort.inner)
         self.is_turned = sort.inner == 1 and not self.across
         # Elements in rows: those of keys where they are numbers.
-        self.elements = self.rows if self.alone else self.b.scratch(self.keys.type, SHORT * self.lanes)
+        self.elements = self.rows if self.alone else self.b.scratch(self.keys.type, MAX_SHORT_ELEMENTS * self.lanes)
         self.sizes = self.b.scratch(INDEX, len(packing.COPY))
 
     def kernel(self) -> LoweredKernel:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
-from tinyxla.compiler.passes.canonicalize.reduce_window import LANES, in_rows, is_large
+from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS, is_large, undilate
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
 from tinyxla.loopir.kernels.windows.scan import lower_scan
@@ -175,7 +175,7 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
     """Windows of many columns, each from the end of the block in which it starts and the beginning of the next one."""
     low = fold.lowering("windows")
     b, (n, count, w) = low.builder, line.along
-    width = min(line.inner, max(1, AREA // w.size // LANES) * LANES)
+    width = min(line.inner, max(1, AREA // w.size // MIN_VECTOR_COLUMNS) * MIN_VECTOR_COLUMNS)
     blocks, columns = (count - 1) * w.stride // w.size + 1, -(-line.inner // width)
     ends, beginnings = (b.scratch(fold.x.array_shape.element_type.name, (w.size + 1) * width) for _ in range(2))
     (neutral,) = low.identity(fold.x)
@@ -228,7 +228,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     if 0 in _counts(dimensions):
         return []
     if is_large(window, sizes) and 0 not in sizes:
-        return _large(fold, _dimensions(*in_rows(sizes, window)))
+        return _large(fold, _dimensions(*undilate(sizes, window)))
     if x in plan.epilogues:
         dimensions = [Dimension(sizes[d], window[d].positions(sizes[d]), window[d]) for d in _looped(x)]
     return [_direct(fold, dimensions, fold.arrays)]

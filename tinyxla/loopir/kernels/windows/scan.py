@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.passes.canonicalize.reduce_window import LANES
+from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import Fold, Line, load, store
@@ -187,7 +187,7 @@ def lower_scan(fold: Fold, line: Line, targets: list[Storage], backward: bool) -
     if line.inner == 1 and line.along.size >= SHORTEST and vector_scan.supports(op, type):
         return _by_routine(fold, line, targets[0], str(op), backward)
     costly = any(map(is_costly, fold.computation.instructions))
-    in_vectors = costly or 2 < line.inner <= WRITTEN_OUT or line.inner >= LANES
+    in_vectors = costly or 2 < line.inner <= WRITTEN_OUT or line.inner >= MIN_VECTOR_COLUMNS
     if in_vectors:
         return _Vectors(fold, line, targets, backward).kernels()
     return _in_registers(fold, line, targets, backward)
@@ -316,18 +316,22 @@ class _Vectors(_Scan):
         inner, n, arrays = line.inner, line.along.size, fold.x.operands[: len(targets)]
         self.wide = inner > 1
         whole = backward and not fold.is_commutative
-        self.split = not (self.wide or whole) and line.outer < LANES and n >= LANES * LANES
-        self.width = LANES
+        self.split = (
+            not (self.wide or whole)
+            and line.outer < MIN_VECTOR_COLUMNS
+            and n >= MIN_VECTOR_COLUMNS * MIN_VECTOR_COLUMNS
+        )
+        self.width = MIN_VECTOR_COLUMNS
         if self.wide:
-            for_threads = min(ROW, -(-inner * line.outer // FEW_LINES)) // LANES * LANES
+            for_threads = min(ROW, -(-inner * line.outer // FEW_LINES)) // MIN_VECTOR_COLUMNS * MIN_VECTOR_COLUMNS
             bytes_each = sum(o.array_shape.dtype.itemsize for o in arrays)
             self.width = min(inner, max(NARROWEST, WIDE // bytes_each if fold.is_large else for_threads))
         few = self.split or (self.wide and not whole and line.outer * -(-inner // self.width) < FEW_LINES)
-        parts = LANES if self.split else 1
+        parts = MIN_VECTOR_COLUMNS if self.split else 1
         super().__init__(fold, line, targets, backward, few, parts, self.width if self.wide else 1)
         self.direct = not (self.wide and fold.is_large)
         # the row before is read back from the results: shorter ones stay in registers
-        self.reads_back = self.direct and inner > LANES and not self.puts_first
+        self.reads_back = self.direct and inner > MIN_VECTOR_COLUMNS and not self.puts_first
         several = self.columns == 1 and not self.direct  # rows of which results are put together
         self.height = max(1, ROW // self.width) if several else int(not self.direct)
         b = self.low.builder
@@ -349,7 +353,7 @@ class _Vectors(_Scan):
             if folded:
                 self._fold()
             self.by_blocks(self.length, self.height, [], self._several)
-        units = self.line.outer if self.wide or self.split else -(-self.line.outer // LANES)
+        units = self.line.outer if self.wide or self.split else -(-self.line.outer // MIN_VECTOR_COLUMNS)
         work = self.line.along.size // self.pieces * self.width
         return self.finished(units * self.pieces * self.columns, work)
 
@@ -361,7 +365,7 @@ class _Vectors(_Scan):
         elif self.split:
             self.o, self.p = self.low.split_index(index, (line.outer, self.pieces))
         else:
-            self.o, self.here = b.tile_start_and_size(index, LANES, line.outer)
+            self.o, self.here = b.tile_start_and_size(index, MIN_VECTOR_COLUMNS, line.outer)
         if self.wide or self.split:
             self.first, self.length = self.piece(self.p)
 
@@ -402,7 +406,7 @@ class _Vectors(_Scan):
                 self._put(indices[0], carried)
                 return self.join(carried, total)
 
-            self.send(o, after, 0, low.nest([(0, LANES)], before, one, sequential=True))
+            self.send(o, after, 0, low.nest([(0, MIN_VECTOR_COLUMNS)], before, one, sequential=True))
         else:
             with low.loop(0, self.here) as (j, _):
                 before = self.received(o, p, self._column(j))
