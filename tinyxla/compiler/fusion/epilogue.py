@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tinyxla.compiler.analysis.access_maps import normalize
 from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, buffer_of, is_leaf, producer_of, walk_producers
-from tinyxla.compiler.passes.canonicalize.convolution import is_product
+from tinyxla.compiler.passes.canonicalize.convolution import is_gemm
 from tinyxla.compiler.passes.canonicalize.reduce_window import is_large
 from tinyxla.hlo import Instruction
 from tinyxla.ops import convolution, windows
@@ -33,7 +33,7 @@ def _has_epilogue(x: Instruction) -> bool:
     if x.op is windows.reduce_window:
         sizes = x.operands[0].array_shape.dimensions
         return len(x.operands) == 2 and x.array_shape.size > 1 and not is_large(x.attributes.window, sizes)
-    return x.op is convolution.convolution and is_product(x) and x.attributes.groups == 1
+    return x.op is convolution.convolution and is_gemm(x) and x.attributes.groups == 1
 
 
 def _epilogue(x: Instruction, steps: list[Step], plan: Plan) -> Fusion | None:

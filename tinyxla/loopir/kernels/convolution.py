@@ -33,14 +33,14 @@ from typing import NamedTuple
 from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Fusion, Plan
 from tinyxla.compiler.passes.canonicalize.convolution import (
-    FEW,
-    PRODUCTS,
-    SHARED,
-    Part,
-    is_paired,
-    is_product,
-    is_simple,
-    parts as parts_of,
+    GEMM_TYPES,
+    MIN_GEMM_FEATURES,
+    VECTOR_MULTIPLIERS,
+    WindowRange,
+    has_bf16_pairs,
+    is_canonical,
+    is_gemm,
+    window_ranges as parts_of,
 )
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
@@ -87,7 +87,7 @@ class _Axes:
     """The axes of a convolution by kind, each kind from the outermost in memory to the innermost: of the result, or of
     the kernel for terms; and where they begin in each array. Of the result's places, those of these parts."""
 
-    def __init__(self, x: Instruction, parts: Sequence[Part], lhs: Sequence[int], rhs: Sequence[int]) -> None:
+    def __init__(self, x: Instruction, parts: Sequence[WindowRange], lhs: Sequence[int], rhs: Sequence[int]) -> None:
         dims: Convolution = x.attributes
         out = x.array_shape.dimensions
         s, t, u = map(_strides, (lhs, rhs, out))
@@ -101,16 +101,21 @@ class _Axes:
         self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
         places, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
         for w, part, i, j, k in zip(dims.window, parts, a[2:], b[2:], c[2:], strict=True):
-            first = part.place * w.stride + part.element * w.window_dilation - w.padding_low
+            first = part.first_position * w.stride + part.first_element * w.window_dilation - w.padding_low
             self.start["lhs"] += first // w.base_dilation * s[i]
-            self.start["rhs"] += part.element * t[j]
-            self.start["out"] += part.place * u[k]
-            places.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
-            inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.further, 0))
+            self.start["rhs"] += part.first_element * t[j]
+            self.start["out"] += part.first_position * u[k]
+            places.append(_Axis(part.positions, s[i] * w.stride, 0, u[k] * part.position_stride))
+            inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.element_stride, 0))
         group = self.group
         stands = (group.lhs, group.rhs, group.out) == (1, features, features)
-        is_by_columns = features in SHARED and groups * features > FEW and stands and not is_paired(x)
-        self.each = features if is_by_columns and x.array_shape.element_type.name in PRODUCTS else 0
+        is_by_columns = (
+            features in VECTOR_MULTIPLIERS
+            and groups * features > MIN_GEMM_FEATURES
+            and stands
+            and not has_bf16_pairs(x)
+        )
+        self.each = features if is_by_columns and x.array_shape.element_type.name in GEMM_TYPES else 0
         if self.each:
             self.group, self.feature = _ONE, _Axis(groups * features, 0, 1, 1)
         self.places = _merged(sorted((p for p in places if p.size != 1), key=lambda p: -p.out))
@@ -140,7 +145,7 @@ def _count(axes: Sequence[_Axis]) -> int:
 
 def supports(x: Instruction) -> bool:
     """Whether the pass has made it simple, and kernels have its type."""
-    return is_simple(x) and is_native_type(x.array_shape)
+    return is_canonical(x) and is_native_type(x.array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -149,7 +154,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     whole = itertools.product(*(parts_of(w, sizes[i], x.array_shape.dimensions[k]) for w, i, k in along))
     arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
     arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
-    if is_paired(x):
+    if has_bf16_pairs(x):
         arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1, 1) or arithmetic
         for k, array in enumerate(arrays):
             if k or arithmetic.step == 1:
@@ -161,7 +166,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     products = [
         _Products(x, axes, plan, arithmetic, [array.storage for array in arrays])
         for axes in parts
-        if ((is_product(x) and axes.has_features_last) or axes.each) and _count(axes.terms)
+        if ((is_gemm(x) and axes.has_features_last) or axes.each) and _count(axes.terms)
     ]
     after = plan.epilogues.get(x)
     together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
