@@ -30,14 +30,14 @@ def dims_of(coordinates: Sequence[AccessIndex]) -> frozenset[int]:
     return frozenset(dims)
 
 
-def renumber_dims(access: Sequence[AccessIndex], numbers: Sequence[int] | Mapping[int, int]) -> AccessMap:
+def renumber_dims(access: Sequence[AccessIndex], new_dims: Sequence[int] | Mapping[int, int]) -> AccessMap:
     """The access map with loop dimensions renumbered."""
     renumbered: list[AccessIndex] = []
     for c in access:
         if isinstance(c, frozenset):
-            renumbered.append(frozenset(numbers[d] for d in c))
+            renumbered.append(frozenset(new_dims[d] for d in c))
         else:
-            renumbered.append(CONSTANT if c == CONSTANT else numbers[c])
+            renumbered.append(CONSTANT if c == CONSTANT else new_dims[c])
     return tuple(renumbered)
 
 

@@ -106,16 +106,16 @@ class _OccupancyTree:
         self._during_all: dict[int, _IntervalSet] = {}
         self._during_some: dict[int, _IntervalSet] = {}
 
-    def occupy(self, begin: int, end: int, first: int, last: int) -> None:
+    def occupy(self, start: int, end: int, first: int, last: int) -> None:
         """Occupy a range of bytes from the first step to the last."""
         ancestors: set[int] = set()
         for node in self._cover(first, last):
-            self._during_all.setdefault(node, _IntervalSet()).add(begin, end)
+            self._during_all.setdefault(node, _IntervalSet()).add(start, end)
             while node and node not in ancestors:
                 ancestors.add(node)
                 node //= 2
         for node in ancestors:
-            self._during_some.setdefault(node, _IntervalSet()).add(begin, end)
+            self._during_some.setdefault(node, _IntervalSet()).add(start, end)
 
     def lowest_free(self, size: int, first: int, last: int) -> int:
         """The lowest offset at which `size` bytes are free from the first step to the last."""
@@ -152,23 +152,23 @@ class _OccupancyTree:
 class _IntervalSet:
     """A union of intervals, kept disjoint and in ascending order."""
 
-    __slots__ = ("_begins", "_ends")
+    __slots__ = ("_ends", "_starts")
 
     def __init__(self) -> None:
-        self._begins: list[int] = []
+        self._starts: list[int] = []
         self._ends: list[int] = []
 
-    def add(self, begin: int, end: int) -> None:
-        low, high = bisect_left(self._ends, begin), bisect_right(self._begins, end)
+    def add(self, start: int, end: int) -> None:
+        low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
         if low < high:  # overlaps or touches these
-            begin, end = min(begin, self._begins[low]), max(end, self._ends[high - 1])
-        self._begins[low:high] = [begin]
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high] = [start]
         self._ends[low:high] = [end]
 
     def first_gap(self, offset: int, size: int) -> int:
         """The first offset from `offset` on at which `size` bytes are free."""
         k = bisect_right(self._ends, offset)
-        while k < len(self._begins) and self._begins[k] < offset + size:
+        while k < len(self._starts) and self._starts[k] < offset + size:
             offset = self._ends[k]
             k += 1
         return offset

@@ -169,6 +169,15 @@ def _is_cheap_pointwise(x: Instruction) -> bool:
     return is_cheap and is_inlined(x) and not is_costly(x)
 
 
+def _is_better_materialized(x: Instruction, operand: Instruction, paths: Set[tuple[Instruction, int]]) -> bool:
+    """True if an inlined operand would be recomputed or tested so often that materializing it is cheaper."""
+    if x.op.name in MOVEMENT and (_max_paths_to_one(paths) >= MAX_PATHS or _gather_recomputes(x, operand, paths)):
+        return True
+    if _gathers_from_piecewise(x, operand) or _rereads_transposed(x, operand):
+        return True
+    return _broadcast_recomputes(x, operand, paths)
+
+
 def initially_materialized(computation: Computation) -> set[Instruction]:
     """The instructions that are materialized whatever the nests are."""
     materialized: set[Instruction] = set()
@@ -212,35 +221,25 @@ def initially_materialized(computation: Computation) -> set[Instruction]:
                 materialized.add(x)
         elif is_inlined(x):
             paths[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in _OPS else set()
-            piecewise_paths[x] = (
-                {(x, 0)} if _is_piecewise(x) and x.array_shape.size >= MIN_PIECEWISE_ELEMENTS else set()
-            )
+            is_long = _is_piecewise(x) and x.array_shape.size >= MIN_PIECEWISE_ELEMENTS
+            piecewise_paths[x] = {(x, 0)} if is_long else set()
             for operand in x.operands:
-                seen = paths.get(operand, ())
-                if x.op.name in MOVEMENT and (
-                    _max_paths_to_one(seen) >= MAX_PATHS or _gather_recomputes(x, operand, seen)
-                ):
-                    materialize(operand)
-                if (
-                    _gathers_from_piecewise(x, operand)
-                    or _broadcast_recomputes(x, operand, seen)
-                    or _rereads_transposed(x, operand)
-                ):
+                seen = paths.get(operand, set[tuple[Instruction, int]]())
+                if _is_better_materialized(x, operand, seen):
                     materialize(operand)
                 if buffer_of(operand) not in materialized:
                     paths[x] |= _through_movement(paths.get(operand, set()), x)
-                    piecewise_paths[x] |= _through_movement(
-                        {e for e in piecewise_paths.get(operand, ()) if e[0] not in materialized}, x
-                    )
+                    piecewise = {e for e in piecewise_paths.get(operand, ()) if e[0] not in materialized}
+                    piecewise_paths[x] |= _through_movement(piecewise, x)
             materialize_repeated(x)
             if len(paths[x]) > MAX_INLINED_INSTRUCTIONS:  # LLVM's time is superlinear: split the kernel
                 for operand in x.operands:
                     if len(paths.get(operand, ())) > MAX_INLINED_INSTRUCTIONS // 8:
                         materialize(operand)
                 paths[x] = {(x, 0)}
-            for piecewise, count in Counter(y for y, _ in piecewise_paths[x] if y not in materialized).items():
+            for y, count in Counter(y for y, _ in piecewise_paths[x] if y not in materialized).items():
                 if count > MAX_PIECEWISE_PATHS:
-                    materialize(piecewise)
+                    materialize(y)
             depth[x] = 1 + max((0 if o in materialized else depth[o] for o in x.operands), default=0)
             if depth[x] > MAX_INLINED_DEPTH or is_wide_concatenate(x):
                 materialize(x)

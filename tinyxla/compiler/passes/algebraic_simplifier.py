@@ -249,8 +249,8 @@ def _predicated_update(
     attributes = update.attributes._asdict()
     _, new, *indices = update.operands
     if update.op is indexing.scatter:
-        outside = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
-        old = r.emit(movement.broadcast, outside, sizes=new.array_shape.dimensions, dimensions=())
+        out_of_bounds = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
+        old = r.emit(movement.broadcast, out_of_bounds, sizes=new.array_shape.dimensions, dimensions=())
     else:
         old = r.emit(dynamic_slices.dynamic_slice, array, *indices, dynamic_slice_sizes=new.array_shape.dimensions)
     mask = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())

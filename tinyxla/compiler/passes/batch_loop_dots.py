@@ -120,11 +120,11 @@ class LoopValueAnalysis:
         parameters = list(zip(body.parameters, operands, strict=True))
         is_invariant = unchanged(body)
         self.invariant = {p for (p, _), invariant in zip(parameters, is_invariant, strict=True) if invariant}
-        numbers = {p: literal_of(o) for p, o in parameters}
+        initial_values = {p: literal_of(o) for p, o in parameters}
         steps = {body.parameters[k]: step for k, step in counting(body).items()}
         self.counters = {
             p: _Counter(start, steps.get(p, 0))
-            for p, start in numbers.items()
+            for p, start in initial_values.items()
             if start is not None and (p in steps or p in self.invariant)
         }
         self.rows = {p for p in steps if p in self.counters}

@@ -114,11 +114,11 @@ class _DynamicPadder:
 
     def masked(self, x: Instruction, fill: Instruction, dimensions: Sequence[int] | None = None) -> Instruction:
         """x with its padding replaced by a scalar."""
-        inside = self.is_real(x, range(x.array_shape.rank) if dimensions is None else dimensions)
-        if inside is None:
+        mask = self.is_real(x, range(x.array_shape.rank) if dimensions is None else dimensions)
+        if mask is None:
             return x
         filling = self.emit(movement.broadcast, fill, sizes=x.array_shape.dimensions, dimensions=())
-        return self.with_sizes(self.emit(elementwise.select, inside, x, filling), self.sizes_of(x))
+        return self.with_sizes(self.emit(elementwise.select, mask, x, filling), self.sizes_of(x))
 
     def zero(self, x: Instruction) -> Instruction:
         return self.constant(0, x.array_shape.dtype)
@@ -128,8 +128,8 @@ class _DynamicPadder:
     def visit(self, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         if x.op.name in _VISITS:
             return _VISITS[x.op.name](self, x, operands)
-        made = self.emit(x.op, *operands, **x.attributes._asdict())
-        return self.with_sizes(made, self.carried(x, operands)) if x.op.name in RULES else made
+        result = self.emit(x.op, *operands, **x.attributes._asdict())
+        return self.with_sizes(result, self.carried(x, operands)) if x.op.name in RULES else result
 
     def carried(self, x: Instruction, operands: Sequence[Instruction]) -> Sequence[Size]:
         """The sizes of the result's dimensions, as far as they are those of the operands' dimensions."""
@@ -326,10 +326,10 @@ def _scatter(p: _DynamicPadder, x: Instruction, operands: Operands) -> Instructi
     """Padding of the indices becomes out of bounds, where updates are skipped."""
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
-    outside = p.constant(-1, indices.array_shape.dtype)
+    out_of_bounds = p.constant(-1, indices.array_shape.dtype)
     if indices.array_shape.element_type.kind == "unsigned":
-        outside = p.constant(np.iinfo(indices.array_shape.dtype).max, indices.array_shape.dtype)
-    result = p.emit(x.op, *arrays, p.masked(indices, outside), *updates, **x.attributes._asdict())
+        out_of_bounds = p.constant(np.iinfo(indices.array_shape.dtype).max, indices.array_shape.dtype)
+    result = p.emit(x.op, *arrays, p.masked(indices, out_of_bounds), *updates, **x.attributes._asdict())
     return p.with_sizes(result, p.sizes_of(arrays[0]))
 
 

@@ -197,7 +197,7 @@ class Builder:
     def __init__(self, name: str) -> None:
         self.kernel = Kernel(name, [], [], Value(INDEX, "first"), Value(INDEX, "last"))
         self._blocks: list[list[Statement]] = [self.kernel.body]
-        self._known: list[dict[Any, Value]] = [{}]
+        self._available: list[dict[Any, Value]] = [{}]
         self._bounds: dict[str, tuple[int, int]] = {}
         self._count = 0
 
@@ -217,9 +217,9 @@ class Builder:
         return Value(type, f"{prefix}{self._count}")
 
     def _shared(self, key: Any) -> Value | None:
-        for known in reversed(self._known):
-            if key in known:
-                return known[key]
+        for values in reversed(self._available):
+            if key in values:
+                return values[key]
         return None
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
@@ -229,7 +229,7 @@ class Builder:
         key = (op, type, tuple(_operand_key(x) for x in operands), sorted_attributes)
         result = self._shared(key)
         if result is None:
-            result = self._known[-1][key] = self._new(type)
+            result = self._available[-1][key] = self._new(type)
             self._blocks[-1].append(Compute(result, op, operands, sorted_attributes))
         return result
 
@@ -240,7 +240,7 @@ class Builder:
         if result is None:
             result = self._new(buffer.type)
             if not buffer.written:
-                self._known[-1][key] = result
+                self._available[-1][key] = result
             self._blocks[-1].append(Load(result, buffer, index))
         return result
 
@@ -390,9 +390,9 @@ class Builder:
         loop.carried = [LoopCarried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
         self._blocks[-1].append(loop)
         self._blocks.append(loop.body)
-        self._known.append({})
+        self._available.append({})
         yield loop.index, loop
-        self._known.pop()
+        self._available.pop()
         self._blocks.pop()
         loop.body = _stores_last(loop)
 

@@ -217,9 +217,8 @@ class Lowering:
         body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
         combine: Callable[[Sequence[Operand], Sequence[Operand]], Sequence[Operand]],
     ) -> list[Operand]:
-        """A nest for a commutative reduction, vectorized explicitly: `ACCUMULATORS` elements of a row, or all of a
-        short row, have accumulators of their own in scratch memory. In the end these are combined by pairwise
-        halving."""
+        """A nest for a commutative reduction with explicit vectors: `ACCUMULATORS` elements of a row, or all of a
+        short row, have accumulators of their own in scratch, which are combined by pairwise halving in the end."""
         b = self.builder
         *outer, (start, stop) = bounds
         size = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * ACCUMULATORS

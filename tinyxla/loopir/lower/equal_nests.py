@@ -33,8 +33,8 @@ class Lowerings:
         if cached is not None:
             return _with_arguments(cached[1], dict(zip(cached[0], nodes, strict=True)))
         kernels = lower(fusion, self._plan, self._users)
-        known = set(nodes)
-        if all(isinstance(x, Temporary) or x in known for k in kernels for x in (*k.arguments, *k.roots)):
+        graph = set(nodes)
+        if all(isinstance(x, Temporary) or x in graph for k in kernels for x in (*k.arguments, *k.roots)):
             self._cache[key] = nodes, kernels
         return kernels
 
