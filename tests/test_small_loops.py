@@ -248,7 +248,7 @@ def test_the_parts_of_a_small_computation() -> None:
 
     found = scalarization.scalarize_without_memory(optimize(computation(step, S32, rows)))
     assert found is not None
-    assert found.begins == (1, None)
+    assert found.result_homes == (1, None)
     assert found.updated == {1}
     names = [x.op.name for x in found.order]
     assert names.index("dynamic-slice") < names.index("dynamic-update-slice")
