@@ -68,7 +68,7 @@ class Calls:
 
 STAGES: list[tuple[Any, str]] = [
     (build, "plan"),
-    (build, "with_epilogues"),
+    (build, "fuse_epilogues"),
     (build, "transpose_gemm_operands"),
     (equal_nests, "lower"),
     (equal_nests, "fingerprint"),

@@ -126,7 +126,7 @@ def test_compiled_in_groups_of_few_features(
     generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns, with places at edges apart even if they are few; and rows of places."""
-    for name, least in (("LEAST_PLACES", 1), ("SHORT", 4)):
+    for name, least in (("MIN_RANGE_POSITIONS", 1), ("MIN_LOOP_ITERATIONS", 4)):
         monkeypatch.setattr(canonical_convolution, name, least)
     for k in range(6):
         sample = random_sample(generator, (np.float32, np.float64, np.float16)[k % 3], counts=(3, 5, 17))
@@ -143,7 +143,7 @@ def test_each_feature_alone(
     generator: np.random.Generator, window: tuple[int, ...], layout: str, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Value and both cotangents, with one or several features of the result for each of the input."""
-    monkeypatch.setattr(canonical_convolution, "LEAST_PLACES", 1)
+    monkeypatch.setattr(canonical_convolution, "MIN_RANGE_POSITIONS", 1)
     labels, sizes = labels_of(layout), ((2, 17, 9, 8), (17 * each, 1, window[0], window[0]))
     x, y = (
         generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True)))).astype(np.float32)

@@ -17,7 +17,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError
 from tinyxla.hlo import Module
 from tinyxla.loopir.ir.loop_ir import Builder, Literal
 from tinyxla.loopir.lower.emit import LoweredKernel, Temporary
-from tinyxla.loopir.passes.alias_in_place import InPlace
+from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.shapes import Shape, element_type
 
 tnp = tx.numpy
@@ -438,10 +438,10 @@ def reads_result(b: Builder, x: Any, y: Any, row: Any) -> None:
 
 def in_place(lowered: LoweredKernel, source: int, target: int) -> LoweredKernel | None:
     """The kernel that writes one argument over another one, if it can."""
-    program = InPlace()
+    program = AliasedKernels()
     found = program.dependences(lowered)
     able = found.is_source(source) and found.is_target(target) and found.is_safe(source, target)
-    return program.merged(lowered, [(source, target)]) if able else None
+    return program.merge_buffers(lowered, [(source, target)]) if able else None
 
 
 def test_a_kernel_that_reads_and_writes_the_same_elements_works_in_place() -> None:

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from tinyxla.backends.numba.jit.engine import compile_llvm
-from tinyxla.loopir.ir.llvm_templates import expand_macros, loaded_words
+from tinyxla.loopir.ir.llvm_templates import expand_macros, load_words
 
 
 def compiled(text: str, name: str, *types: object) -> ctypes._NamedFuncPointer:  # pyright: ignore[reportPrivateUsage]
@@ -25,19 +25,19 @@ define void @f(ptr %x) {
     assert expand_macros(text) == text.replace("  ; a (load of nothing)", "  ")
 
 
-def test_instructions_stand_inside_of_others() -> None:
+def test_nested_expressions_are_expanded() -> None:
     lines = expand_macros("  %s = add i64 (mul i64 %x, (sub i64 %y, 1)), (zext i32 %z to i64)").split("\n")
     assert [line.split(" = ")[1] for line in lines] == [
         "sub i64 %y, 1",
-        "mul i64 %x, %inside.0",
+        "mul i64 %x, %nested.0",
         "zext i32 %z to i64",
-        "add i64 %inside.1, %inside.2",
+        "add i64 %nested.1, %nested.2",
     ]
 
 
 def test_elements_are_addresses_of_any_type() -> None:
     text = "  store <4 x float> %v, ptr %to[<4 x float> (load i64, ptr %words[3])], align 4"
-    lines = [re.sub(r"%inside\.\d", "%n", line) for line in expand_macros(text).split("\n")]
+    lines = [re.sub(r"%nested\.\d", "%n", line) for line in expand_macros(text).split("\n")]
     assert lines == [
         "  %n = getelementptr i64, ptr %words, i64 3",
         "  %n = load i64, ptr %n",
@@ -50,7 +50,7 @@ def test_loops_in_loops_carry_values() -> None:
     """The sum of i * words[k] over i = 2, 5, 8, ... and k."""
     text = f"""
 define i64 @total(ptr %table) {{
-{loaded_words("table", ["count", "stop", "words"], "words")}
+{load_words("table", ["count", "stop", "words"], "words")}
   for %i from 2 below %stop by 3  ; outer
     %before = phi i64 [ 0, %i.begin ], [ %sum, %i.end ]
     for %k from 0 below %count by 1

@@ -13,7 +13,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
 from tinyxla.compiler.passes.inline_calls import inline_calls
-from tinyxla.compiler.passes.licm import hoist
+from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.errors import ConcretizationError, LeakedTracerError
 from tinyxla.hlo import Computation
 
@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 
 
 def _hoisted(f: Function, *args: Any) -> Computation:
-    return hoist(inline_calls(tx.make_graph(f)(*args).entry))
+    return hoist_loop_invariants(inline_calls(tx.make_graph(f)(*args).entry))
 
 
 def _inside(computation: Computation) -> list[str]:

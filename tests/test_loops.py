@@ -19,7 +19,7 @@ from tinyxla import cache
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
 from tinyxla.backends.numba.emit.printer import SCRATCH_LIMIT, print_llvm
 from tinyxla.backends.numba.jit import engine
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.runtime.threads import num_threads
@@ -846,5 +846,5 @@ NOTHING = "define void @nothing() {\n  ret void\n}\n"
 def test_canonical_text_tells_kernels_apart() -> None:
     kernels = [chain("f32"), chain("f64"), softmax(4), softmax(5), column_sums(2, 3), column_sums(3, 2)]
     kernels += [reduction("add", "f32", value) for value in (0.0, -0.0, float("nan"))]
-    assert len({canonical(kernel) for kernel in kernels}) == len(kernels)
-    assert canonical(softmax(4)) == canonical(softmax(4))
+    assert len({kernel_fingerprint(kernel) for kernel in kernels}) == len(kernels)
+    assert kernel_fingerprint(softmax(4)) == kernel_fingerprint(softmax(4))

@@ -32,7 +32,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 
 def _compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, bool]:
     program = tx.jit(function).lower(*arguments).compile()
-    return np.asarray(program(*arguments)), any("call('request'" in kernel.source for kernel in program.kernels)
+    return np.asarray(program(*arguments)), any("call('prefetch_read'" in kernel.source for kernel in program.kernels)
 
 
 @pytest.mark.sample(every=4)
@@ -44,7 +44,7 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     expected, asks = _compiled(function, arguments)
     assert not asks
     tx.clear_caches()
-    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
     monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
     monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
     found, asks = _compiled(function, arguments)
@@ -72,7 +72,7 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_gains_nothing(
     function: Callable[..., Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
     monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
     assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
     tx.clear_caches()
@@ -100,7 +100,7 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest
     x[8], x[9], x[10] = -np.inf, np.inf, 0
     expected, _ = _compiled(EARLY[name], [jnp.asarray(x)])
     tx.clear_caches()
-    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
     monkeypatch.setattr(pipeline_rows, "last_cache", lambda: last_cache)
     program = tx.jit(EARLY[name]).lower(x).compile()
     assert any("_next_row" in kernel.source for kernel in program.kernels)
@@ -122,7 +122,7 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest
     ],
 )
 def test_what_waits_for_its_row(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
     program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
     assert not any("_next_row" in kernel.source for kernel in program.kernels)
     tx.clear_caches()

@@ -23,8 +23,8 @@ from tinyxla.backends.numba.program import build
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import pipeline, rewriter
 from tinyxla.compiler.buffers import arena
-from tinyxla.compiler.passes.control_flow_dce import prune
-from tinyxla.compiler.passes.licm import hoist
+from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
+from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.hlo import Computation, Module
 from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.ops import Op, calls
@@ -94,11 +94,11 @@ def test_compile_vmap_of_a_while_loop_optimizes_each_lane_once(runs: list[Comput
 def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -> None:
     optimized = pipeline.optimize(lowered("gradient of 3 nested scans").entry)
     for computation in regions(optimized).values():
-        assert pipeline.share(computation) is computation
+        assert pipeline.eliminate_common_subexpressions(computation) is computation
         assert pipeline.inline_calls(computation) is computation
-        pruned, hoisted = prune(computation), hoist(computation)
-        assert prune(pruned) is pruned
-        assert hoist(hoisted) is hoisted
+        pruned, hoisted = control_flow_dce(computation), hoist_loop_invariants(computation)
+        assert control_flow_dce(pruned) is pruned
+        assert hoist_loop_invariants(hoisted) is hoisted
 
 
 def test_inline_calls_folds_calls_of_scalar_constants() -> None:
@@ -167,7 +167,7 @@ def test_linearize_does_not_transpose_what_is_not_applied(monkeypatch: pytest.Mo
 
 
 def test_rewrite_without_a_match_gives_the_computation_itself() -> None:
-    shared = pipeline.share(lowered("gradient of 3 nested scans").entry)
+    shared = pipeline.eliminate_common_subexpressions(lowered("gradient of 3 nested scans").entry)
     assert rewriter.rewrite(shared, lambda rewriter, x, operands: None) is shared
     again = rewriter.rewrite(shared, lambda rewriter, x, operands: rewriter.copy(x, operands))
     assert again is shared
@@ -425,7 +425,7 @@ def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code(
 def test_arena_offsets_are_those_of_first_fit() -> None:
     generator = random.Random(0)
     for _ in range(100):
-        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MOST_FAILURES + 3)}
+        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MAX_FAILURES + 3)}
         sizes = {k: generator.choice([1, 64, 100, 500, 4096]) for k in lives}
         hosts = [k for k in lives if k % 9 == 0]
         lives |= {k: (lives[k][0], 11) for k in hosts}  # results are in use until the end
@@ -441,7 +441,7 @@ def first_fit(lives: Any, sizes: Any, hosts: Any) -> Any:
     spaces = [*sorted(hosts, key=lambda k: sizes[k]), None]
     total = 0
     for key in sorted((k for k in lives if k not in hosts), key=lambda k: -sizes[k]):
-        need = -(-max(sizes[key], 1) // arena.ALIGNMENT) * arena.ALIGNMENT
+        need = -(-max(sizes[key], 1) // arena.ALIGNMENT_BYTES) * arena.ALIGNMENT_BYTES
         for host in spaces:
             own = [] if host is None else [(0, sizes[host], host)]
             others = own + [(o, o + -(-max(sizes[k], 1) // 64) * 64, k) for k, (h, o) in found.items() if h == host]

@@ -166,7 +166,7 @@ def test_passes_keep_draws_apart() -> None:
         return [random_bits.rng(*parameters, distribution="rng_uniform", shape=Shape(F32, (2,))) for _ in range(2)]
 
     computation = trace(two, [], "two")[0]
-    for apply in (pipeline.share, pipeline.simplify, pipeline.fold_constants):
+    for apply in (pipeline.eliminate_common_subexpressions, pipeline.simplify, pipeline.fold_constants):
         assert [x.op.name for x in apply(computation).instructions].count("rng") == 2
     expanded = pipeline.optimize(computation)
     assert [x.op.name for x in expanded.instructions].count("rng-get-and-update-state") == 2

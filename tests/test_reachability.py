@@ -44,7 +44,7 @@ class Naive:
     def reaches(self, a: int, b: int) -> bool:
         return self.names[a] == self.names[b] or self.names[b] in self.descendants(a)
 
-    def reaches_through_others(self, a: int, b: int) -> bool:
+    def reaches_indirectly(self, a: int, b: int) -> bool:
         one, other = self.names[a], self.names[b]
         between = {y for x, y in self.edges if x == one} - {other}
         return any(other in self.descendants(y) for y in between)
@@ -68,7 +68,7 @@ def grown(seed: int, decompose: bool) -> tuple[Reachability, Naive, int]:
         graph.decompose()
     for _ in range(choice.randint(0, size // 2)):
         a, b = choice.sample(range(size), 2)
-        if not naive.reaches(b, a) and not naive.reaches_through_others(a, b):
+        if not naive.reaches(b, a) and not naive.reaches_indirectly(a, b):
             graph.merge(a, b)
             naive.merge(a, b)
     return graph, naive, size
@@ -84,8 +84,8 @@ def test_reachability_of_random_graphs_agrees_with_a_search_of_all_edges(decompo
             for b in range(size):
                 assert graph.reaches(a, b) == naive.reaches(a, b)
                 if graph.find(a) != graph.find(b):
-                    found = graph.reaches_through_others(a, b)
-                    assert found == naive.reaches_through_others(a, b)
+                    found = graph.reaches_indirectly(a, b)
+                    assert found == naive.reaches_indirectly(a, b)
                     answers[found] += 1
     assert min(answers.values()) > 400
 
@@ -93,7 +93,7 @@ def test_reachability_of_random_graphs_agrees_with_a_search_of_all_edges(decompo
 def test_topological_order_of_random_graphs_has_predecessors_first() -> None:
     for seed in range(30):
         graph, naive, _ = grown(seed, decompose=False)
-        order = graph.in_order()
+        order = graph.topological_order()
         assert set(order) == set(naive.names)
         place = {node: k for k, node in enumerate(order)}
         assert all(place[x] < place[y] for x, y in naive.edges)
@@ -115,7 +115,7 @@ def test_search_along_a_chain_scans_no_edges() -> None:
     graph = Reachability()
     for k in range(2 * size):
         graph.add([k - 1] * (k > 0) + ([pairs[k]] if k in pairs else []))
-    assert all(graph.reaches_through_others(a, b) for b, a in pairs.items())
+    assert all(graph.reaches_indirectly(a, b) for b, a in pairs.items())
     assert graph.scanned == 0
 
 
@@ -127,10 +127,10 @@ def test_decomposition_follows_the_longest_paths() -> None:
         last = graph.add(() if last is None else [last])
         graph.add([last])
     begin, end = 0, 2 * size - 2
-    assert graph.reaches_through_others(begin, end)
+    assert graph.reaches_indirectly(begin, end)
     before = graph.scanned
     graph.decompose()
-    assert graph.reaches_through_others(begin, end)
+    assert graph.reaches_indirectly(begin, end)
     assert graph.scanned == before > 0
 
 
@@ -157,5 +157,5 @@ def test_search_that_scans_too_many_edges_counts_as_reaching(monkeypatch: pytest
     for _ in range(100):
         ends = [graph.add([end]) for end in ends]
     assert not graph.reaches(0, ends[1])
-    monkeypatch.setattr(reachability, "MOST_SCANNED", 50)
+    monkeypatch.setattr(reachability, "MAX_SCANNED_EDGES", 50)
     assert graph.reaches(0, ends[1])

@@ -11,7 +11,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
 from tinyxla.compiler.passes import batch_loop_dots
-from tinyxla.compiler.passes.control_flow_dce import prune
+from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
 from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.hlo import Computation
 from tinyxla.ops import calls
@@ -26,7 +26,9 @@ def _arrays(*shapes: tuple[int, ...]) -> list[Any]:
 
 
 def _moved(f: Function, *args: Any) -> Computation:
-    return prune(batch_loop_dots.compute_together(prune(inline_calls(tx.make_graph(f)(*args).entry))))
+    return control_flow_dce(
+        batch_loop_dots.batch_loop_dots(control_flow_dce(inline_calls(tx.make_graph(f)(*args).entry)))
+    )
 
 
 def _dots(computation: Computation) -> tuple[int, int]:
@@ -217,7 +219,7 @@ def _shifted(shift: int) -> Function:
 
     def f(x: Any) -> Any:
         def step(i: Any, rows: Any) -> Any:
-            return batch_loop_dots.at[i].set(jnp.sin(rows[i + shift]) + 1)
+            return rows.at[i].set(jnp.sin(rows[i + shift]) + 1)
 
         return jnp.sum(lax.fori_loop(2, 7, step, x))
 
@@ -234,14 +236,16 @@ def test_rows_that_are_read_later(shift: int) -> None:
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
-        ("_ordered", lambda self, found, number: found),
-        ("_slice", lambda self, x: None if batch_loop_dots._Loop._true_slice(self, x) is None else 0),  # type: ignore[attr-defined]
+        ("_in_row_order", lambda self, found, number: found),
+        ("_sliced_row", lambda self, x: None if batch_loop_dots._BatchedLoop._true_sliced_row(self, x) is None else 0),  # type: ignore[attr-defined]
         ("_only_user", lambda self, x, user: True),
     ],
 )
 def test_planted_errors_are_found(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_loop_dots._Loop, "_true_slice", batch_loop_dots._Loop._slice, raising=False)
-    monkeypatch.setattr(batch_loop_dots._Loop, name, broken)
+    monkeypatch.setattr(
+        batch_loop_dots._BatchedLoop, "_true_sliced_row", batch_loop_dots._BatchedLoop._sliced_row, raising=False
+    )
+    monkeypatch.setattr(batch_loop_dots._BatchedLoop, name, broken)
     tests: Sequence[Callable[[], None]] = (
         test_sums_of_products_in_loops_of_the_user,
         lambda: test_values_and_gradients(True, (6,)),
@@ -269,7 +273,7 @@ def _of_loop(first: int, step: int, read: int | None, times: int = 6) -> Functio
             rows, state = carry
             place = first + step * i
             state = jnp.cos(state) + (0 if read is None else rows[place + read])
-            return batch_loop_dots.at[place].set(jnp.sin(state) * 2), state
+            return rows.at[place].set(jnp.sin(state) * 2), state
 
         return lax.fori_loop(0, times, body, (x, x[1]))
 

@@ -12,7 +12,7 @@ import tinyxla.numpy as jnp
 from tinyxla.backends import compile_module
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit.engine import cache_info
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.passes import specialization
@@ -102,12 +102,14 @@ def test_what_costs_nothing_comes_from_the_table() -> None:
     assert words == [1000, int(np.float32(1 / 64).view(np.int32))]
     again, others = specialization.generalize(rows(2000, 1 / 100))
     assert len(others) == 2
-    assert canonical(again) != canonical(kernel)  # the stride is known
+    assert kernel_fingerprint(again) != kernel_fingerprint(kernel)  # the stride is known
     assert "n1" in print_python(kernel)
 
 
 def test_numbers_that_vary_are_known_no_longer() -> None:
-    texts = [canonical(specialization.generalize(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)]
+    texts = [
+        kernel_fingerprint(specialization.generalize(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)
+    ]
     assert len(set(texts[:2])) == 2
     assert len(set(texts[2:])) == 1
 
@@ -136,11 +138,11 @@ def test_numbers_that_are_no_sizes_stay() -> None:
 
 
 def test_what_runs_once_knows_nothing() -> None:
-    assert len(specialization.generalize(rows(100, 0.5), once=True)[1]) == 3
+    assert len(specialization.generalize(rows(100, 0.5), is_cold=True)[1]) == 3
 
 
 def test_another_value_of_a_closed_number_is_another_kernel() -> None:
     """The key tells known numbers apart: code for 100 columns must not run for 101."""
     first, second = (specialization.generalize(rows(count, 0.5)) for count in (100, 101))
-    assert canonical(first[0]) != canonical(second[0])
+    assert kernel_fingerprint(first[0]) != kernel_fingerprint(second[0])
     assert first[1] == second[1] == []

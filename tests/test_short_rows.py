@@ -48,7 +48,7 @@ def test_no_row_is_short(name: str) -> None:
     shapes = np.zeros((4, 7, 8, 3), np.float32), np.zeros((4, 2), np.int32)
     entry = tx.jit(CASES[name](tx)).lower(*shapes).module.entry
     optimize(entry, lambda pass_, computation: seen.__setitem__(pass_, computation))
-    moved = [x for x in seen["join-short-rows"].instructions if x.op.name in ("pad", "dynamic-slice", "gather")]
+    moved = [x for x in seen["collapse-minor-dims"].instructions if x.op.name in ("pad", "dynamic-slice", "gather")]
     assert moved
     assert all(x.operands[0].array_shape.dimensions[-1] != 3 for x in moved)
 

@@ -220,8 +220,8 @@ def test_what_is_too_large_stays_steps() -> None:
     def scan(x: Any) -> Any:
         return lax.scan(lambda c, _: (c[::-1] * c, None), x, None, length=5)[0]
 
-    assert is_small(scan, np.zeros(scalarization.MOST_ELEMENTS, np.float32))
-    assert not is_small(scan, np.zeros(scalarization.MOST_ELEMENTS + 1, np.float32))
+    assert is_small(scan, np.zeros(scalarization.MAX_REGISTER_ELEMENTS, np.float32))
+    assert not is_small(scan, np.zeros(scalarization.MAX_REGISTER_ELEMENTS + 1, np.float32))
 
 
 def test_a_swap_of_arrays_in_memory_stays_steps() -> None:
@@ -248,7 +248,7 @@ def test_the_parts_of_a_small_computation() -> None:
 
     found = scalarization.scalarize_without_memory(optimize(computation(step, S32, rows)))
     assert found is not None
-    assert found.begins == (1, None)
+    assert found.result_homes == (1, None)
     assert found.updated == {1}
     names = [x.op.name for x in found.order]
     assert names.index("dynamic-slice") < names.index("dynamic-update-slice")

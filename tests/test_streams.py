@@ -100,5 +100,5 @@ def test_little_work_asks_for_what_follows(
     for module in (nontemporal_stores, target):
         monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
-    assert any("call('request'" in kernel.source for kernel in program.kernels) == asks
+    assert any("call('prefetch_read'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

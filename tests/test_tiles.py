@@ -37,10 +37,10 @@ def value_of(b: Builder, index: Any, known: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("squares", range(1, 8))
 def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
-    pairs, end = transposed_tiles._Pairs(squares, columns=2, strips=3), 99
+    pairs, end = transposed_tiles._MirroredTiles(squares, columns=2, rows=3), 99
     b = Builder("pairs")
     place = [Value(INDEX, f"p{k}") for k in range(5)]
-    found = pairs.place(b, place, end)
+    found = pairs.tile(b, place, end)
     seen: Counter[tuple[int, int]] = Counter()
     order: list[frozenset[int]] = []
     for at in np.ndindex(*pairs.counts):
@@ -58,14 +58,14 @@ def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
 @pytest.mark.parametrize("size", [777, 1030])
 def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 12)
-    made: list[transposed_tiles._Pairs | None] = []
-    pairs = transposed_tiles._pairs
+    made: list[transposed_tiles._MirroredTiles | None] = []
+    pairs = transposed_tiles._mirrored_tiles
 
-    def noted(*args: Any) -> transposed_tiles._Pairs | None:
+    def noted(*args: Any) -> transposed_tiles._MirroredTiles | None:
         made.append(pairs(*args))
         return made[-1]
 
-    monkeypatch.setattr(transposed_tiles, "_pairs", noted)
+    monkeypatch.setattr(transposed_tiles, "_mirrored_tiles", noted)
     with tx.enable_x64():
         x, y = np.random.default_rng(size).integers(-9, 9, (2, size, size)).astype(jnp.dtype(dtype))
         found = tx.jit(lambda x, y: (x + y - x.T, jnp.stack([x, y]) - jnp.swapaxes(jnp.stack([y, x]), 1, 2)))(x, y)
@@ -76,9 +76,9 @@ def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 12)
-    right = transposed_tiles._Pairs.place
+    right = transposed_tiles._MirroredTiles.tile
     monkeypatch.setattr(
-        transposed_tiles._Pairs, "place", lambda self, b, at, end: right(self, b, [*at[:2], 0, *at[3:]], end)
+        transposed_tiles._MirroredTiles, "tile", lambda self, b, at, end: right(self, b, [*at[:2], 0, *at[3:]], end)
     )
     x = jnp.arange(600.0 * 600).reshape(600, 600)
     result = tx.jit(lambda x: x - 3 * x.T)(x)
@@ -109,12 +109,12 @@ def test_results_that_are_claimed_before_they_are_written(
             continue
         found: list[list[bytes]] = []
         for far in (1, 1 << 30):
-            monkeypatch.setattr(transposed_tiles, "_FAR", far)
+            monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", far)
             tx.clear_caches()
             with tx.enable_x64():
                 compiled = tx.jit(function).lower(x, y).compile()
                 found.append([np.asarray(z).tobytes() for z in tx.tree_util.tree_leaves(compiled(x, y))])
-            claims = any("call('claim'" in kernel.source for kernel in compiled.kernels)
+            claims = any("call('prefetch_write'" in kernel.source for kernel in compiled.kernels)
             assert not claims or far == 1
             assert claims or far != 1 or sizes[0] < 1000 or name == "of two sizes"
         assert found[0] == found[1] == [np.asarray(z).astype(z.dtype).tobytes() for z in function(x, y)]
@@ -122,7 +122,7 @@ def test_results_that_are_claimed_before_they_are_written(
 
 
 def test_what_passes_the_caches_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "_FAR", 1)
+    monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", 1)
     monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
     tx.clear_caches()
     x = np.arange(301 * 513, dtype=np.float32).reshape(301, 513)
@@ -130,7 +130,7 @@ def test_what_passes_the_caches_is_not_claimed(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(np.asarray(compiled(x)), x.T)
     (kernel,) = compiled.kernels
     assert "call('stream" in kernel.source
-    assert "call('claim'" not in kernel.source
+    assert "call('prefetch_write'" not in kernel.source
     tx.clear_caches()
 
 
@@ -157,16 +157,16 @@ def test_short_rows_of_many_arrays_stand_side_by_side(count: int, shape: tuple[i
 @pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "complex64"])
 @pytest.mark.parametrize("shape", [(3, 24, 1000), (2, 61, 333), (1, 40, 329)])
 def test_many_short_lines_from_memory(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "_FAR", 1)
+    monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", 1)
     monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 9)
     chosen: list[int] = []
-    lines = transposed_tiles._lines
+    lines = transposed_tiles._tile_rows
 
     def noted(*arguments: Any) -> int:
         chosen.append(lines(*arguments))
         return chosen[-1]
 
-    monkeypatch.setattr(transposed_tiles, "_lines", noted)
+    monkeypatch.setattr(transposed_tiles, "_tile_rows", noted)
     tx.clear_caches()
     x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     found = tx.jit(lambda x: jnp.swapaxes(x, 1, 2) + jnp.ones((), x.dtype))(x)

@@ -93,9 +93,9 @@ class Lowered(_Stage):
 
     def _in_hlo(self) -> Module:
         """The graph written out in XLA's operations."""
-        from tinyxla.compiler import write_out  # here, since few programs need it
+        from tinyxla.compiler import expand_to_hlo  # here, since few programs need it
 
-        return Module(self.module.name, write_out(self.module.entry))
+        return Module(self.module.name, expand_to_hlo(self.module.entry))
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as an object of an intermediate representation; None for one that there is none of.

@@ -92,7 +92,7 @@ def compile_module(module: Module, backend: str | None = None, donated: Sequence
 
 def forget_kernels() -> None:
     """Forget the kernels that were compiled in this process, and memory kept for results. (The cache on disk stays.)"""
-    for name in ("native", "numbers", "memory"):  # if a module is not loaded, there are none
-        module = sys.modules.get(f"tinyxla.backends.numba.{name}")
+    for name in ("backends.numba.jit.engine", "loopir.passes.specialization", "backends.numba.runtime.buffer_pool"):
+        module = sys.modules.get(f"tinyxla.{name}")  # if a module is not loaded, there are none
         if module is not None:
             module.forget()

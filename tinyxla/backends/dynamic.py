@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.wrapped import WrappedExecutable
-from tinyxla.compiler.passes.dynamic_padder import make_static
+from tinyxla.compiler.passes.dynamic_padder import pad_dynamic_dimensions
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Module
 from tinyxla.shapes import AnyShape, Shape
@@ -19,7 +19,7 @@ class DynamicExecutable(WrappedExecutable):
 
     def __init__(self, module: Module, compile_static: Callable[[Module], Any]) -> None:
         self._shapes = module.entry.parameter_shapes
-        self._static = make_static(module.entry)
+        self._static = pad_dynamic_dimensions(module.entry)
         self._results = len(module.entry.outputs)
         super().__init__(compile_static(Module(module.name, self._static.computation, module.attributes)))
 

@@ -1,8 +1,8 @@
-"""From a graph to a plan: simplification, fusion into loop nests, and memory."""
+"""The compiler from graph to plan: graph passes, fusion into loop nests, and buffer assignment."""
 
 from tinyxla.compiler.fusion.cluster import plan
 from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product
-from tinyxla.compiler.passes.expand import write_out
+from tinyxla.compiler.passes.expand import expand_to_hlo
 from tinyxla.compiler.pipeline import optimize
 
-__all__ = ["Fusion", "HostCall", "Plan", "Product", "optimize", "plan", "write_out"]
+__all__ = ["Fusion", "HostCall", "Plan", "Product", "expand_to_hlo", "optimize", "plan"]

@@ -1,14 +1,13 @@
-"""What the compiler made of a program, for reading: its steps with what they cost, and its memory.
+"""Reports on compiled programs, for reading: the steps with their costs, kernels, and memory.
 
-How bytes are counted. A step reads an element of an argument from memory once, however often its loops come back to it
-for the same index of the outermost loop, if what they touch for that index fits into `NEAR` bytes of cache; else once
-for each pass. Elements that it has written itself just before are in the cache. Temporaries inside one step (rows,
-accumulators) are no memory traffic. Where an index depends on data (gather, scatter) each access counts, but no more
-than the array has elements.
+Counting of bytes. A step reads an element of an argument from memory once per index of the outermost loop, if the
+elements that the step touches for that index fit into `CACHED_BYTES` bytes of cache; otherwise once per pass. Elements
+that the step has just written are cached. Temporaries within a step (rows, accumulators) are no memory traffic. If an
+index depends on data (gather, scatter), each access counts, up to the number of elements of the array.
 
-How operations are counted. A scalar operation is one, of whatever element type, in the loops in which its operands
-change; arithmetic on indices is none; products of matrices are two for each pair of factors. `exp`, `sin` and their
-like are counted apart, as `transcendentals`.
+Counting of operations. A scalar operation of any element type counts one per iteration of the loops in which its
+operands change; index arithmetic counts nothing; a matrix product counts two per pair of factors. `exp`, `sin` and
+their like count separately, as `transcendentals`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-NEAR = 1 << 20  # bytes of the cache of one core
+CACHED_BYTES = 1 << 20  # bytes of the cache of one core
 _PER_SECOND = 1e9
 
 
@@ -51,9 +50,9 @@ class Cost:
         )
 
     def __str__(self) -> str:
-        parts = [f"reads {amount(self.bytes_read, 'B')}", f"writes {amount(self.bytes_written, 'B')}"]
-        parts += [f"{amount(n)} {what}" for n, what in self._counts() if n]
-        return ", ".join(parts)
+        fields = [f"reads {amount(self.bytes_read, 'B')}", f"writes {amount(self.bytes_written, 'B')}"]
+        fields += [f"{amount(n)} {name}" for n, name in self._counts() if n]
+        return ", ".join(fields)
 
     def _counts(self) -> list[tuple[int, str]]:
         return [(self.operations, "operations"), (self.transcendentals, "transcendentals")]
@@ -61,12 +60,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Machine:
-    """How fast a machine is, with `threads` threads.
+    """Roofline of a machine with `threads` threads.
 
     Attributes:
         threads: how many threads share the work.
-        bandwidths: pairs (bytes, bytes per second), ascending: what a loop over so much memory, or more up to the next
-            pair, reaches; the last pair is that of memory beyond the caches.
+        bandwidths: pairs (bytes, bytes per second), ascending: the bandwidth of a loop whose working set has that
+            many bytes or more, up to the next pair; the last pair is that of main memory.
         operations: additions and multiplications of f32 per second, in fused multiply-adds.
         transcendentals: exponentials of f32 per second.
     """
@@ -77,8 +76,8 @@ class Machine:
     transcendentals: float
 
     def bound(self, cost: Cost) -> Bound:
-        """The least time that a cost takes, and what sets it: memory at the bandwidth for so many bytes, as if nothing
-        else were in the caches, or arithmetic."""
+        """The minimum time of a cost on the roofline: by memory, at the bandwidth of its working set with cold
+        caches, or by arithmetic."""
         fitting = [speed for size, speed in self.bandwidths if size <= cost.bytes]
         speed = fitting[-1] if fitting else self.bandwidths[0][1]
         memory = cost.bytes / speed
@@ -98,7 +97,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Bound:
-    """The roofline of a step: the least `seconds`, set by "memory" or by "arithmetic"."""
+    """The roofline bound of a step: the minimum `seconds`, by "memory" or by "arithmetic"."""
 
     seconds: float
     by: str
@@ -109,17 +108,17 @@ class StepInfo:
     """One step of a compiled program.
 
     Attributes:
-        number: its place in the program, counting those inside of loops and branches.
+        number: its number in the program, counting steps in loops and branches.
         kind: what runs: "row", "loop", ... for kernels, "product", "host call", "while", "conditional".
-        instructions: the names of the instructions it computes, as they stand in `lowered.as_text()`.
+        instructions: the names of the instructions it computes, as in `lowered.as_text()`.
         roots: the operations whose results it writes.
-        lines: the user's lines that these come from.
-        shares: for each line its part of the step's work.
+        lines: the user's source lines of these.
+        shares: for each line its share of the step's work.
         reads, writes: names of buffers.
-        cost: of one execution. What a loop or a branch costs is what the steps inside it do.
-        over: of a kernel, what its outermost loop runs over, and in pieces of how many threads share it.
-        depth: in how many loops and branches it is.
-        times: how often it runs in one call; None if only running it tells.
+        cost: of one execution. The cost of a loop or branch is that of the steps in it.
+        over: of a kernel, the extent of its outermost loop, and the size of the chunks that threads share.
+        depth: nesting depth in loops and branches.
+        times: executions per call; None if unknown before the call.
     """
 
     number: int
@@ -137,11 +136,11 @@ class StepInfo:
 
     @property
     def title(self) -> str:
-        """In one line: what runs, and what it makes."""
-        made = ", ".join(self.roots)
+        """One line: the kind of step and its results."""
+        results = ", ".join(self.roots)
         if self.over:
-            return f"{self.kind} over {self.over}" + (f" ({made})" if made else "")
-        return self.kind if self.kind == made else f"{self.kind} of {made}"
+            return f"{self.kind} over {self.over}" + (f" ({results})" if results else "")
+        return self.kind if self.kind == results else f"{self.kind} of {results}"
 
     def __str__(self) -> str:
         return "\n".join(self.text())
@@ -149,33 +148,33 @@ class StepInfo:
     def text(self, machine: Machine | None = None) -> list[str]:
         margin = "  " * self.depth
         head = f"{self.number:4} {margin}{self.title}: {', '.join(self.reads)} -> {', '.join(self.writes)}"
-        below = " " * 5 + margin
+        indent = " " * 5 + margin
         lines = [head]
         if self.instructions:
-            lines += [f"{below}  does  {line}" for line in _folded(self.instructions, 100 - len(below))]
+            lines += [f"{indent}  does  {line}" for line in _folded(self.instructions, 100 - len(indent))]
         if self.cost != Cost():
-            least = ""
+            bound_text = ""
             if machine is not None:
                 bound = machine.bound(self.cost)
-                least = f"; at least {duration(bound.seconds)} ({bound.by})"
-            often = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
-            lines.append(f"{below}  cost  {self.cost}{often}{least}")
-        lines += [f"{below}  line  {line}" for line in self.lines]
+                bound_text = f"; at least {duration(bound.seconds)} ({bound.by})"
+            repetitions = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
+            lines.append(f"{indent}  cost  {self.cost}{repetitions}{bound_text}")
+        lines += [f"{indent}  line  {line}" for line in self.lines]
         return lines
 
 
 @dataclass(frozen=True)
 class BufferInfo:
-    """One piece of memory.
+    """One buffer.
 
     Attributes:
-        name: of the instruction whose value it holds, or of what stands for it.
+        name: of the instruction whose value it holds.
         shape: as text.
         bytes: its size.
-        place: "argument 0", "result 0", "constant", "arena" or, of what is chosen while the program runs, "pointer".
-        offset: in the arena, or in a result's memory before that is made; None elsewhere.
-        life: the first and the last step that touch it; None for what lives all the time.
-        aliases: names of other values that are in the same memory, because they are made in place.
+        place: "argument 0", "result 0", "constant", "arena" or, if chosen at run time, "pointer".
+        offset: in the arena, or in a result's memory before the result is computed; None elsewhere.
+        life: the first and the last step that access it; None if it lives for the whole call.
+        aliases: names of other values in the same memory.
     """
 
     name: str
@@ -194,7 +193,7 @@ class BufferInfo:
 
 @dataclass(frozen=True)
 class Report:
-    """A compiled program: its steps in order, its memory, and the size of the arena in which temporaries are."""
+    """A compiled program: its steps in order, its buffers, and the size of the arena of temporaries."""
 
     name: str
     steps: tuple[StepInfo, ...]
@@ -206,16 +205,16 @@ class Report:
         return self.text()
 
     def text(self, machine: Machine | None = None) -> str:
-        """The whole as one page; with a machine, each step with the least time it takes there."""
+        """The report as text; with a machine, with the roofline bound of each step."""
         unknown = any(step.times is None for step in self.steps)
-        least = ""
+        bound_text = ""
         if machine is not None:
-            whole = sum(machine.bound(s.cost).seconds * (1 if s.times is None else s.times) for s in self.steps)
-            least = f"; at least {duration(whole)}"
+            seconds = sum(machine.bound(s.cost).seconds * (1 if s.times is None else s.times) for s in self.steps)
+            bound_text = f"; at least {duration(seconds)}"
         count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         lines = [
             f"{self.name}: {count}, {self.arena_bytes} bytes of temporaries",
-            f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{least}",
+            f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{bound_text}",
             *([str(machine)] if machine is not None else []),
         ]
         for step in self.steps:
@@ -229,19 +228,19 @@ class Report:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Rows of text below their heads, as wide as they need; columns in `right` end at one place."""
-    whole = [tuple(heads), *map(tuple, rows)]
-    widths = [max(len(row[k]) for row in whole) for k in range(len(heads))]
+    """Rows of text below their heads, in aligned columns; columns in `right` are right-aligned."""
+    all_rows = [tuple(heads), *map(tuple, rows)]
+    widths = [max(len(row[k]) for row in all_rows) for k in range(len(heads))]
     return [
         "  ".join(
             x.rjust(w) if k in right else x.ljust(w) for k, (x, w) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in whole
+        for row in all_rows
     ]
 
 
 def amount(number: float, unit: str = "") -> str:
-    """A number in three digits with a prefix: 1.57 MB."""
+    """A number with three digits and a prefix: 1.57 MB."""
     if number < 1000:
         return f"{number:.0f} {unit}".rstrip()
     power = min(4, int(math.log10(number * 1.0005) // 3))
@@ -249,7 +248,7 @@ def amount(number: float, unit: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in three digits: 12.3 us."""
+    """A time with three digits: 12.3 us."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
         if seconds * factor >= 0.9995:
             return f"{seconds * factor:.3g} {unit}"

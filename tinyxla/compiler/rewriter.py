@@ -1,10 +1,13 @@
-"""Rewriting a computation: its instructions are visited in topological order, and those that change are made anew.
+"""Graph rewriter: visits the instructions of a computation in topological order, and builds a new computation from the
+replacements.
 
-Value numbering and dead code elimination come with it: equal instructions are made once, and only what the root needs
-is kept. A rewriting that changes nothing gives the computation itself, so `is` tells whether something has changed.
+Value numbering and dead code elimination are built in: equal instructions are created once, and only instructions that
+the root or a side effect needs are kept. If nothing changes, the result is the computation itself, so that `is` tells
+whether a pass changed something.
 
-Instructions whose operands stay are shared by the old and the new computation. What has been rewritten once is numbered
-already (`VALUE_NUMBERED` is among its fixed points): until a rewriting makes its first instruction, nothing is hashed.
+Instructions with unchanged operands are shared between the old and the new computation. A rewritten computation is
+value-numbered (`VALUE_NUMBERED` is among its fixed points): until a rewrite creates its first instruction, nothing is
+hashed.
 """
 
 from __future__ import annotations
@@ -20,123 +23,125 @@ from tinyxla.shapes import AnyShape
 Pass = Callable[[Computation], Computation]
 Visit = Callable[["Rewriter", Instruction, tuple[Instruction, ...]], "Instruction | None"]
 
-_UNSHARED = frozenset({"parameter", "rng", "rng-get-and-update-state", "custom-call", "opt-barrier"})
+_UNIQUE_OPS = frozenset({"parameter", "rng", "rng-get-and-update-state", "custom-call", "opt-barrier"})
 
 
-def is_unshared(x: Instruction) -> bool:
-    """Whether two of them are two, even if they are equal: each gives a value of its own, itself or by a computation
-    that it runs."""
+def is_unique(x: Instruction) -> bool:
+    """True if two equal instructions of this kind are not interchangeable, such as random numbers and allocations,
+    by themselves or in a computation that they call."""
     inner = (y for called in x.computations() for y in called.instructions if y.op.name != "parameter")
-    return x.op.name in _UNSHARED or any(map(is_unshared, inner))
+    return x.op.name in _UNIQUE_OPS or any(map(is_unique, inner))
 
 
-VALUE_NUMBERED = "value-numbered"  # no two instructions are equal, and the root needs each
+VALUE_NUMBERED = "value-numbered"  # no two instructions are equal, and each is needed
 
 
 class Rewriter:
-    """Makes the instructions of the new computation."""
+    """Creates the instructions of the new computation."""
 
-    def __init__(self, numbered: bool = False) -> None:
+    def __init__(self, is_numbered: bool = False) -> None:
         self.instructions: list[Instruction] = []
-        self._made: dict[Any, Instruction] = {}
-        self._is_numbered = numbered  # what is kept differs from all else that is there
+        self._by_key: dict[Any, Instruction] = {}
+        self._is_numbered = is_numbered  # the instructions to keep are pairwise different
         self._source: SourceLine | None = None
         self._origin: Instruction | None = None
 
     def emit(self, op: Operation, *operands: Instruction, **attributes: Any) -> Instruction:
-        """An instruction, with the source of the one that is being rewritten."""
+        """A new instruction, with the source line of the instruction that is being rewritten."""
         shape = op.shape(*(x.shape for x in operands), **attributes)
         return self._make(op, operands, op.attributes(**attributes), shape)
 
     def copy(self, x: Instruction, operands: Sequence[Instruction]) -> Instruction:
+        """The instruction with other operands."""
         return self._make(x.op, tuple(operands), x.attributes, x.shape)
 
     def keep(self, x: Instruction) -> Instruction:
-        """The instruction itself, whose operands are kept, too; or the one before it that is equal."""
+        """The instruction itself, whose operands are kept, too; or an equal one before it."""
         if not self._is_numbered:
-            key = _number(x)
-            found = self._made.get(key)
-            if found is not None and not _is_two(found):
-                return found
-            self._made[key] = x
+            key = _value_key(x)
+            existing = self._by_key.get(key)
+            if existing is not None and not _is_distinct(existing):
+                return existing
+            self._by_key[key] = x
         self.instructions.append(x)
         return x
 
     def _make(self, op: Any, operands: tuple[Instruction, ...], attributes: Any, shape: AnyShape) -> Instruction:
         if self._is_numbered:
-            self._made.update((_number(x), x) for x in self.instructions)
+            self._by_key.update((_value_key(x), x) for x in self.instructions)
             self._is_numbered = False
         key = (op.name, operands, attributes, shape)
-        found = self._made.get(key)
-        if found is None or _is_two(found):
-            found = Instruction(op, operands, attributes, shape, self._source, origin=self._origin)
-            self._made[key] = found
-            self.instructions.append(found)
-        return found
+        result = self._by_key.get(key)
+        if result is None or _is_distinct(result):
+            result = Instruction(op, operands, attributes, shape, self._source, origin=self._origin)
+            self._by_key[key] = result
+            self.instructions.append(result)
+        return result
 
-    def rewritten(self, computation: Computation, visit: Visit) -> Instruction:
-        """The root of a computation, rewritten in place of its own parameters."""
+    def rewrite_body(self, computation: Computation, visit: Visit) -> Instruction:
+        """The root of a computation after rewriting; its parameters stay."""
         new: dict[Instruction, Instruction] = {p: self.keep(p) for p in computation.parameters}
         for x in computation.instructions:
             if x in new:
                 continue
             self._source, self._origin = x.source, x.origin or x
             inputs = tuple([new[o] for o in x.operands])
-            made = visit(self, x, inputs)
-            if made is None:
-                made = self.keep(x) if inputs == x.operands else self.copy(x, inputs)
-            new[x] = made
+            result = visit(self, x, inputs)
+            if result is None:
+                result = self.keep(x) if inputs == x.operands else self.copy(x, inputs)
+            new[x] = result
         return new[computation.root]
 
     def splice(
-        self, computation: Computation, operands: Sequence[Instruction], visit: Visit, own: bool = False
+        self, computation: Computation, operands: Sequence[Instruction], visit: Visit, is_program_code: bool = False
     ) -> Instruction:
-        """The instructions of a computation, rewritten, with its parameters replaced; gives its root. They are the
-        program's `own`, or else parts of the instruction that is being rewritten."""
+        """Inline a computation, rewritten, with its parameters replaced; returns its root. If the computation
+        `is_program_code`, its instructions are origins of their own; otherwise they belong to the instruction that
+        is being rewritten."""
         new: dict[Instruction, Instruction] = dict(zip(computation.parameters, operands, strict=True))
-        outer, whole = self._source, self._origin
+        outer_source, outer_origin = self._source, self._origin
         for x in computation.instructions:
             if x in new:
                 continue
-            self._source, self._origin = x.source or outer, x.origin or (x if own else whole)
+            self._source, self._origin = x.source or outer_source, x.origin or (x if is_program_code else outer_origin)
             inputs = tuple(new[o] for o in x.operands)
-            made = visit(self, x, inputs)
-            new[x] = self.copy(x, inputs) if made is None else made
-        self._source, self._origin = outer, whole
+            result = visit(self, x, inputs)
+            new[x] = self.copy(x, inputs) if result is None else result
+        self._source, self._origin = outer_source, outer_origin
         return new[computation.root]
 
 
-def _number(x: Instruction) -> tuple[Any, ...]:
-    """Equal for instructions that compute the same."""
+def _value_key(x: Instruction) -> tuple[Any, ...]:
+    """A key that is equal for instructions that compute the same value."""
     return x.op.name, x.operands, x.attributes, x.shape
 
 
-def _is_two(x: Instruction) -> bool:
-    """Whether an instruction that is equal to x is another one all the same."""
-    return x.has_side_effect or is_unshared(x)
+def _is_distinct(x: Instruction) -> bool:
+    """True if an instruction that equals x may not replace x."""
+    return x.has_side_effect or is_unique(x)
 
 
 def rewrite(computation: Computation, visit: Visit) -> Computation:
-    """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it. Where
-    nothing changes, the result is the computation itself."""
-    numbered = VALUE_NUMBERED in computation.fixed_points
-    rewriter = Rewriter(numbered)
-    root = rewriter.rewritten(computation, visit)
-    if numbered and rewriter.instructions == computation.instructions:
+    """The computation with instructions replaced: `visit(rewriter, x, operands)` returns the replacement of x, given
+    its rewritten operands, or None to keep x. The result is the computation itself if nothing changes."""
+    is_numbered = VALUE_NUMBERED in computation.fixed_points
+    rewriter = Rewriter(is_numbered)
+    root = rewriter.rewrite_body(computation, visit)
+    if is_numbered and rewriter.instructions == computation.instructions:
         return computation
     needed = {root, *computation.parameters, *(x for x in rewriter.instructions if x.has_side_effect)}
     for x in reversed(rewriter.instructions):
         if x in needed:
             needed.update(x.operands)
     instructions = [x for x in rewriter.instructions if x in needed]
-    if not _are_same(computation.instructions, instructions):
+    if not _are_equivalent(computation.instructions, instructions):
         computation = Computation(computation.name, computation.parameters, instructions, root)
     computation.fixed_points.add(VALUE_NUMBERED)
     return computation
 
 
-def _are_same(before: Sequence[Instruction], after: Sequence[Instruction]) -> bool:
-    """Whether two lists of instructions are equal one by one."""
+def _are_equivalent(before: Sequence[Instruction], after: Sequence[Instruction]) -> bool:
+    """True if two lists of instructions are equal one by one."""
     if len(before) != len(after):
         return False
     counterpart = dict(zip(before, after, strict=True))
@@ -150,31 +155,32 @@ def _are_same(before: Sequence[Instruction], after: Sequence[Instruction]) -> bo
     )
 
 
-def of_opcodes(*opcodes: str) -> Callable[[Pass], Pass]:
-    """A pass that looks at instructions of these ops alone: without one of them it has nothing to visit."""
+def for_opcodes(*opcodes: str) -> Callable[[Pass], Pass]:
+    """Decorator of a pass that only visits instructions of these ops: the pass is skipped for computations without
+    them."""
 
     def decorator(apply: Pass) -> Pass:
         @functools.wraps(apply)
-        def changed(computation: Computation) -> Computation:
+        def filtered(computation: Computation) -> Computation:
             return computation if computation.opcodes.isdisjoint(opcodes) else apply(computation)
 
-        return changed
+        return filtered
 
     return decorator
 
 
 def to_fixed_point(apply: Pass) -> Pass:
-    """A pass that remembers which computations it leaves as they are, and does not visit them again. For passes that
-    visit nested computations, which are otherwise visited once for each computation around them."""
+    """Decorator of a pass that records the computations that it leaves unchanged, and skips them later. For passes
+    that visit nested computations, which would be visited once for each computation around them otherwise."""
     name = apply.__name__
 
     @functools.wraps(apply)
-    def changed(computation: Computation) -> Computation:
+    def memoized(computation: Computation) -> Computation:
         if name in computation.fixed_points:
             return computation
-        found = apply(computation)
-        if found is computation:
+        result = apply(computation)
+        if result is computation:
             computation.fixed_points.add(name)
-        return found
+        return result
 
-    return changed
+    return memoized

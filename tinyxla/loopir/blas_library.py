@@ -20,9 +20,9 @@ from tinyxla.runtime.imports import requiring
 @functools.cache
 def library_routine(name: str) -> int:
     """The address of a routine of the BLAS or LAPACK, by its Fortran name in lower case (`dgemm`)."""
-    own = getattr(openblas(), f"scipy_{name}_", None)
-    if own is not None:
-        return address_of(own)
+    scipy_symbol = getattr(openblas(), f"scipy_{name}_", None)
+    if scipy_symbol is not None:
+        return address_of(scipy_symbol)
     capsules = extension("cython_blas").__pyx_capi__
     capsule = capsules[name] if name in capsules else extension("cython_lapack").__pyx_capi__[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))

@@ -1,7 +1,6 @@
-"""Target: the processor that code is made for, as read from the system.
-
-LLVM's table of processors says which instructions there are; the kernel of the system which of its caches this process
-may count on. Everything here is read once in a process. A cross-compilation has no use for this module.
+"""Target: the processor that code is generated for, with its vector width, features and last-level cache, as read
+from the system once per process. LLVM's tables give the instruction sets; the operating system gives the cache size.
+Does not serve cross-compilation.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import llvmlite.binding as llvm
 
 from tinyxla.runtime.threads import available_processors
 
-_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
-_LAST_CACHE_SHARE_BYTES = 16 << 20  # of the last-level cache at most, for each processor: other programs use it too
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
+_LAST_CACHE_SHARE_BYTES = 16 << 20  # per processor at most, since other programs use the cache, too
 
 
 @functools.cache
@@ -31,12 +30,12 @@ def processor_name() -> str:
 
 
 def has_feature(name: str) -> bool:
-    """Whether the processor has an instruction set, by LLVM's name of it."""
+    """True if the processor has an instruction set, by LLVM's name."""
     return f"+{name}," in f"{processor()[1]},"
 
 
 def has_masks() -> bool:
-    """Whether vector instructions of every width take masks (AVX-512VL)."""
+    """True if vector instructions of every width take masks (AVX-512VL)."""
     return "+avx512vl" in processor()[1]
 
 
@@ -48,9 +47,9 @@ def vector_bytes() -> int:
 
 @functools.cache
 def has_tiles() -> bool:
-    """Whether the process may use the matrix unit (AMX). Linux asks for a request, which holds for all threads and for
-    the children of a fork (see its "Using XSTATE features in user space applications"); without it, the first
-    instruction ends the process."""
+    """True if the process may use the matrix unit (AMX). Linux requires a request, which holds for all threads and
+    for the children of a fork (see its "Using XSTATE features in user space applications"); without the request, the
+    first AMX instruction ends the process."""
     if not has_feature("amx-tile") or sys.platform != "linux" or not sys.maxsize > 1 << 32:
         return False
     request = ctypes.CDLL(None).syscall
@@ -60,7 +59,8 @@ def has_tiles() -> bool:
 
 @functools.cache
 def last_cache() -> int:
-    """Bytes of the last-level cache, as far as they are this process's."""
+    """Bytes of the last-level cache that this process may count on: the cache's size, or less if the process has few
+    of the processors."""
     share = _LAST_CACHE_SHARE_BYTES * available_processors()
     try:
         size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()

@@ -1,5 +1,5 @@
-"""Regions: the computations of loops and branches, which are programs of their own."""
+"""Regions: the computations of loops and branches, which are compiled as programs of their own."""
 
 from __future__ import annotations
 
-REGIONS = ("while", "conditional")  # ops whose computations are programs of their own
+REGIONS = ("while", "conditional")  # ops with regions

@@ -1,4 +1,4 @@
-"""Which roots share a loop nest, and the order of all steps."""
+"""Fusion clustering: which roots share a loop nest, and the order of all steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import replace
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
 from tinyxla.compiler.analysis.reachability import Reachability
-from tinyxla.compiler.fusion.materialize import initially_materialized, live_out, recomputed
+from tinyxla.compiler.fusion.materialize import initially_materialized, live_out, materialize_recomputed
 from tinyxla.compiler.fusion.plan import (
-    FEW_ROWS,
-    SERIAL,
+    MAX_SERIAL_ELEMENTS,
+    MIN_PARALLEL_ROWS,
     Fusion,
     HostCall,
     Plan,
@@ -33,35 +33,35 @@ from tinyxla.compiler.fusion.plan import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, reduction
 
-MOST_ROOTS = 24  # of one nest
-MOST_BUFFERS = 48
-MOST_COMPUTED = 1 << 13  # instructions, with the places at which they are computed: LLVM takes more than linear time
-MOST_ROUNDS = 8  # of deciding what is stored
-LATEST = 64  # steps among which a root looks for a nest
-NEAREST = 64  # rows on either side that read the same array, which a row may join
-WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
+MAX_ROOTS = 24  # per nest
+MAX_BUFFERS = 48  # per nest
+MAX_INSTRUCTIONS = 1 << 13  # per nest, counted once per access path: LLVM's time is superlinear
+MAX_ROUNDS = 8  # of clustering and materialization
+MAX_STEPS_BACK = 64  # steps that a root considers for fusion
+MAX_NEIGHBOURS = 64  # row nests on either side that read the same array
+MAX_CROSS_ROW_ELEMENTS = 1 << 13  # elements of a cross-row reduction's result
 
 
 def plan(computation: Computation) -> Plan:
-    """Decide what is stored, and join loop nests; where several would compute what is better stored, decide again."""
-    stored = initially_materialized(computation)
-    groups = _Grouping(computation, stored).steps()
-    for _ in range(MOST_ROUNDS):
-        again = recomputed(computation, groups, stored)
-        if not again:
+    """Materialize, fuse, and repeat while several nests compute instructions that are better materialized."""
+    materialized = initially_materialized(computation)
+    steps = _Clustering(computation, materialized).steps()
+    for _ in range(MAX_ROUNDS):
+        added = materialize_recomputed(computation, steps, materialized)
+        if not added:
             break
-        stored |= again
-        groups = _Grouping(computation, stored).steps()
-    return Plan(computation, groups, stored, live_out(computation, groups, stored))
+        materialized |= added
+        steps = _Clustering(computation, materialized).steps()
+    return Plan(computation, steps, materialized, live_out(computation, steps, materialized))
 
 
-class _Grouping:
-    """Joins roots, in topological order, greedily: each goes to the latest nest that it fits, first of those that make
-    what it reads."""
+class _Clustering:
+    """Greedy clustering of roots in topological order: each root joins the latest nest that can fuse it, producers
+    of its operands first."""
 
-    def __init__(self, computation: Computation, stored: set[Instruction]) -> None:
+    def __init__(self, computation: Computation, materialized: set[Instruction]) -> None:
         self.computation = computation
-        self.stored = stored
+        self.materialized = materialized
         self.users = computation.users()
         self._steps: list[Step] = []
         self._graph = Reachability()  # of the steps, by their numbers
@@ -73,178 +73,184 @@ class _Grouping:
             self._visit(x)
 
     def steps(self) -> list[Step]:
-        """In an order that respects what each needs: all that can run, by number, and again with what then can."""
+        """The steps in a valid order: sweeps over all steps by number, each taking the steps whose predecessors are
+        done."""
         self._graph.decompose()
-        rows = _Rows(self._steps)
-        self._join_early(rows)
-        self._join_across(rows)
+        rows = _RowNests(self._steps)
+        self._fuse_rows(rows)
+        self._fuse_cross_row_reductions(rows)
         sweep: dict[int, int] = {}
-        for k in self._graph.in_order():
+        for k in self._graph.topological_order():
             sweep[k] = max((sweep[before] + (before > k) for before in self._graph.predecessors(k)), default=0)
         return [self._steps[k] for k in sorted(sweep, key=lambda k: (sweep[k], k))]
 
-    def _join_early(self, rows: _Rows) -> None:
-        """Let rows take in other rows that came when the first did not yet read the same."""
-        for j in rows.numbers():
+    def _fuse_rows(self, rows: _RowNests) -> None:
+        """Fuse row nests that were created before they read the same arrays."""
+        for j in rows.indices():
             other = self._steps[j]
             assert isinstance(other, Fusion)
-            first = self._places_read(other.roots[0])
-            made_by = {self._graph.find(self._step_of[x]) for x in first if x in self._step_of}
-            near = [k for k in rows.near(j, other.outer, first, made_by) if self._has_room(k, other)]
-            reads = {other.roots[0]: first, **{x: self._places_read(x) for x in other.roots[1:] if near}}
-            for k in near:
-                whole = self._with_all(k, reads) if self._may_merge(k, j) else None
-                if whole is not None:
-                    self._merge(k, whole, j)
+            first_reads = self._reads_of(other.roots[0])
+            producers = {self._graph.find(self._step_of[x]) for x in first_reads if x in self._step_of}
+            candidates = [k for k in rows.near(j, other.outer, first_reads, producers) if self._has_room(k, other)]
+            reads = {other.roots[0]: first_reads, **{x: self._reads_of(x) for x in other.roots[1:] if candidates}}
+            for k in candidates:
+                fused = self._fused(k, reads) if self._may_merge(k, j) else None
+                if fused is not None:
+                    self._merge(k, fused, j)
                     rows.merge(k, j, other)
                     break
 
     def _has_room(self, k: int, other: Fusion) -> bool:
         row = self._steps[k]
-        return isinstance(row, Fusion) and self._are_few([*row.roots, *other.roots])
+        return isinstance(row, Fusion) and self._fit_one_kernel([*row.roots, *other.roots])
 
-    def _are_few(self, roots: Sequence[Instruction]) -> bool:
-        """Whether one kernel may compute all of these."""
-        return len(roots) <= MOST_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MOST_COMPUTED
+    def _fit_one_kernel(self, roots: Sequence[Instruction]) -> bool:
+        """True if one kernel may compute all these roots."""
+        return len(roots) <= MAX_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MAX_INSTRUCTIONS
 
-    def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> Fusion | None:
-        """Nest k with some roots more, of which this is what they read, if all fit."""
+    def _fused(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> Fusion | None:
+        """Nest k with more roots, given their reads; None if one of them does not fit."""
         row = self._steps[k]
         assert isinstance(row, Fusion)
-        whole = replace(row, roots=[*row.roots], reads=dict(row.reads))
-        for root, places in reads.items():
-            joined = self._fits(whole, root, *classify_root(root), places)
-            if joined is None:
+        fused = replace(row, roots=[*row.roots], reads=dict(row.reads))
+        for root, accesses in reads.items():
+            kind_and_outer = self._can_fuse(fused, root, *classify_root(root), accesses)
+            if kind_and_outer is None:
                 return None
-            whole.add_root(root, joined, places)
-        return whole
+            fused.add_root(root, kind_and_outer, accesses)
+        return fused
 
-    def _places_read(self, root: Instruction) -> dict[Instruction, list[AccessMap]]:
-        """What a root reads from memory, and where."""
+    def _reads_of(self, root: Instruction) -> dict[Instruction, list[AccessMap]]:
+        """The arrays that a root reads from memory, with the access maps."""
         reads: dict[Instruction, list[AccessMap]] = {}
         self._computed[root] = 0
-        for x, place, from_memory in walk_producers([root], self.stored):
+        for x, access, from_memory in walk_producers([root], self.materialized):
             if from_memory:
-                reads.setdefault(x, []).append(place)
+                reads.setdefault(x, []).append(access)
             else:
                 self._computed[root] += 1
         return reads
 
-    def _join_across(self, rows: _Rows) -> None:
-        """Let rows take in reductions over their outer dimensions of what they read anyway."""
-        for j, column in enumerate(self._steps if rows.numbers() else ()):
+    def _fuse_cross_row_reductions(self, rows: _RowNests) -> None:
+        """Fuse reductions over the outer dimensions of row nests that read the same arrays."""
+        for j, column in enumerate(self._steps if rows.indices() else ()):
             if not isinstance(column, Fusion) or column.kind != "column":
                 continue
             space, reduced = (
                 iteration_space(column.reductions[0]),
                 producer_of(column.reductions[0]).attributes.dimensions,
             )
-            rank, whole = len(reduced), math.prod(space)
-            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > WIDEST_ACROSS:
+            rank, space_size = len(reduced), math.prod(space)
+            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > MAX_CROSS_ROW_ELEMENTS:
                 continue
-            large = [x for x in column.reads if x.array_shape.size >= whole]
-            made_by = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
-            for k in rows.near(j, space[:rank], large, made_by):
+            large = [x for x in column.reads if x.array_shape.size >= space_size]
+            producers = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
+            for k in rows.near(j, space[:rank], large, producers):
                 row = self._steps[k]
                 assert isinstance(row, Fusion)
                 if row.kept is not None or row.cross_row is not None:
                     continue
-                if self._may_merge(k, j) and self._fits_across(k, column, space):
-                    joined = replace(
+                if self._may_merge(k, j) and self._can_fuse_cross_row(k, column, space):
+                    fused = replace(
                         row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column
                     )
-                    self._merge(k, joined, j)
+                    self._merge(k, fused, j)
                     rows.merge(k, j, column)
                     break
 
-    def _merge(self, k: int, whole: Fusion, j: int) -> None:
-        """Nest j becomes part of nest k, which is this as a whole."""
-        self._steps[k] = whole
+    def _merge(self, k: int, fused: Fusion, j: int) -> None:
+        """Replace nests k and j by their fusion."""
+        self._steps[k] = fused
         self._graph.merge(k, j)
 
     def _may_merge(self, k: int, j: int) -> bool:
-        """Whether nothing stands between nest k and nest j, which may need it, but not the other way round."""
-        return not self._graph.reaches(j, k) and not self._graph.reaches_through_others(k, j)
+        """True if no path between the nests leads through another step, and nest k does not depend on nest j."""
+        return not self._graph.reaches(j, k) and not self._graph.reaches_indirectly(k, j)
 
-    def _fits_across(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
-        row, whole = self._steps[k], math.prod(space)
+    def _can_fuse_cross_row(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
+        row, space_size = self._steps[k], math.prod(space)
         assert isinstance(row, Fusion)
         if not any(
-            x.array_shape.size >= whole and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
+            x.array_shape.size >= space_size and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
         ):
             return False
-        if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MOST_BUFFERS:
+        if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MAX_BUFFERS:
             return False
         if any(reduction.monoid(producer_of(x).attributes.to_apply) is None for x in column.reductions):
             return False
         rank = len(row.outer)
-        local = normalize(range(rank), row.outer)
-        members = {r for g in row.roots for r in results_of(g, self.users)}
-        inside = [*column.reductions, *column.full_space_roots()]
-        read = (
-            (x, place[:rank])
-            for x, place, from_memory in walk_producers(inside, self.stored)
-            if from_memory and x in members
+        row_access = normalize(range(rank), row.outer)
+        row_results = {r for g in row.roots for r in results_of(g, self.users)}
+        full_space_roots = [*column.reductions, *column.full_space_roots()]
+        row_reads = (
+            (x, access[:rank])
+            for x, access, from_memory in walk_producers(full_space_roots, self.materialized)
+            if from_memory and x in row_results
         )
-        after = [x for x in column.roots if x not in inside]
-        late = (x for x, _, from_memory in walk_producers(after, self.stored) if from_memory and x in members)
-        return all(place == local for _, place in read) and not any(late)
+        dependent_roots = [x for x in column.roots if x not in full_space_roots]
+        dependent_reads = (
+            x
+            for x, _, from_memory in walk_producers(dependent_roots, self.materialized)
+            if from_memory and x in row_results
+        )
+        return all(access == row_access for _, access in row_reads) and not any(dependent_reads)
 
     def _visit(self, x: Instruction) -> None:
         if is_leaf(x) or (x.op is calls.tuple_ and x is self.computation.root):
             return
         if x.op is calls.get_tuple_element:
             self._step_of[x] = self._step_of[x.operands[0]]
-        elif is_reduction(x) or (is_inlined(x) and x in self.stored):
-            self._join(x)
+        elif is_reduction(x) or (is_inlined(x) and x in self.materialized):
+            self._fuse(x)
         elif not is_inlined(x):
             step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, materialized_inputs(x, self.stored))
+            self._add(step, x, materialized_inputs(x, self.materialized))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
-        k = self._graph.add(self._made_by(reads))
+        k = self._graph.add(self._producers(reads))
         self._steps.append(step)
         self._step_of[root] = k
         if isinstance(step, HostCall) and root.has_side_effect:
             self._graph.add_edges(k, () if self._last_effect is None else [self._last_effect])
             self._last_effect = k
 
-    def _made_by(self, reads: Iterable[Instruction]) -> set[int]:
-        """The steps that make what is read."""
+    def _producers(self, reads: Iterable[Instruction]) -> set[int]:
+        """The steps that compute these arrays."""
         return {self._step_of[x] for x in reads if x in self._step_of}
 
-    def _join(self, root: Instruction) -> None:
+    def _fuse(self, root: Instruction) -> None:
         kind, outer = classify_root(root)
-        reads = self._places_read(root)
-        made_by = self._made_by(reads)
-        for k in self._related(reads, made_by):
+        reads = self._reads_of(root)
+        producers = self._producers(reads)
+        for k in self._candidates(reads, producers):
             group = self._steps[k]
-            if not isinstance(group, Fusion) or not self._are_few([*group.roots, root]):
+            if not isinstance(group, Fusion) or not self._fit_one_kernel([*group.roots, root]):
                 continue
-            joined = self._fits(group, root, kind, outer, reads)
-            if joined is not None and not any(of != k and self._graph.reaches(k, of) for of in made_by):
-                group.add_root(root, joined, reads)
+            kind_and_outer = self._can_fuse(group, root, kind, outer, reads)
+            is_cyclic = kind_and_outer is not None and any(p != k and self._graph.reaches(k, p) for p in producers)
+            if kind_and_outer is not None and not is_cyclic:
+                group.add_root(root, kind_and_outer, reads)
                 self._step_of[root] = k
-                self._graph.add_edges(k, made_by)
-                self._note_reads(k, reads)
+                self._graph.add_edges(k, producers)
+                self._record_reads(k, reads)
                 return
         self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
-        self._note_reads(len(self._steps) - 1, reads)
+        self._record_reads(len(self._steps) - 1, reads)
 
-    def _related(self, reads: Iterable[Instruction], made_by: set[int]) -> list[int]:
-        """Of the latest steps those that make some of this, and then those that read some of it: the latest first."""
-        first = max(0, len(self._steps) - LATEST)
-        found = {k for k in made_by if k >= first}
+    def _candidates(self, reads: Iterable[Instruction], producers: set[int]) -> list[int]:
+        """Of the latest steps, the producers of these arrays, then other readers of them; each group latest first."""
+        first = max(0, len(self._steps) - MAX_STEPS_BACK)
+        candidates = {k for k in producers if k >= first}
         for x in reads:
             readers = self._readers.get(x, [])
-            found.update(readers[bisect_left(readers, first) :])
-        return sorted(found, key=lambda k: (k not in made_by, -k))
+            candidates.update(readers[bisect_left(readers, first) :])
+        return sorted(candidates, key=lambda k: (k not in producers, -k))
 
-    def _note_reads(self, k: int, reads: Iterable[Instruction]) -> None:
+    def _record_reads(self, k: int, reads: Iterable[Instruction]) -> None:
         for x in reads:
             _insert(self._readers.setdefault(x, []), k)
 
-    def _fits(
+    def _can_fuse(
         self,
         group: Fusion,
         root: Instruction,
@@ -252,38 +258,40 @@ class _Grouping:
         outer: tuple[int, ...],
         reads: dict[Instruction, list[AccessMap]],
     ) -> tuple[str, tuple[int, ...]] | None:
-        """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
-        members = {r for g in group.roots for r in results_of(g, self.users)}
-        alone = math.prod(iteration_space(root)) == 1  # what has one element gains by company of any kind
-        shared = [x for x in reads if x in members or x in group.reads]
+        """Kind and outer sizes of a nest after fusion with a root; None if they cannot be fused."""
+        group_results = {r for g in group.roots for r in results_of(g, self.users)}
+        is_scalar = math.prod(iteration_space(root)) == 1  # a single element gains by any fusion
+        shared = [x for x in reads if x in group_results or x in group.reads]
         if (
-            not any(x in members or x.array_shape.size > 1 or alone for x in shared)
-            or len(group.reads) + len(reads) > MOST_BUFFERS
+            not any(x in group_results or x.array_shape.size > 1 or is_scalar for x in shared)
+            or len(group.reads) + len(reads) > MAX_BUFFERS
         ):
             return None
-        joined = self._joined_kind(group, root, kind, outer)
-        if joined is None:
+        kind_and_outer = self._fused_kind(group, root, kind, outer)
+        if kind_and_outer is None:
             return None
-        space = joined[1]
-        if joined[0] in ("column", "split"):
-            whole = iteration_space((group.reductions or [root])[0])
-            is_inside = producer_of(root).op is reduction.reduce or iteration_space(root) == whole != space
-            if any((spans_iteration_space(x, whole) and whole != space) != is_inside for x in members & reads.keys()):
-                return None  # results are known when all elements have been seen
-            space = whole if is_inside else space
-        kept = Fusion(joined[0], joined[1], [*group.roots, root]).kept
+        space = kind_and_outer[1]
+        if kind_and_outer[0] in ("column", "split"):
+            full_space = iteration_space((group.reductions or [root])[0])
+            is_full_space = producer_of(root).op is reduction.reduce or iteration_space(root) == full_space != space
+            if any(
+                (spans_iteration_space(x, full_space) and full_space != space) != is_full_space
+                for x in group_results & reads.keys()
+            ):
+                return None  # a reduction's result is available only after the reduction
+            space = full_space if is_full_space else space
+        kept = Fusion(kind_and_outer[0], kind_and_outer[1], [*group.roots, root]).kept
         if kept is not None:
-            return (
-                joined if all(_is_local(x, p, root, kept) for x in members & reads.keys() for p in reads[x]) else None
-            )
-        local = normalize(range(len(space)), space)
-        for x in members & reads.keys():
-            for place in reads[x]:
-                if place[: len(space)] != local or (joined[0] != "row" and len(place) != len(space)):
+            own_reads = [(x, access) for x in group_results & reads.keys() for access in reads[x]]
+            return kind_and_outer if all(_is_row_local(x, access, root, kept) for x, access in own_reads) else None
+        row_access = normalize(range(len(space)), space)
+        for x in group_results & reads.keys():
+            for access in reads[x]:
+                if access[: len(space)] != row_access or (kind_and_outer[0] != "row" and len(access) != len(space)):
                     return None
-        return joined
+        return kind_and_outer
 
-    def _joined_kind(
+    def _fused_kind(
         self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         sizes = iteration_space(root)
@@ -291,48 +299,53 @@ class _Grouping:
             return None
         if group.kind in ("column", "split") and kind == "loop":
             space = iteration_space(group.reductions[0])
-            fits = sizes == group.outer or (sizes == space and _is_in_order([root], self.stored, space))
-            return (group.kind, group.outer) if fits else None
+            is_full = sizes == space and _is_contiguous_in([root], self.materialized, space)
+            is_compatible = sizes == group.outer or is_full
+            return (group.kind, group.outer) if is_compatible else None
         if group.kind == "loop" and kind in ("column", "split"):
-            fits = group.outer == sizes != outer and _is_in_order(group.roots, self.stored, sizes)
-            return (kind, outer) if fits else None
+            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.materialized, sizes)
+            return (kind, outer) if is_compatible else None
         if group.kind in ("column", "split") or kind in ("column", "split"):
             return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
         if (kind == "row" and not reduces_trailing_dimensions(root)) or group.kept is not None:
-            return self._joined_inside(group, root, kind, outer)
+            return self._fuse_non_leading(group, root, kind, outer)
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
         if group.kind == "row":
-            fits = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
-            new = group.outer
+            is_compatible = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
+            shared_outer = group.outer
         else:
-            fits = group.outer[: len(outer)] == outer
-            new = outer
-        enough = (
-            math.prod(new) >= FEW_ROWS
-            or max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots))) <= SERIAL
+            is_compatible = group.outer[: len(outer)] == outer
+            shared_outer = outer
+        is_parallel = (
+            math.prod(shared_outer) >= MIN_PARALLEL_ROWS
+            or max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots))) <= MAX_SERIAL_ELEMENTS
         )
-        return ("row", new) if fits and enough else None
+        return ("row", shared_outer) if is_compatible and is_parallel else None
 
-    def _joined_inside(
+    def _fuse_non_leading(
         self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
-        """The same where what the reductions keep is not the first dimensions: all are over one space, or over what
-        they keep."""
+        """`_fused_kind` for reductions whose kept dimensions are not leading: every root must iterate over the full
+        reduction space or over the kept dimensions."""
         first, *others = [*group.reductions, *([root] if kind == "row" else [])]
         space, kept = iteration_space(first), kept_dimensions(first)
-        new = tuple(space[d] for d in kept)
-        plain = [x for x in (*group.roots, root) if producer_of(x).op is not reduction.reduce]
-        fits = all(_is_same_reduction(first, x) for x in others) and all(
-            iteration_space(x) in (space, new) for x in plain
+        shared_outer = tuple(space[d] for d in kept)
+        pointwise = [x for x in (*group.roots, root) if producer_of(x).op is not reduction.reduce]
+        is_compatible = all(_is_same_reduction(first, x) for x in others) and all(
+            iteration_space(x) in (space, shared_outer) for x in pointwise
         )
-        fits = fits and (group.kind == "row" or group.outer == space) and _is_in_order(plain, self.stored, space)
-        enough = math.prod(new) >= FEW_ROWS or math.prod(space) <= SERIAL
-        return ("row", new) if fits and enough else None
+        is_compatible = (
+            is_compatible
+            and (group.kind == "row" or group.outer == space)
+            and _is_contiguous_in(pointwise, self.materialized, space)
+        )
+        is_parallel = math.prod(shared_outer) >= MIN_PARALLEL_ROWS or math.prod(space) <= MAX_SERIAL_ELEMENTS
+        return ("row", shared_outer) if is_compatible and is_parallel else None
 
 
-class _Rows:
-    """The nests of rows, by the arrays they read and their outer sizes."""
+class _RowNests:
+    """The row nests, by the arrays they read and their outer sizes."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._outer: dict[int, tuple[int, ...]] = {}
@@ -343,59 +356,64 @@ class _Rows:
                 for x in step.reads:
                     self._readers.setdefault((x, step.outer), []).append(k)
 
-    def numbers(self) -> list[int]:
+    def indices(self) -> list[int]:
         return list(self._outer)
 
-    def near(self, j: int, outer: tuple[int, ...], reads: Iterable[Instruction], made_by: Iterable[int]) -> list[int]:
-        """Rows of these outer sizes, other than nest j, that make or read some of this: of those that read the same
-        the nearest ones."""
-        found = {k for k in made_by if self._outer.get(k) == outer}
+    def near(self, j: int, outer: tuple[int, ...], reads: Iterable[Instruction], producers: Iterable[int]) -> list[int]:
+        """Other row nests of these outer sizes that produce or read these arrays; of the readers, the nearest ones."""
+        neighbours = {k for k in producers if self._outer.get(k) == outer}
         for x in reads:
             readers = self._readers.get((x, outer), [])
-            at = bisect_left(readers, j)
-            found.update(readers[max(0, at - NEAREST) : at + NEAREST])
-        return sorted(found - {j})
+            position = bisect_left(readers, j)
+            neighbours.update(readers[max(0, position - MAX_NEIGHBOURS) : position + MAX_NEIGHBOURS])
+        return sorted(neighbours - {j})
 
     def merge(self, k: int, j: int, other: Fusion) -> None:
-        """Row k takes in nest j."""
-        outer, former = self._outer[k], self._outer.pop(j, None)
+        """Record that row nest k absorbed nest j."""
+        outer, old_outer = self._outer[k], self._outer.pop(j, None)
         for x in other.reads:
-            if former is not None:
-                readers = self._readers[x, former]
+            if old_outer is not None:
+                readers = self._readers[x, old_outer]
                 del readers[bisect_left(readers, j)]
             _insert(self._readers.setdefault((x, outer), []), k)
 
 
-def _insert(numbers: list[int], k: int) -> None:
-    """Put a number in its place in an ascending list, if it is not there."""
-    at = bisect_left(numbers, k)
-    if at == len(numbers) or numbers[at] != k:
-        numbers.insert(at, k)
+def _insert(sorted_numbers: list[int], k: int) -> None:
+    """Insert a number in an ascending list, unless it is there."""
+    position = bisect_left(sorted_numbers, k)
+    if position == len(sorted_numbers) or sorted_numbers[position] != k:
+        sorted_numbers.insert(position, k)
 
 
 def _is_same_reduction(one: Instruction, other: Instruction) -> bool:
-    """Whether two reductions are over the same dimensions of the same space."""
+    """True if two reductions reduce the same dimensions of the same space."""
     return (
         iteration_space(one) == iteration_space(other)
         and producer_of(one).attributes.dimensions == producer_of(other).attributes.dimensions
     )
 
 
-def _is_local(x: Instruction, place: AccessMap, root: Instruction, kept: tuple[int, ...]) -> bool:
-    """Whether a root, in a row whose reductions keep these dimensions, reads only what belongs to the same row of x."""
+def _is_row_local(x: Instruction, access: AccessMap, root: Instruction, kept: tuple[int, ...]) -> bool:
+    """True if a root, in a row nest whose reductions keep these dimensions, reads x only in the same row."""
     if len(iteration_space(root)) == len(kept):
-        return len(place) == len(kept) and place == normalize(range(len(kept)), iteration_space(root))
-    if len(place) == len(kept):
-        return place == normalize(kept, [iteration_space(root)[d] for d in kept])
+        return len(access) == len(kept) and access == normalize(range(len(kept)), iteration_space(root))
+    if len(access) == len(kept):
+        return access == normalize(kept, [iteration_space(root)[d] for d in kept])
     sizes = iteration_space(root)
-    return len(place) == len(sizes) and all(place[d] == (d if sizes[d] != 1 else -1) for d in kept)
+    return len(access) == len(sizes) and all(access[d] == (d if sizes[d] != 1 else -1) for d in kept)
 
 
-def _is_in_order(roots: Sequence[Instruction], stored: set[Instruction], space: tuple[int, ...]) -> bool:
-    """Whether the innermost loop goes along memory in all that is read."""
-    wide = [d for d, size in enumerate(space) if size != 1]
-    for x, place, from_memory in walk_producers(roots, stored):
-        pure = [c for c in place if c != -1]
-        if from_memory and x.array_shape.size >= SERIAL and wide and pure and pure[-1] != wide[-1]:
+def _is_contiguous_in(roots: Sequence[Instruction], materialized: set[Instruction], space: tuple[int, ...]) -> bool:
+    """True if the innermost loop is contiguous in all large arrays that the roots read."""
+    wide_dims = [d for d, size in enumerate(space) if size != 1]
+    for x, access, from_memory in walk_producers(roots, materialized):
+        mapped = [c for c in access if c != -1]
+        if (
+            from_memory
+            and x.array_shape.size >= MAX_SERIAL_ELEMENTS
+            and wide_dims
+            and mapped
+            and mapped[-1] != wide_dims[-1]
+        ):
             return False
     return True

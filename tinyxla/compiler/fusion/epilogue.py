@@ -1,6 +1,6 @@
-"""Epilogues: what is made of the result of a convolution or of windows element by element, and of nothing that comes
-after it, is made where the result is; so the result itself is never written to memory. A bias and an activation are
-this, and the division of an average.
+"""Epilogue fusion: elementwise nests that read only the result of a convolution or reduce-window, and arrays that
+exist before it, are computed with the result's tiles, so that the result itself is never written to memory.
+Examples: bias and activation, or the division of an average pooling.
 """
 
 from __future__ import annotations
@@ -9,63 +9,59 @@ from dataclasses import replace
 
 from tinyxla.compiler.analysis.access_maps import normalize
 from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, buffer_of, is_leaf, producer_of, walk_producers
-from tinyxla.compiler.passes.canonicalize.convolution import is_product
+from tinyxla.compiler.passes.canonicalize.convolution import is_gemm
 from tinyxla.compiler.passes.canonicalize.reduce_window import is_large
 from tinyxla.hlo import Instruction
 from tinyxla.ops import convolution, windows
 
 
-def with_epilogues(plan: Plan) -> Plan:
-    """The plan in which such nests belong to others, and are no steps of their own."""
+def fuse_epilogues(plan: Plan) -> Plan:
+    """The plan with such nests as epilogues rather than steps."""
     steps = list(plan.steps)
-    after: dict[Instruction, Fusion] = {}
+    epilogues: dict[Instruction, Fusion] = {}
     for step in plan.steps:
         x = step.root if isinstance(step, HostCall) else None
         if x is not None and _has_epilogue(x):
-            found = _epilogue(x, steps, plan)
-            if found is not None:
-                after[x] = found
-                steps.remove(found)
-    return replace(plan, steps=steps, epilogues=after) if after else plan
+            nest = _epilogue(x, steps, plan)
+            if nest is not None:
+                epilogues[x] = nest
+                steps.remove(nest)
+    return replace(plan, steps=steps, epilogues=epilogues) if epilogues else plan
 
 
 def _has_epilogue(x: Instruction) -> bool:
     if x.op is windows.reduce_window:
         sizes = x.operands[0].array_shape.dimensions
         return len(x.operands) == 2 and x.array_shape.size > 1 and not is_large(x.attributes.window, sizes)
-    return x.op is convolution.convolution and is_product(x) and x.attributes.groups == 1
+    return x.op is convolution.convolution and is_gemm(x) and x.attributes.groups == 1
 
 
 def _epilogue(x: Instruction, steps: list[Step], plan: Plan) -> Fusion | None:
-    """The only nest that reads x, if it does so element by element and needs only what is there before x is."""
-    readers = [step for step in steps if x in _read(step)]
+    """The only nest that reads x, if it is elementwise in x and reads nothing that is computed after x; otherwise
+    None."""
+    readers = [step for step in steps if x in _buffers_read(step)]
     if len(readers) != 1 or x in map(buffer_of, plan.computation.outputs):
         return None
     (nest,) = readers
     if not isinstance(nest, Fusion) or nest.kind != "loop" or nest.outer != x.array_shape.dimensions:
         return None
-    here = normalize(range(len(nest.outer)), nest.outer)
+    identity = normalize(range(len(nest.outer)), nest.outer)
     own = set(nest.roots)
-    known: set[Instruction] = set()
+    computed_before: set[Instruction] = set()
     for step in steps:
         if isinstance(step, HostCall) and step.root is x:
             break
-        known.update(step.roots if isinstance(step, Fusion) else [step.root])
-    for y, place, from_memory in walk_producers(nest.roots, plan.materialized):
-        memory = buffer_of(y)
-        if memory is x and (y is not x or place != here):
+        computed_before.update(step.roots if isinstance(step, Fusion) else [step.root])
+    for producer, access, from_memory in walk_producers(nest.roots, plan.materialized):
+        buffer = buffer_of(producer)
+        if buffer is x and (producer is not x or access != identity):
             return None
-        if (
-            from_memory
-            and memory is not x
-            and not is_leaf(memory)
-            and memory not in own
-            and producer_of(memory) not in known
-        ):
+        is_available = is_leaf(buffer) or buffer in own or producer_of(buffer) in computed_before
+        if from_memory and buffer is not x and not is_available:
             return None
     return nest
 
 
-def _read(step: Step) -> set[Instruction]:
-    """What a step reads from memory."""
+def _buffers_read(step: Step) -> set[Instruction]:
+    """The buffers that a step reads."""
     return set(step.reads) if isinstance(step, Fusion) else set(map(buffer_of, step.root.operands))

@@ -1,19 +1,20 @@
-"""Plans: loop nests, products and calls. `storing.py` decides what has memory, `grouping.py` what shares a nest.
+"""Fusion plans: loop nests, matrix products and host calls. `materialize` decides which instructions have memory,
+`cluster` which roots share a nest.
 
-*Inlined* instructions (element-wise, data movement, scalar constants) have no memory of their own: they are computed
-where they are read. *Stored* ones are: results, operands and results of products, reductions that are read elsewhere,
-and what is too costly to compute twice. Every stored instruction and every reduction is a *root* of one loop nest.
-Nests join where they share data, have the same outer dimensions, and need of each other only what belongs to the same
-outer index. There are five kinds:
+*Inlined* instructions (elementwise, data movement, scalar constants) have no memory: they are computed at their points
+of use. *Materialized* are results, operands and results of matrix products, reductions that are read elsewhere, and
+instructions too costly to recompute. Every materialized instruction and every reduction is a *root* of one loop nest.
+Nests are fused if they share data, have the same outer dimensions, and depend on each other only within one outer
+index. The kinds of nests:
 
-- `loop`: element-wise over one space;
-- `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as
-  the whole of a softmax;
-- `column`: reductions whose innermost dimension is kept, but for short runs: a row of accumulators;
-- `split`: reductions to few elements: pieces are reduced on their own and then together.
+- `loop`: elementwise over one space;
+- `row`: for each outer index, several loops over the inner dimensions with reductions in between, such as a softmax;
+- `column`: reductions that keep the minor dimension, up to short runs: a row of accumulators;
+- `split`: reductions to few elements: partial reductions, which are combined;
+- `parts`: a concatenation of many arrays.
 
-The last two also take in what is made of a reduction's result element by element, and what is stored for each element
-that they reduce. A `row` takes in reductions over its outer dimensions, too, such as the gradient of a scale.
+`column` and `split` also compute elementwise roots from the reductions' results, and store elementwise roots over the
+space that they reduce. A `row` may contain cross-row reductions, such as the gradient of a scale.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement, reduction
 from tinyxla.shapes import TupleShape
 
-SERIAL = 1 << 15  # elements that are not worth splitting over threads
-FEW_ROWS = 64  # below this many rows, rows are cut instead
-MOST_ARRAYS = 8  # of which loops choose one for each element
-SHORT_RUN = 16  # elements of rows that are columns of longer ones, where other dimensions are reduced, too
+MAX_SERIAL_ELEMENTS = 1 << 15  # elements that one thread computes
+MIN_PARALLEL_ROWS = 64  # with fewer rows, rows are split
+MAX_INLINED_OPERANDS = 8  # operands of a concatenation among which a loop selects per element
+MIN_LONG_RUN = 16  # elements of a reduced minor run; shorter runs are reduced like columns
 
 
 @dataclass(eq=False)
 class Fusion:
-    """A loop nest. `outer` are the sizes of the dimensions that all roots share (all for a `loop`); `across`, of
-    a row, is a nest of reductions over these, which it does too: its roots and reads are among those of the row."""
+    """A loop nest. `outer` are the sizes of the dimensions that all roots share (all dimensions of a `loop`).
+    `cross_row`, of a row, is a fusion of reductions over the outer dimensions; its roots and reads are among those
+    of the row."""
 
     kind: str
     outer: tuple[int, ...]
@@ -45,9 +47,11 @@ class Fusion:
     reads: dict[Instruction, None] = field(default_factory=dict)
     cross_row: Fusion | None = None
 
-    def add_root(self, root: Instruction, joined: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]) -> None:
-        """Compute a root that fits, with which the nest is of this kind and has these outer sizes."""
-        self.kind, self.outer = joined
+    def add_root(
+        self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]
+    ) -> None:
+        """Add a root, with which the nest has this kind and these outer sizes."""
+        self.kind, self.outer = kind_and_outer
         self.roots.append(root)
         self.reads.update(dict.fromkeys(reads))
 
@@ -58,30 +62,32 @@ class Fusion:
 
     @property
     def kept(self) -> tuple[int, ...] | None:
-        """Of a row: the dimensions that its reductions keep, if these are not the first ones. They are the same for all
-        roots of that rank."""
-        others = self.cross_row.roots if self.cross_row is not None else []
-        inside = [
-            x for x in self.reductions if self.kind == "row" and x not in others and not reduces_trailing_dimensions(x)
+        """The dimensions that the reductions of a row keep, if these are not the leading ones; otherwise None. They
+        are the same for all roots of that rank."""
+        cross_row_roots = self.cross_row.roots if self.cross_row is not None else []
+        row_reductions = [
+            x
+            for x in self.reductions
+            if self.kind == "row" and x not in cross_row_roots and not reduces_trailing_dimensions(x)
         ]
-        return kept_dimensions(inside[0]) if inside else None
+        return kept_dimensions(row_reductions[0]) if row_reductions else None
 
     def full_space_roots(self) -> list[Instruction]:
-        """Of a nest of one space of reductions: the roots that are stored for each element that is reduced."""
+        """The roots of a reduction nest that are stored per element of the reduced space."""
         space = iteration_space(self.reductions[0])
         return [x for x in self.roots if space != self.outer and spans_iteration_space(x, space)]
 
 
 @dataclass(eq=False)
 class Product:
-    """A matrix product, left to the BLAS."""
+    """A matrix product; the backend chooses between kernels and the BLAS."""
 
     root: Instruction
 
 
 @dataclass(eq=False)
 class HostCall:
-    """An op that no loop nest expresses, evaluated on arrays as the interpreter does."""
+    """An op that is no fusion: the backend has a kernel for it, or calls back into Python."""
 
     root: Instruction
 
@@ -93,9 +99,9 @@ Step = Fusion | Product | HostCall
 class Plan:
     """Steps in order.
 
-    `stored` are the instructions that are computed once and kept; a reshape of one is another view of it (`buffer_of`).
-    Those in `escaping` are read outside of the nest that makes them: they have memory of their own. `after` has nests
-    that are computed where the result of an instruction is made.
+    `materialized` are the instructions that are computed once and kept; a reshape of one is a view of its memory
+    (`buffer_of`). Those in `live_out` are read outside of the nest that computes them, and have memory of their own.
+    `epilogues` maps instructions to nests that are computed with their result.
     """
 
     computation: Computation
@@ -106,116 +112,122 @@ class Plan:
 
 
 def buffer_of(x: Instruction) -> Instruction:
-    """The instruction whose memory x has: a reshape is another view of its operand's."""
+    """The instruction whose memory x has: a reshape is a view of its operand."""
     while x.op is movement.reshape:
         x = x.operands[0]
     return x
 
 
 def is_leaf(x: Instruction) -> bool:
-    """Parameters, and constants that loops cannot have in place, have memory from the start."""
+    """True for parameters, and for constants that loops cannot inline: they have memory from the start."""
     if x.op is movement.constant:
         return x.array_shape.size != 1 or not is_native_type(x.array_shape)
     return x.op is movement.parameter
 
 
-def is_in_memory(x: Instruction, stored: set[Instruction]) -> bool:
-    """Whether loops read an instruction rather than compute it."""
-    return x in stored or is_leaf(x)
+def is_in_memory(x: Instruction, materialized: set[Instruction]) -> bool:
+    """True if loops load an instruction's elements rather than compute them."""
+    return x in materialized or is_leaf(x)
 
 
 def results_of(x: Instruction, users: dict[Instruction, list[Instruction]]) -> list[Instruction]:
-    """The arrays an instruction gives: itself, or the elements of its tuple that are taken."""
+    """The arrays of an instruction: itself, or the elements of its tuple that are used."""
     if isinstance(x.shape, TupleShape):
         return [u for u in users[x] if u.op is calls.get_tuple_element]
     return [x]
 
 
 def producer_of(x: Instruction) -> Instruction:
-    """The instruction that makes a root: for an element of a tuple, what makes the tuple."""
+    """The instruction that computes a root: for an element of a tuple, the producer of the tuple."""
     return x.operands[0] if x.op is calls.get_tuple_element else x
 
 
-def materialized_inputs(x: Instruction, stored: set[Instruction]) -> list[Instruction]:
-    """What an op that is not part of a fusion reads from memory."""
-    found: dict[Instruction, None] = {}
-    waiting = list(x.operands)
-    while waiting:
-        y = buffer_of(waiting.pop())
-        if y in stored or not is_inlined(y):
-            found[y] = None
+def materialized_inputs(x: Instruction, materialized: set[Instruction]) -> list[Instruction]:
+    """The arrays in memory that an op outside of fusions reads."""
+    inputs: dict[Instruction, None] = {}
+    pending = list(x.operands)
+    while pending:
+        producer = buffer_of(pending.pop())
+        if producer in materialized or not is_inlined(producer):
+            inputs[producer] = None
         else:
-            waiting.extend(y.operands)
-    return list(found)
+            pending.extend(producer.operands)
+    return list(inputs)
 
 
 def iteration_space(root: Instruction) -> tuple[int, ...]:
-    """The sizes of the loops around a root: its own dimensions, or those of what it reduces."""
+    """The sizes of the loops around a root: its dimensions, or those of a reduction's operand."""
     x = producer_of(root)
     return x.operands[0].array_shape.dimensions if x.op is reduction.reduce else x.array_shape.dimensions
 
 
 def initial_access_maps(root: Instruction) -> list[tuple[Instruction, AccessMap]]:
-    """What a root reads for one index of its domain."""
+    """The operands of a root with their access maps over its iteration space."""
     x = producer_of(root)
     sizes = iteration_space(root)
-    here = normalize(range(len(sizes)), sizes)
+    identity = normalize(range(len(sizes)), sizes)
     if x.op is reduction.reduce:
         count = len(x.operands) // 2
-        return [(o, here) for o in x.operands[:count]] + [(o, ()) for o in x.operands[count:]]
-    return list(operand_access_maps(x, here))
+        return [(o, identity) for o in x.operands[:count]] + [(o, ()) for o in x.operands[count:]]
+    return list(operand_access_maps(x, identity))
 
 
 def walk_producers(
-    roots: Iterable[Instruction], stored: set[Instruction], views: bool = False
+    roots: Iterable[Instruction], materialized: set[Instruction], views: bool = False
 ) -> Iterator[tuple[Instruction, AccessMap, bool]]:
-    """All instructions that roots read, with the place, each pair once; the flag says that its memory is read. With
-    `views`, a reshape of what is in memory stands for that."""
+    """All instructions that roots read, transitively, with their access maps, each pair once; the flag tells whether
+    they are loaded from memory. With `views`, reshapes of arrays in memory count as in memory."""
     seen: set[tuple[Instruction, AccessMap]] = set()
-    waiting: list[tuple[Instruction, AccessMap]] = []
+    pending: list[tuple[Instruction, AccessMap]] = []
     for root in roots:
-        waiting.extend(initial_access_maps(root))
-    while waiting:
-        item = waiting.pop()
+        pending.extend(initial_access_maps(root))
+    while pending:
+        item = pending.pop()
         if item in seen:
             continue
         seen.add(item)
-        x, place = item
-        from_memory = is_in_memory(buffer_of(x) if views else x, stored)
-        yield x, place, from_memory
+        x, access = item
+        from_memory = is_in_memory(buffer_of(x) if views else x, materialized)
+        yield x, access, from_memory
         if not from_memory:
-            waiting.extend(operand_access_maps(x, place))
+            pending.extend(operand_access_maps(x, access))
 
 
 def classify_root(root: Instruction) -> tuple[str, tuple[int, ...]]:
-    """The kind of nest a root makes by itself, and the outer sizes."""
+    """The kind and the outer sizes of the nest of a root by itself."""
     x = producer_of(root)
     sizes = iteration_space(root)
     if x.op is not reduction.reduce:
         return "parts" if is_wide_concatenate(x) else "loop", sizes
     reduced = x.attributes.dimensions
     kept = [d for d in range(len(sizes)) if d not in reduced]
-    rows = math.prod(sizes[d] for d in kept)
+    row_count = math.prod(sizes[d] for d in kept)
     total = math.prod(sizes)
-    wide = [d for d in range(len(sizes)) if sizes[d] != 1]
-    if wide and (wide[-1] not in reduced or _ends_in_short_runs(x)):
+    wide_dims = [d for d in range(len(sizes)) if sizes[d] != 1]
+    if wide_dims and (wide_dims[-1] not in reduced or _ends_in_short_reduced_run(x)):
         return "column", tuple(sizes[d] for d in kept)
-    if rows < FEW_ROWS and total > SERIAL:
+    if row_count < MIN_PARALLEL_ROWS and total > MAX_SERIAL_ELEMENTS:
         return "split", tuple(sizes[d] for d in kept)
     return "row", tuple(sizes[d] for d in kept)
 
 
-def _ends_in_short_runs(x: Instruction) -> bool:
-    """Whether the last dimensions that a reduction goes over are less than vectors, and there are others before what it
-    keeps."""
+def _ends_in_short_reduced_run(x: Instruction) -> bool:
+    """True if the reduced dimensions inside the last kept one are shorter than a vector, and other dimensions are
+    reduced, too."""
     sizes, reduced = iteration_space(x), x.attributes.dimensions
-    last = max((d for d in kept_dimensions(x) if sizes[d] != 1), default=-1)
-    run, rows = (math.prod(sizes[d] for d in reduced if (d > last) == side) for side in (True, False))
-    return run < SHORT_RUN < rows * run and rows > 1 and reduction.monoid(x.attributes.to_apply) is not None
+    last_kept = max((d for d in kept_dimensions(x) if sizes[d] != 1), default=-1)
+    run_length, other_size = (
+        math.prod(sizes[d] for d in reduced if (d > last_kept) == is_inner) for is_inner in (True, False)
+    )
+    return (
+        run_length < MIN_LONG_RUN < other_size * run_length
+        and other_size > 1
+        and reduction.monoid(x.attributes.to_apply) is not None
+    )
 
 
 def spans_iteration_space(root: Instruction, space: tuple[int, ...]) -> bool:
-    """Whether a root is computed element by element in this space."""
+    """True if a root is computed elementwise in this space."""
     return producer_of(root).op is not reduction.reduce and iteration_space(root) == space
 
 
@@ -225,11 +237,11 @@ def kept_dimensions(root: Instruction) -> tuple[int, ...]:
 
 
 def is_wide_concatenate(x: Instruction) -> bool:
-    """Whether it puts together so many arrays that it is a nest of its own."""
-    return x.op is movement.concatenate and len(x.operands) > MOST_ARRAYS
+    """True for a concatenation of so many arrays that it is a nest of its own."""
+    return x.op is movement.concatenate and len(x.operands) > MAX_INLINED_OPERANDS
 
 
 def reduces_trailing_dimensions(root: Instruction) -> bool:
-    """Whether a reduction's kept dimensions come first."""
+    """True if the kept dimensions of a reduction come first."""
     kept = kept_dimensions(root)
     return kept == tuple(range(len(kept)))

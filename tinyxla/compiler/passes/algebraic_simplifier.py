@@ -1,4 +1,4 @@
-"""Algebraic simplification: a table of identities. Each is tried on every instruction; the first that applies wins."""
+"""Algebraic simplifier: a table of identities by op. The first identity that applies to an instruction replaces it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Operands = tuple[Instruction, ...]
 Ints = tuple[int, ...]
 Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
 
-_LARGE = 1 << 8  # elements
-_HALVES = (0.5, 1.5, 2.5)
-_DEPTH = 12  # of what is looked at, from an instruction on
-_MOST_ROUNDS = 8  # what an identity makes possible is mostly found in the same round
+_MIN_UPDATED_ELEMENTS = 1 << 8  # of the updated array
+_HALF_EXPONENTS = (0.5, 1.5, 2.5)
+_MAX_DEPTH = 12  # of producers that are inspected
+_MAX_ROUNDS = 8  # most identities that others enable apply in the same round
 
 
 @to_fixed_point
 def simplify(computation: Computation) -> Computation:
-    """Apply the table of identities, until none applies."""
-    for _ in range(_MOST_ROUNDS):
+    """The computation with identities applied until none applies any more (`_MAX_ROUNDS` times at most)."""
+    for _ in range(_MAX_ROUNDS):
         simpler = rewrite(computation, apply)
         if simpler is computation:
             computation.fixed_points.add(simplify.__name__)
@@ -38,15 +38,15 @@ def simplify(computation: Computation) -> Computation:
 
 
 def scalar_value(x: Instruction) -> Any:
-    """The value of a constant with one element, also under a broadcast; else None."""
+    """The value of a constant with one element, or of its broadcast; otherwise None."""
     if x.op is movement.broadcast:
         x = x.operands[0]
     return x.attributes.literal.splat if x.op is movement.constant else None
 
 
 def _is(x: Instruction, value: float) -> bool:
-    found = scalar_value(x)
-    return found is not None and bool(found == value) and not (value == 0 and np.signbit(np.real(found)))
+    splat = scalar_value(x)
+    return splat is not None and bool(splat == value) and not (value == 0 and np.signbit(np.real(splat)))
 
 
 def _is_integer(x: Instruction) -> bool:
@@ -68,40 +68,40 @@ def _divide_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | No
 
 
 def _chain_multiply(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a product that is zero where a factor is = the product, if the other factor is finite or that factor not zero
-    safe = _is_finite(o[1]) and (not x.attributes.either or _is_finite(o[0]))
-    if safe or (_is_not_zero(o[0]) and not x.attributes.either):
+    # chain-multiply(g, d) = g d, if d is finite (and g, for `either`) or g is not zero
+    is_safe = _is_finite(o[1]) and (not x.attributes.either or _is_finite(o[0]))
+    if is_safe or (_is_nonzero(o[0]) and not x.attributes.either):
         return r.emit(elementwise.mul, *o)
     return None
 
 
 def _chain_divide(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # the same for a quotient
-    return r.emit(elementwise.div, *o) if _is_not_zero(o[1]) or _is_not_zero(o[0]) else None
+    # chain-divide(g, d) = g / d, if d or g is not zero
+    return r.emit(elementwise.div, *o) if _is_nonzero(o[1]) or _is_nonzero(o[0]) else None
 
 
-def _chain_divide_by_few(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a derivative over numbers that are fewer than its elements = the derivative times their reciprocals
+def _chain_divide_by_broadcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # chain-divide(g, broadcast(d)) = chain-multiply(g, broadcast(1 / d))
     return _by_reciprocals(r, elementwise.chain_mul, *o)
 
 
 def _divide_exponentials(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # the same for exp(y - maximum), which is rounded anyway, over sums, which are not so small that 1 / sum overflows
-    power = o[0].operands[1] if o[0].op is elementwise.select else o[0]
-    if power.op is not elementwise.exp or power.operands[0].op is not elementwise.sub:
+    # exp(y - max) / broadcast(sum) = exp(y - max) broadcast(1 / sum), whose 1 / sum does not overflow
+    exponential = o[0].operands[1] if o[0].op is elementwise.select else o[0]
+    if exponential.op is not elementwise.exp or exponential.operands[0].op is not elementwise.sub:
         return None
-    largest = power.operands[0].operands[1]
-    while largest.op in (movement.broadcast, movement.reshape):
-        largest = largest.operands[0]
-    is_known = largest.op is reduction.reduce and reduction.monoid(largest.attributes.to_apply) == "maximum"
-    return _by_reciprocals(r, elementwise.mul, *o) if is_known else None
+    row_maximum = exponential.operands[0].operands[1]
+    while row_maximum.op in (movement.broadcast, movement.reshape):
+        row_maximum = row_maximum.operands[0]
+    is_maximum = row_maximum.op is reduction.reduce and reduction.monoid(row_maximum.attributes.to_apply) == "maximum"
+    return _by_reciprocals(r, elementwise.mul, *o) if is_maximum else None
 
 
 def _by_reciprocals(r: Rewriter, product: Op, x: Instruction, y: Instruction) -> Instruction | None:
-    few = y.operands[0] if y.op is movement.broadcast and scalar_value(y) is None else y
-    if y.array_shape.element_type.name not in ("f32", "f64") or few.array_shape.size >= y.array_shape.size:
+    divisor = y.operands[0] if y.op is movement.broadcast and scalar_value(y) is None else y
+    if y.array_shape.element_type.name not in ("f32", "f64") or divisor.array_shape.size >= y.array_shape.size:
         return None
-    reciprocals = r.emit(elementwise.div, _ones(r, y.array_shape.dtype, few.array_shape.dimensions), few)
+    reciprocals = r.emit(elementwise.div, _ones(r, y.array_shape.dtype, divisor.array_shape.dimensions), divisor)
     return r.emit(product, x, r.emit(movement.broadcast, reciprocals, **y.attributes._asdict()))
 
 
@@ -111,29 +111,29 @@ def _ones(r: Rewriter, dtype: np.dtype[Any], sizes: Ints) -> Instruction:
 
 
 def _is_finite(x: Instruction) -> bool:
-    found = scalar_value(x)
-    if found is not None:
-        return bool(np.isfinite(found))
-    wide = x.array_shape.element_type.name in ("bf16", "f32", "f64", "c64", "c128")  # than any integer
-    return wide and x.op is elementwise.convert and not x.operands[0].array_shape.element_type.is_inexact
+    splat = scalar_value(x)
+    if splat is not None:
+        return bool(np.isfinite(splat))
+    is_wide = x.array_shape.element_type.name in ("bf16", "f32", "f64", "c64", "c128")  # holds any integer
+    return is_wide and x.op is elementwise.convert and not x.operands[0].array_shape.element_type.is_inexact
 
 
-def _is_not_zero(x: Instruction) -> bool:
-    found = scalar_value(x)
-    return found is not None and bool(found != 0) and bool(found == found)
+def _is_nonzero(x: Instruction) -> bool:
+    splat = scalar_value(x)
+    return splat is not None and bool(splat != 0) and bool(splat == splat)
 
 
 def _add_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # x + 0 = x for integers; x + -0.0 = x for floats (x + 0.0 turns -0.0 into 0.0)
-    for this, other in (o, o[::-1]):
-        if (_is_integer(this) and _is(this, 0)) or _is_negative_zero(this):
+    for zero, other in (o, o[::-1]):
+        if (_is_integer(zero) and _is(zero, 0)) or _is_negative_zero(zero):
             return other
     return None
 
 
 def _is_negative_zero(x: Instruction) -> bool:
-    found = scalar_value(x)
-    return found is not None and found.dtype.kind == "f" and found == 0 and bool(np.signbit(found))
+    splat = scalar_value(x)
+    return splat is not None and splat.dtype.kind == "f" and splat == 0 and bool(np.signbit(splat))
 
 
 def _subtract_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -155,21 +155,24 @@ def _power(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
         return o[0]
     if exponent == 2:
         return r.emit(elementwise.mul, o[0], o[0])
-    is_short = exponent == -1 or abs(exponent) in _HALVES
-    if not is_short or x.array_shape.element_type.name not in ("f32", "f64"):  # of narrow types, parts overflow early
+    is_short = exponent == -1 or abs(exponent) in _HALF_EXPONENTS
+    if not is_short or x.array_shape.element_type.name not in (
+        "f32",
+        "f64",
+    ):  # intermediate values of narrow types overflow early
         return None
-    if exponent != -1 and not _is_not_negative(o[0], _DEPTH):
+    if exponent != -1 and not _is_nonnegative(o[0], _MAX_DEPTH):
         return None
-    found = r.emit(elementwise.sqrt, o[0]) if exponent % 1 else o[0]
+    result = r.emit(elementwise.sqrt, o[0]) if exponent % 1 else o[0]
     for _ in range(int(abs(exponent)) - (exponent == -1)):
-        found = r.emit(elementwise.mul, found, o[0])
+        result = r.emit(elementwise.mul, result, o[0])
     if exponent > 0:
-        return found
-    return r.emit(elementwise.div, _ones(r, x.array_shape.dtype, x.array_shape.dimensions), found)
+        return result
+    return r.emit(elementwise.div, _ones(r, x.array_shape.dtype, x.array_shape.dimensions), result)
 
 
-def _is_not_negative(x: Instruction, depth: int) -> bool:
-    """Whether it is seen that no element is less than 0 or -0.0."""
+def _is_nonnegative(x: Instruction, depth: int) -> bool:
+    """True if the producers show that no element is negative or -0.0."""
     if x.op is movement.constant:
         value = x.attributes.literal.value
         return value.dtype.kind in "fiu" and not np.signbit(value).any()
@@ -177,21 +180,21 @@ def _is_not_negative(x: Instruction, depth: int) -> bool:
         return False
     if x.op is reduction.reduce:
         return reduction.monoid(x.attributes.to_apply) == "add" and all(
-            _is_not_negative(o, depth - 1) for o in x.operands
+            _is_nonnegative(o, depth - 1) for o in x.operands
         )
     if x.op.name in ("exponential", "abs") or (x.op is elementwise.mul and x.operands[0] is x.operands[1]):
         return x.array_shape.element_type.kind == "float"
     further = ("broadcast", "reshape", "transpose", "slice", "add", "multiply", "divide", "sqrt")
-    return x.op.name in further and all(_is_not_negative(o, depth - 1) for o in x.operands)
+    return x.op.name in further and all(_is_nonnegative(o, depth - 1) for o in x.operands)
 
 
-def _convert_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+def _convert_to_same_type(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # convert(x) to the type it has = x
     return o[0] if o[0].shape == x.shape else None
 
 
 def _bitcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # bits seen as another type and back = x, unless pred between them has lost all bits but one
+    # bitcast to another type and back = x, except by way of pred, which loses bits
     if o[0].shape == x.shape:
         return o[0]
     there_and_back = o[0].op is bits.bitcast_convert and o[0].operands[0].shape == x.shape
@@ -207,50 +210,52 @@ def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None
 
 
 def _select_update(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # select(p, update of x, x) = an update of x by nothing new, unless p: so x need not be read as a whole
+    # select(p, update(x, u), x) = update(x, select(p, u, x at the update)), which does not read all of x
     pred = o[0].operands[0] if o[0].op is movement.broadcast else o[0]
     if pred.array_shape.rank or x.array_shape.rank == 0:
         return None
-    for updated, whole in (o[1:], o[:0:-1]):
-        chain = _updates(updated, whole)
+    for updated, original in (o[1:], o[:0:-1]):
+        chain = _update_chain(updated, original)
         if chain:
-            found = whole
+            result = original
             for update in reversed(chain):
-                found = _update_if(r, update, found, pred, updated is o[1])
-            return found
+                result = _predicated_update(r, update, result, pred, updated is o[1])
+            return result
     return None
 
 
-def _updates(x: Instruction, whole: Instruction) -> list[Instruction]:
-    """What makes an array of another by changing parts of it, the last change first; empty if it is not made so."""
-    found: list[Instruction] = []
-    while x is not whole:
+def _update_chain(x: Instruction, original: Instruction) -> list[Instruction]:
+    """The updates that lead from one array to another, the last first; empty if there is no such chain."""
+    chain: list[Instruction] = []
+    while x is not original:
         if not (x.op is dynamic_slices.dynamic_update_slice or (x.op is indexing.scatter and _can_skip(x))):
             return []
-        found.append(x)
+        chain.append(x)
         x = x.operands[0]
-    return found
+    return chain
 
 
 def _can_skip(scatter: Instruction) -> bool:
-    """Whether there is an index that is outside, which leaves the array as it is."""
+    """True if an index out of bounds can suppress the updates of a scatter."""
     if len(scatter.operands) != 3 or not scatter.attributes.scatter_dims_to_operand_dims:
         return False
     return scatter.operands[1].array_shape.dtype.kind == "i"
 
 
-def _update_if(r: Rewriter, update: Instruction, whole: Instruction, pred: Instruction, wanted: bool) -> Instruction:
-    """The update of `whole` where the predicate is what is wanted."""
+def _predicated_update(
+    r: Rewriter, update: Instruction, array: Instruction, pred: Instruction, on_true: bool
+) -> Instruction:
+    """The update of an array, if the predicate has the given value."""
     attributes = update.attributes._asdict()
-    _, new, *others = update.operands
+    _, new, *indices = update.operands
     if update.op is indexing.scatter:
-        outside = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
-        old = r.emit(movement.broadcast, outside, sizes=new.array_shape.dimensions, dimensions=())
+        out_of_bounds = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
+        old = r.emit(movement.broadcast, out_of_bounds, sizes=new.array_shape.dimensions, dimensions=())
     else:
-        old = r.emit(dynamic_slices.dynamic_slice, whole, *others, dynamic_slice_sizes=new.array_shape.dimensions)
-    several = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())
-    chosen = r.emit(elementwise.select, several, *((new, old) if wanted else (old, new)))
-    return r.emit(update.op, whole, chosen, *others, **attributes)
+        old = r.emit(dynamic_slices.dynamic_slice, array, *indices, dynamic_slice_sizes=new.array_shape.dimensions)
+    mask = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())
+    selected = r.emit(elementwise.select, mask, *((new, old) if on_true else (old, new)))
+    return r.emit(update.op, array, selected, *indices, **attributes)
 
 
 def _reshape(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -273,8 +278,8 @@ def _transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
         inner = o[0].attributes.permutation
         return r.emit(movement.transpose, o[0].operands[0], permutation=tuple(inner[d] for d in permutation))
     if o[0].op is movement.broadcast:
-        place = inverse_permutation(permutation)
-        dimensions = tuple(place[d] for d in o[0].attributes.dimensions)
+        inverse = inverse_permutation(permutation)
+        dimensions = tuple(inverse[d] for d in o[0].attributes.dimensions)
         return r.emit(movement.broadcast, o[0].operands[0], sizes=x.array_shape.dimensions, dimensions=dimensions)
     # moving only dimensions of size 1 is a reshape
     sizes = o[0].array_shape.dimensions
@@ -313,48 +318,50 @@ def _broadcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     if o[0].op is movement.broadcast:
         inner = tuple(dimensions[d] for d in o[0].attributes.dimensions)
         return r.emit(movement.broadcast, o[0].operands[0], sizes=sizes, dimensions=inner)
-    # a new dimension of size 1 that was there before as a reshape goes straight into the broadcast
+    # broadcast(reshape(x)) that inserts dimensions of size 1 = broadcast(x)
     if o[0].op is movement.reshape:
         source = o[0].operands[0]
-        kept = [d for d, size in enumerate(o[0].array_shape.dimensions) if size != 1]
-        if source.array_shape.dimensions == tuple(o[0].array_shape.dimensions[d] for d in kept):
-            return r.emit(movement.broadcast, source, sizes=sizes, dimensions=tuple(dimensions[d] for d in kept))
+        kept_dims = [d for d, size in enumerate(o[0].array_shape.dimensions) if size != 1]
+        if source.array_shape.dimensions == tuple(o[0].array_shape.dimensions[d] for d in kept_dims):
+            return r.emit(movement.broadcast, source, sizes=sizes, dimensions=tuple(dimensions[d] for d in kept_dims))
     return None
 
 
-def _part_of_one_number(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a part of a scalar's broadcast = a broadcast of it
+def _slice_of_splat(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # slice, dynamic-slice or gather of a scalar's broadcast = a broadcast of the scalar
     if o[0].op is not movement.broadcast or o[0].attributes.dimensions:
         return None
     sizes = x.array_shape.dimensions
     return r.emit(movement.broadcast, o[0].operands[0], sizes=sizes, dimensions=()) if sizes else o[0].operands[0]
 
 
-def _slice_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a slice of everything = x
+def _full_slice(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a full slice = x
     return o[0] if o[0].shape == x.shape else None
 
 
-def _pad_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+def _pad_by_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # padding by nothing = x
     return o[0] if all(config == (0, 0, 0) for config in x.attributes.padding_config) else None
 
 
-def _concatenate_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+def _concatenate_single(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # operands without elements add nothing; concatenate(x) = x
-    kept = [operand for operand in o if operand.array_shape.size] or list(o[:1])
-    if len(kept) == 1 and kept[0].shape == x.shape:
-        return kept[0]
-    return r.emit(movement.concatenate, *kept, dimension=x.attributes.dimension) if len(kept) < len(o) else None
+    non_empty = [operand for operand in o if operand.array_shape.size] or list(o[:1])
+    if len(non_empty) == 1 and non_empty[0].shape == x.shape:
+        return non_empty[0]
+    return (
+        r.emit(movement.concatenate, *non_empty, dimension=x.attributes.dimension) if len(non_empty) < len(o) else None
+    )
 
 
-def _reverse_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+def _reverse_size_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # reversing dimensions of size <= 1 changes nothing
     return o[0] if all(o[0].array_shape.dimensions[d] <= 1 for d in x.attributes.dimensions) else None
 
 
 def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a reduction over nothing = x, with the neutral element; one over dimensions of size 1 is a reshape
+    # a reduction from the identity over no dimensions = x; over dimensions of size 1 = reshape(x)
     if len(o) != 2:
         return None
     op = reduction.monoid(x.attributes.to_apply)
@@ -370,35 +377,35 @@ def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     return o[0] if o[0].shape == x.shape else r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
 
 
-def _reduction_of_halves(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a reduction of 16-bit floats = one of the same numbers as f32, of which processors have vectors, rounded but once
-    kind = x.array_shape.element_type if len(o) == 2 else None
+def _reduce_16_bit_floats(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a reduction of 16-bit floats = the reduction in f32, rounded once
+    type = x.array_shape.element_type if len(o) == 2 else None
     op = reduction.monoid(x.attributes.to_apply)
-    if kind is None or kind.name not in ("f16", "bf16") or op is None:
+    if type is None or type.name not in ("f16", "bf16") or op is None:
         return None
-    wide = [r.emit(elementwise.convert, operand, new_element_type=element_type("f32")) for operand in o]
+    widened = [r.emit(elementwise.convert, operand, new_element_type=element_type("f32")) for operand in o]
     body = reduction.scalar_computation(op, np.float32)
-    found = r.emit(reduction.reduce, *wide, dimensions=x.attributes.dimensions, to_apply=body)
-    return r.emit(elementwise.convert, found, new_element_type=kind)
+    result = r.emit(reduction.reduce, *widened, dimensions=x.attributes.dimensions, to_apply=body)
+    return r.emit(elementwise.convert, result, new_element_type=type)
 
 
-def _window_of_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # one window over all of the dimensions in which it is not of size 1 = a reduction over these
+def _global_window(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a window over the full extent of some dimensions = a reduction over these
     if reduction.monoid(x.attributes.to_apply) is None:
         return None
     sizes = o[0].array_shape.dimensions
-    wide = [d for d, w in enumerate(x.attributes.window) if w != WindowDimension(1)]
-    for d in wide:
+    window_dims = [d for d, w in enumerate(x.attributes.window) if w != WindowDimension(1)]
+    for d in window_dims:
         w = x.attributes.window[d]
         covers = 0 <= w.padding_low <= w.size - dilated(sizes[d], w.base_dilation)
         if x.array_shape.dimensions[d] != 1 or w.window_dilation != 1 or not covers:
             return None
-    reduced = r.emit(reduction.reduce, *o, dimensions=tuple(wide), to_apply=x.attributes.to_apply)
+    reduced = r.emit(reduction.reduce, *o, dimensions=tuple(window_dims), to_apply=x.attributes.to_apply)
     return r.emit(movement.reshape, reduced, sizes=x.array_shape.dimensions)
 
 
 def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # a product of a transpose is a product of the original over other dimension numbers, as far as the BLAS can tell
+    # dot(transpose(x), y) = dot(x, y) with other dimension numbers, if x stays a strided batch of matrices
     dims: contraction.Dot = x.attributes
     for side, operand in enumerate(o):
         if operand.op is not movement.transpose:
@@ -406,10 +413,10 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
         contracting, batch = dims.contracting(side), dims.batch(side)
         free = contraction.free_dimensions(operand.array_shape.rank, contracting, batch)
         permutation = operand.attributes.permutation
-        moved = tuple(permutation[d] for d in free)
-        if moved != tuple(sorted(moved)):  # the order of the result's dimensions would change
+        moved_dims = tuple(permutation[d] for d in free)
+        if moved_dims != tuple(sorted(moved_dims)):  # the order of the result's dimensions would change
             continue
-        if batch and not _is_matrix(permutation, batch, contracting, free):
+        if batch and not _is_strided_batch(permutation, batch, contracting, free):
             continue
         new = dims.with_side(side, tuple(permutation[d] for d in contracting), tuple(permutation[d] for d in batch))
         operands = [operand.operands[0] if k == side else other for k, other in enumerate(o)]
@@ -417,40 +424,44 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
     return None
 
 
-def _is_matrix(permutation: Ints, batch: Ints, contracting: Ints, free: Ints) -> bool:
-    """Whether what is transposed is a strided batch of matrices without a copy: in it, the dimensions of each kind lie
-    together and in order, and the batch is not innermost."""
-    places = [[permutation[d] for d in dims] for dims in (batch, contracting, free)]
-    together = all(p == list(range(p[0], p[0] + len(p))) for p in places if p)
-    return together and places[0][-1] != len(permutation) - 1
+def _is_strided_batch(permutation: Ints, batch: Ints, contracting: Ints, free: Ints) -> bool:
+    """True if the source of a transpose is a strided batch of matrices without a copy: batch, contracting and free
+    dimensions are each contiguous and in order, and the batch is not minor."""
+    source_dims = [[permutation[d] for d in dims] for dims in (batch, contracting, free)]
+    are_contiguous = all(p == list(range(p[0], p[0] + len(p))) for p in source_dims if p)
+    return are_contiguous and source_dims[0][-1] != len(permutation) - 1
 
 
-def _update_of_most(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # an update, computed there, of most of an array at a place that is known = parts of the array around the update
-    whole, part, *starts = o
-    sizes, parts = whole.array_shape.dimensions, part.array_shape.dimensions
-    computed = part.op.name in elementwise.NAMES
-    if not computed or 2 * part.array_shape.size < whole.array_shape.size or whole.array_shape.size < _LARGE:
+def _update_as_concatenate(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # dynamic-update-slice of most of an array at constant indices = concatenation of the update and slices around it
+    array, update, *starts = o
+    sizes, update_sizes = array.array_shape.dimensions, update.array_shape.dimensions
+    computed = update.op.name in elementwise.NAMES
+    if (
+        not computed
+        or 2 * update.array_shape.size < array.array_shape.size
+        or array.array_shape.size < _MIN_UPDATED_ELEMENTS
+    ):
         return None
     if any(scalar_value(s) is None for s in starts):
         return None
-    limits = [n - p for n, p in zip(sizes, parts, strict=True)]
-    begin = [min(max(int(scalar_value(s)), 0), limit) for s, limit in zip(starts, limits, strict=True)]
-    end = [b + p for b, p in zip(begin, parts, strict=True)]
+    limits = [n - p for n, p in zip(sizes, update_sizes, strict=True)]
+    start = [min(max(int(scalar_value(s)), 0), limit) for s, limit in zip(starts, limits, strict=True)]
+    end = [b + p for b, p in zip(start, update_sizes, strict=True)]
     for d in reversed(range(len(sizes))):
-        pieces = [part]
-        for place, low, high in ((0, 0, begin[d]), (1, end[d], sizes[d])):
+        slices = [update]
+        for side, low, high in ((0, 0, start[d]), (1, end[d], sizes[d])):
             if low < high:
-                first, last = (*begin[:d], low, *[0] * (len(sizes) - d - 1)), (*end[:d], high, *sizes[d + 1 :])
+                first, last = (*start[:d], low, *[0] * (len(sizes) - d - 1)), (*end[:d], high, *sizes[d + 1 :])
                 strides = (1,) * len(sizes)
-                around = r.emit(movement.slice_, whole, start_indices=first, limit_indices=last, strides=strides)
-                pieces.insert(place * len(pieces), around)
-        part = r.emit(movement.concatenate, *pieces, dimension=d) if len(pieces) > 1 else part
-    return part
+                slice_ = r.emit(movement.slice_, array, start_indices=first, limit_indices=last, strides=strides)
+                slices.insert(side * len(slices), slice_)
+        update = r.emit(movement.concatenate, *slices, dimension=d) if len(slices) > 1 else update
+    return update
 
 
 def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # arrays without elements are constants; what is made of them alone is the initial, padding or neutral value
+    # empty arrays are constants; results of empty operands are the initial value, the padding value or zero
     if isinstance(x.shape, Shape) and x.shape.size == 0:
         if x.op in (movement.constant, movement.parameter):
             return None
@@ -471,7 +482,7 @@ def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
 
 
 def _element(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # an element of a tuple that is made here is the operand it is made of
+    # get-tuple-element(tuple(x, ...)) = x
     return o[0].operands[x.attributes.index] if o[0].op is calls.tuple_ else None
 
 
@@ -480,37 +491,37 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "subtract": (_subtract_zero,),
     "multiply": (_multiply_by_one,),
     "chain-multiply": (_chain_multiply,),
-    "chain-divide": (_chain_divide, _chain_divide_by_few),
+    "chain-divide": (_chain_divide, _chain_divide_by_broadcast),
     "divide": (_divide_by_one, _divide_exponentials),
     "negate": (_negate_twice,),
     "power": (_power,),
-    "convert": (_convert_nothing,),
+    "convert": (_convert_to_same_type,),
     "bitcast-convert": (_bitcast,),
     "select": (_select_same, _select_update),
     "reshape": (_reshape,),
     "transpose": (_transpose, _transpose_of_dot),
     "broadcast": (_broadcast,),
-    "slice": (_slice_all, _part_of_one_number),
-    "dynamic-slice": (_part_of_one_number,),
-    "gather": (_part_of_one_number,),
-    "pad": (_pad_nothing,),
-    "concatenate": (_concatenate_one,),
-    "dynamic-update-slice": (_update_of_most,),
-    "reverse": (_reverse_nothing,),
-    "reduce": (_reduce, _reduction_of_halves),
-    "reduce-window": (_window_of_all,),
+    "slice": (_full_slice, _slice_of_splat),
+    "dynamic-slice": (_slice_of_splat,),
+    "gather": (_slice_of_splat,),
+    "pad": (_pad_by_nothing,),
+    "concatenate": (_concatenate_single,),
+    "dynamic-update-slice": (_update_as_concatenate,),
+    "reverse": (_reverse_size_one,),
+    "reduce": (_reduce, _reduce_16_bit_floats),
+    "reduce-window": (_global_window,),
     "dot": (_dot_of_transpose,),
     "get-tuple-element": (_element,),
 }
 
 
 def apply(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
-    """What stands for x by the first identity that applies, if one does."""
-    found = _empty(rewriter, x, operands)
-    if found is not None:
-        return found
+    """The replacement of x by the first identity that applies; None if there is none."""
+    result = _empty(rewriter, x, operands)
+    if result is not None:
+        return result
     for rule in RULES.get(x.op.name, ()):
-        found = rule(rewriter, x, operands)
-        if found is not None:
-            return found
+        result = rule(rewriter, x, operands)
+        if result is not None:
+            return result
     return None

@@ -1,103 +1,109 @@
-"""Loops and branches without what nothing needs: values that are carried or computed for no one."""
+"""Dead code elimination in control flow: loops and branches without results and carries that nothing needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite, to_fixed_point
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls
 from tinyxla.shapes import TupleShape
 from tinyxla.transforms.computations import effects, needed, subgraph
 
-Numbers = list[int]
+Indices = list[int]
 Operands = tuple[Instruction, ...]
 
 
-@of_opcodes("while", "conditional")
+@for_opcodes("while", "conditional")
 @to_fixed_point
-def prune(computation: Computation) -> Computation:
-    """Let loops carry, and branches compute, what is needed outside or for the next step; what a loop only hands on is
-    taken from before it."""
+def control_flow_dce(computation: Computation) -> Computation:
+    """The computation with loops that carry, and branches that compute, only what is used outside or by the next
+    iteration; uses of invariant carries read the initial value."""
     users = computation.users()
-    kept: dict[Instruction, dict[int, int]] = {}  # of loops and branches: results they still have, and where
-    before: dict[Instruction, dict[int, Instruction]] = {}  # and what goes into a loop and comes out as it is
+    new_index: dict[Instruction, dict[int, int]] = {}  # of loops and branches: remaining results and their new indices
+    initial_value: dict[Instruction, dict[int, Instruction]] = {}  # of loops: initial values of invariant carries
 
     def visit(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
-        if x.op is calls.get_tuple_element and x.operands[0] in kept:
-            whole, number = x.operands[0], x.attributes.index
-            if number in before[whole]:
-                return before[whole][number]
-            return rewriter.emit(calls.get_tuple_element, operands[0], index=kept[whole][number])
-        if x.op.name not in _PRUNED or any(u.op is not calls.get_tuple_element for u in users[x]):
+        if x.op is calls.get_tuple_element and x.operands[0] in new_index:
+            region, index = x.operands[0], x.attributes.index
+            if index in initial_value[region]:
+                return initial_value[region][index]
+            return rewriter.emit(calls.get_tuple_element, operands[0], index=new_index[region][index])
+        if x.op.name not in _DCE or any(u.op is not calls.get_tuple_element for u in users[x]):
             return None
-        numbers, inputs, attributes = _PRUNED[x.op.name](x, {u.attributes.index for u in users[x]})
-        kept[x] = {number: k for k, number in enumerate(numbers)}
-        same = _handed_on(x.attributes.body) if x.op.name == "while" else ()
-        before[x] = {k: operands[k] for k in same}
+        outputs, inputs, attributes = _DCE[x.op.name](x, {u.attributes.index for u in users[x]})
+        new_index[x] = {index: k for k, index in enumerate(outputs)}
+        invariant = _invariant_carries(x.attributes.body) if x.op.name == "while" else ()
+        initial_value[x] = {k: operands[k] for k in invariant}
         return rewriter.emit(x.op, *(operands[k] for k in inputs), **attributes)
 
     return rewrite(computation, visit)
 
 
-def _handed_on(body: Computation) -> set[int]:
-    """The numbers of the values that a loop carries and never changes."""
+def _invariant_carries(body: Computation) -> set[int]:
+    """The indices of values that a loop carries unchanged."""
     return {k for k, (x, p) in enumerate(zip(body.outputs, body.parameters, strict=True)) if x is p}
 
 
-def _while(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:
-    condition, body = prune(x.attributes.condition), prune(x.attributes.body)
-    wanted = used - _handed_on(x.attributes.body)
-    numbers = sorted(_wanted(body, wanted | _read(condition, [condition.root, *effects(condition)])))
-    attributes = x.attributes._replace(condition=_with(condition, numbers), body=_with(body, numbers, numbers))
-    return numbers, numbers, attributes._asdict()
+def _while(x: Instruction, used: set[int]) -> tuple[Indices, Indices, dict[str, Any]]:
+    condition, body = control_flow_dce(x.attributes.condition), control_flow_dce(x.attributes.body)
+    needed_outputs = used - _invariant_carries(x.attributes.body)
+    carries = sorted(
+        _needed_carries(body, needed_outputs | _read_parameters(condition, [condition.root, *effects(condition)]))
+    )
+    attributes = x.attributes._replace(
+        condition=_with_subset(condition, carries), body=_with_subset(body, carries, carries)
+    )
+    return carries, carries, attributes._asdict()
 
 
-def _wanted(body: Computation, used: set[int]) -> set[int]:
-    """The numbers of the values to carry for these, and for side effects."""
-    numbers = {p: k for k, p in enumerate(body.parameters)}
-    wanted, seen = set(used), set[Instruction]()
-    waiting = [*effects(body), *(body.outputs[k] for k in used)]
-    while waiting:
-        x = waiting.pop()
+def _needed_carries(body: Computation, used: set[int]) -> set[int]:
+    """The indices of the values that must be carried for the used ones and for side effects."""
+    index_of = {p: k for k, p in enumerate(body.parameters)}
+    needed_carries, seen = set(used), set[Instruction]()
+    pending = [*effects(body), *(body.outputs[k] for k in used)]
+    while pending:
+        x = pending.pop()
         if x in seen:
             continue
         seen.add(x)
-        waiting.extend(x.operands)
-        if x in numbers and numbers[x] not in wanted:
-            wanted.add(numbers[x])
-            waiting.append(body.outputs[numbers[x]])
-    return wanted
+        pending.extend(x.operands)
+        if x in index_of and index_of[x] not in needed_carries:
+            needed_carries.add(index_of[x])
+            pending.append(body.outputs[index_of[x]])
+    return needed_carries
 
 
-def resting(body: Computation, used: set[int]) -> Computation:
-    """With what only a condition would need, such as a counter, handed on as it is."""
-    wanted = _wanted(body, used)
-    outputs = [x if k in wanted else p for k, (x, p) in enumerate(zip(body.outputs, body.parameters, strict=True))]
+def freeze_unneeded_carries(body: Computation, used: set[int]) -> Computation:
+    """The body with carries that only a condition needs, such as a counter, passed on unchanged."""
+    needed_carries = _needed_carries(body, used)
+    outputs = [
+        x if k in needed_carries else p for k, (x, p) in enumerate(zip(body.outputs, body.parameters, strict=True))
+    ]
     return subgraph(body.name, body.parameters, outputs, effects=effects(body))
 
 
-def _conditional(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:
-    branches = [prune(branch) for branch in x.attributes.branch_computations]
-    numbers = sorted(used)
-    read = [_read(b, [*(b.outputs[k] for k in numbers), *effects(b)]) for b in branches]
+def _conditional(x: Instruction, used: set[int]) -> tuple[Indices, Indices, dict[str, Any]]:
+    branches = [control_flow_dce(branch) for branch in x.attributes.branch_computations]
+    outputs = sorted(used)
+    read = [_read_parameters(b, [*(b.outputs[k] for k in outputs), *effects(b)]) for b in branches]
     inputs = sorted(set().union(*read))
-    made = tuple(_with(branch, inputs, numbers) for branch in branches)
-    return numbers, [0, *(k + 1 for k in inputs)], {"branch_computations": made}
+    new_branches = tuple(_with_subset(branch, inputs, outputs) for branch in branches)
+    return outputs, [0, *(k + 1 for k in inputs)], {"branch_computations": new_branches}
 
 
-_PRUNED = {"while": _while, "conditional": _conditional}
+_DCE = {"while": _while, "conditional": _conditional}
 
 
-def _read(computation: Computation, results: Iterable[Instruction]) -> set[int]:
-    """The numbers of the parameters that some instructions depend on."""
-    found = needed(results)
-    return {k for k, p in enumerate(computation.parameters) if p in found}
+def _read_parameters(computation: Computation, results: Iterable[Instruction]) -> set[int]:
+    """The indices of the parameters on which some instructions depend."""
+    reached = needed(results)
+    return {k for k, p in enumerate(computation.parameters) if p in reached}
 
 
-def _with(computation: Computation, inputs: Numbers, outputs: Numbers | None = None) -> Computation:
-    """With some of the parameters and some of the results (None: as it is)."""
+def _with_subset(computation: Computation, inputs: Indices, outputs: Indices | None = None) -> Computation:
+    """The computation with a subset of its parameters and of its results (None: all results)."""
     parameters = [computation.parameters[k] for k in inputs]
     results = [computation.root] if outputs is None else [computation.outputs[k] for k in outputs]
     as_tuple = outputs is not None and isinstance(computation.root.shape, TupleShape)

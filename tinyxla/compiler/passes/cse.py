@@ -1,4 +1,4 @@
-"""Common subexpression elimination, and dead code elimination: rewriting a graph does both."""
+"""Common subexpression elimination and dead code elimination: the rewriter does both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from tinyxla.compiler.rewriter import rewrite
 from tinyxla.hlo import Computation
 
 
-def share(computation: Computation) -> Computation:
-    """Equal instructions become one, and what nothing needs goes: rewriting does both."""
+def eliminate_common_subexpressions(computation: Computation) -> Computation:
+    """The computation with equal instructions merged and unused ones removed."""
     return rewrite(computation, lambda rewriter, x, operands: None)

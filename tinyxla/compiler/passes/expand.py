@@ -1,4 +1,4 @@
-"""Expansion: instructions of composite ops are replaced by the ops that these are made of."""
+"""Expansion: composite ops are replaced by the ops that define them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tinyxla.transforms.computations import with_computations
 
 @cache
 def _expandable() -> frozenset[str]:
-    """The ops that are made of others; element-wise ones have native code."""
+    """Composite ops; elementwise ones are excluded, since they have native code."""
     return frozenset(name for name, op in ops.items() if op.expand is not None and name not in elementwise.NAMES)
 
 
 def expand(computation: Computation) -> Computation:
-    """Put what ops are made of in the place of those that say it."""
+    """The computation with composite ops expanded."""
     if computation.opcodes.isdisjoint(_expandable()):
         return computation
 
@@ -35,22 +35,24 @@ def expand(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def write_out(computation: Computation) -> Computation:
-    """Put XLA's operations in the place of those that only this library has, inside loops and branches too: for a text
-    that XLA is to run. What is not made of others stays."""
+def expand_to_hlo(computation: Computation) -> Computation:
+    """The computation with all ops that only this library has expanded to XLA's, in loops and branches too, for HLO
+    text that XLA runs. Ops without expansion stay."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name == "lanes":
             return rewriter.splice(x.attributes.in_lock_step, operands, visit)
         if x.op.name in OPCODES:
-            return rewriter.emit(x.op, *operands, **with_computations(x, write_out)) if any(x.computations()) else None
+            return (
+                rewriter.emit(x.op, *operands, **with_computations(x, expand_to_hlo)) if any(x.computations()) else None
+            )
         return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
 
     return rewrite(computation, visit)
 
 
 def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], visit: Visit) -> Instruction:
-    """What an op is made of, itself visited."""
+    """The expansion of an op, rewritten by the same visitor."""
     body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
     root = rewriter.splice(body, operands, visit)
     return root if isinstance(x.shape, TupleShape) else root.operands[0]
@@ -58,11 +60,11 @@ def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, .
 
 @lru_cache(1024)
 def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int) -> Computation:
-    """`residual_bytes` decides how the way back through a loop is written out."""
+    """`residual_bytes` is a key of the cache, since it decides how derivatives of loops are expanded."""
 
     def function(*operands: Any) -> Sequence[Any]:
         assert op.expand is not None
-        found = op.expand(*operands, **attributes._asdict())
-        return found if isinstance(found, tuple) else (found,)
+        results = op.expand(*operands, **attributes._asdict())
+        return results if isinstance(results, tuple) else (results,)
 
     return trace(function, shapes, op.name)[0]

@@ -1,4 +1,4 @@
-"""Inlining of called computations; tuples that are taken apart vanish."""
+"""Inlining of called computations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tinyxla.transforms.computations import with_computations
 
 @to_fixed_point
 def inline_calls(computation: Computation) -> Computation:
-    """Put the instructions of called computations in the place of the calls, inside loops and branches too; tuples that
-    are taken apart vanish. Scalars of constants are folded on the way, so that calls with constants, of which there may
-    be many, need not be written out."""
+    """The computation with calls replaced by the instructions of their computations, in loops and branches too;
+    elements of tuples are forwarded. Scalars of constants are folded on the way, so that calls with constant arguments,
+    of which there may be many, need not be inlined."""
     if "call" not in computation.all_opcodes and not computation.opcodes.issuperset(("tuple", "get-tuple-element")):
         return computation
 
@@ -29,7 +29,7 @@ def inline_calls(computation: Computation) -> Computation:
             if folded is not None:
                 return folded
         if x.op.name == "call":
-            return rewriter.splice(x.attributes.to_apply, operands, visit, own=True)
+            return rewriter.splice(x.attributes.to_apply, operands, visit, is_program_code=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any("call" in inner.all_opcodes for inner in x.computations()):

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 
-from tinyxla.compiler.passes.collapse_minor_dims import SHORT
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.compiler.passes.collapse_minor_dims import MIN_ROW_ELEMENTS
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import contraction, elementwise, movement, reduction
 
@@ -34,7 +34,7 @@ MIN_GEMM_COLUMNS = 128  # of the right operand
 Users = dict[Instruction, list[Instruction]]
 
 
-@of_opcodes("broadcast")
+@for_opcodes("broadcast")
 def assign_broadcast_layouts(computation: Computation) -> Computation:
     """Transpose the operands of pairwise broadcasts of short rows that are reduced, and of strided broadcasts."""
     users = computation.users()
@@ -60,7 +60,7 @@ def _is_pairwise(x: Instruction) -> bool:
     """Whether a broadcast repeats short rows, which are its last dimension, often enough."""
     sizes, rank = x.array_shape.dimensions, x.array_shape.rank
     keeps_rows = x.attributes.dimensions[-2:] == (rank - 2, rank - 1)
-    has_short_rows = keeps_rows and 1 < sizes[-1] < SHORT <= sizes[-2]
+    has_short_rows = keeps_rows and 1 < sizes[-1] < MIN_ROW_ELEMENTS <= sizes[-2]
     return has_short_rows and x.array_shape.size >= max(
         MIN_PAIRWISE_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size
     )
@@ -105,7 +105,7 @@ def _is_reduced_over_rows(x: Instruction, users: Users) -> bool:
     return True
 
 
-@of_opcodes("dot")
+@for_opcodes("dot")
 def assign_gemm_layouts(computation: Computation) -> Computation:
     """Transpose large left operands of deep matrix products that are contracted over their rows."""
 

@@ -1,11 +1,13 @@
-"""Computations of reductions, windows and sorts, brought to what kernels emit."""
+"""Canonical form of scalar computations: the combiners, comparators and the like of reductions, windows and sorts,
+which kernels emit inline.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from tinyxla.compiler.analysis.regions import REGIONS
-from tinyxla.compiler.passes.canonicalize.dot import as_multiplication, converted
+from tinyxla.compiler.passes.canonicalize.dot import as_multiply_reduce, convert_to
 from tinyxla.compiler.passes.expand import expand
 from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.rewriter import Rewriter, rewrite
@@ -14,15 +16,14 @@ from tinyxla.ops import contraction
 from tinyxla.transforms.computations import with_computations
 
 
-def prepare_computations(computation: Computation) -> Computation:
-    """Bring the computations that kernels take in - of reductions, windows, sorts - to what can be emitted there: no
-    calls, nothing made of other ops, sums of products for dots. Those of loops and branches are programs of their own.
-    """
+def prepare_scalar_computations(computation: Computation) -> Computation:
+    """The computation with its scalar computations in the form that `Lowering.apply` emits: no calls, no composite
+    ops, and dots as sums of products. Computations of loops and branches are not included."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if not _has_scalar_computations(x):
             return None
-        attributes = with_computations(x, _for_scalars)
+        attributes = with_computations(x, _prepared)
         return rewriter.emit(x.op, *operands, **attributes) if attributes != x.attributes._asdict() else None
 
     return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
@@ -33,13 +34,13 @@ def _has_scalar_computations(x: Instruction) -> bool:
 
 
 @lru_cache(1024)
-def _for_scalars(computation: Computation) -> Computation:
+def _prepared(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is contraction.dot:
-            lhs, rhs = (converted(rewriter, o, x.array_shape.element_type) for o in operands)
-            return as_multiplication(rewriter, lhs, rhs, x.attributes, x.array_shape)
+            lhs, rhs = (convert_to(rewriter, o, x.array_shape.element_type) for o in operands)
+            return as_multiply_reduce(rewriter, lhs, rhs, x.attributes, x.array_shape)
         if any(x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
+            return rewriter.emit(x.op, *operands, **with_computations(x, _prepared))
         return None
 
     return rewrite(inline_calls(expand(computation)), visit)

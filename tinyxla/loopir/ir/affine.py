@@ -1,4 +1,9 @@
-"""Indices in loop IR that is made already: what they are elsewhere, and how they move with a loop."""
+"""Affine index analysis on emitted loop IR: the stride of an index with respect to a loop variable, and index
+expressions evaluated for other values of loop variables (copy and substitute).
+
+Indices are chains of `add`, `subtract`, `multiply` and the like in the body of a loop. An index that depends on loaded
+values has no stride.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +14,39 @@ from functools import cache
 
 from tinyxla.loopir.ir.loop_ir import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
 
-WIDE, NATURAL = (("index", "wide"),), (("index", "natural"),)
+WIDE, NONNEGATIVE = (("index", "wide"),), (("index", "natural"),)
 
 
 class IndexRewriter:
-    """Statements that compute indices."""
+    """Emits index arithmetic; `statements` collects the emitted statements."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
 
     def compute(self, name: str, op: str, left: Index, right: Index) -> Value:
+        """Emit `name = op(left, right)`."""
         result = Value(INDEX, name)
         self.statements.append(Compute(result, op, (_operand(left), _operand(right)), WIDE))
         return result
 
-    def at(self, index: Index, body: Sequence[Statement], places: Mapping[Value, Index], suffix: str) -> Index:
-        """What an index that the body of a loop computes is where some others are at these places."""
-        made = {x.result: x for x in body if isinstance(x, Compute)}
-        known: dict[Operand, Operand] = {x: _operand(place) for x, place in places.items()}
+    def at(self, index: Index, body: Sequence[Statement], values: Mapping[Value, Index], suffix: str) -> Index:
+        """Emit an index of a loop body with variables replaced by `values`; new names end in `suffix`. Returns the
+        new index."""
+        definitions = {x.result: x for x in body if isinstance(x, Compute)}
+        rewritten: dict[Operand, Operand] = {x: _operand(value) for x, value in values.items()}
 
-        def found(x: Operand) -> Operand:
-            if x not in known and x in made:
-                y = made[x]
-                result = known[x] = Value(INDEX, f"{x.name}_{suffix}")
-                kind = WIDE if y.attributes == NATURAL else y.attributes  # which the end of an empty loop is not
-                operands = tuple(map(found, y.operands))
-                self.statements.append(replace(y, result=result, operands=operands, attributes=kind))
-            return known.get(x, x)
+        def rewrite(x: Operand) -> Operand:
+            if x not in rewritten and x in definitions:
+                definition = definitions[x]
+                result = rewritten[x] = Value(INDEX, f"{x.name}_{suffix}")
+                attributes = definition.attributes
+                if attributes == NONNEGATIVE:  # the last index of an empty loop is negative
+                    attributes = WIDE
+                operands = tuple(map(rewrite, definition.operands))
+                self.statements.append(replace(definition, result=result, operands=operands, attributes=attributes))
+            return rewritten.get(x, x)
 
-        value = found(_operand(index))
+        value = rewrite(_operand(index))
         return value if isinstance(value, Value) else value.value
 
 
@@ -46,27 +55,31 @@ def _operand(index: Index) -> Operand:
 
 
 def is_unit_stride(index: Index, loop: Loop) -> bool:
-    """Whether an index grows by one with the loop's own."""
+    """True if an index grows by one per iteration of the loop."""
     return isinstance(index, Value) and stride_of(loop.index, index, loop.body) == 1
 
 
-def stride_of(other: Value, index: Operand, body: Sequence[Statement]) -> float:
-    """By how much an index that the body of a loop computes grows with another one; NaN if not evenly. What it is made
-    of is looked at once, however often it is used: one that is hashed, or drawn at random, is made of itself again and
-    again."""
-    made = {x.result: x for x in body if isinstance(x, Compute | Load)}
+def stride_of(variable: Value, index: Operand, body: Sequence[Statement]) -> float:
+    """The growth of an index per unit of `variable`; NaN if it is not constant.
+
+    Memoized: in a hash or a random generator each intermediate value is used many times, and a plain recursion would
+    take exponential time.
+    """
+    definitions = {x.result: x for x in body if isinstance(x, Compute | Load)}
 
     @cache
-    def step(x: Operand) -> float:
-        if x is other or x not in made:
-            return float(x is other)
-        y = made[x]
-        steps = [step(operand) for operand in y.operands] if isinstance(y, Compute) else [math.nan]
-        if not any(steps):
+    def stride(x: Operand) -> float:
+        if x is variable or x not in definitions:
+            return float(x is variable)
+        definition = definitions[x]
+        strides = (
+            [stride(operand) for operand in definition.operands] if isinstance(definition, Compute) else [math.nan]
+        )
+        if not any(strides):
             return 0
-        if isinstance(y, Compute) and y.op in ("add", "subtract"):
-            return steps[0] + steps[1] if y.op == "add" else steps[0] - steps[1]
-        factor = y.operands[1] if isinstance(y, Compute) and y.op == "multiply" else None
-        return steps[0] * factor.value if isinstance(factor, Literal) else math.nan
+        if isinstance(definition, Compute) and definition.op in ("add", "subtract"):
+            return strides[0] + strides[1] if definition.op == "add" else strides[0] - strides[1]
+        factor = definition.operands[1] if isinstance(definition, Compute) and definition.op == "multiply" else None
+        return strides[0] * factor.value if isinstance(factor, Literal) else math.nan
 
-    return step(index)
+    return stride(index)

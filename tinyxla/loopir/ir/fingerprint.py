@@ -1,4 +1,6 @@
-"""What makes two kernels the same: their loop IR, with names replaced by numbers in order of appearance."""
+"""Fingerprints of kernels: the text of the loop IR with names replaced by ordinals in order of appearance
+(alpha-renaming), so that kernels that differ in names only have equal fingerprints.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,15 @@ from tinyxla.loopir.ir.loop_ir import (
 )
 
 
-def canonical(kernel: Kernel) -> str:
-    """Equal texts mean equal kernels. Much cheaper to make than the kernel's code: it is the key of the caches."""
-    return _Canonical().kernel(kernel)
+def kernel_fingerprint(kernel: Kernel) -> str:
+    """The key of a kernel in the caches of compiled code: equal texts mean equal kernels. Much cheaper than code
+    generation."""
+    return _Fingerprint().kernel(kernel)
 
 
-class _Canonical:
+class _Fingerprint:
     def __init__(self) -> None:
-        self.numbers: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self.lines: list[str] = []
 
     def kernel(self, kernel: Kernel) -> str:
@@ -40,17 +43,17 @@ class _Canonical:
         return "\n".join(self.lines)
 
     def _new(self, defined: Value | Buffer) -> str:
-        return self.numbers.setdefault(defined.name, f"%{len(self.numbers)}")
+        return self.names.setdefault(defined.name, f"%{len(self.names)}")
 
     def _text(self, operand: Any) -> str:
         if isinstance(operand, Value):
-            return self.numbers[operand.name]
+            return self.names[operand.name]
         if isinstance(operand, Literal):
             return f"{operand.type}:{_exact(operand.value)}"
         return str(operand)
 
     def _matrix(self, x: Matrix) -> str:
-        return f"({self.numbers[x.buffer.name]} {self._text(x.start)} {x.pitch} {x.transposed})"
+        return f"({self.names[x.buffer.name]} {self._text(x.start)} {x.pitch} {x.transposed})"
 
     def _block(self, statements: Sequence[Statement]) -> None:
         lines, text = self.lines, self._text
@@ -60,23 +63,23 @@ class _Canonical:
                 result = statement.result
                 lines.append(f"{self._new(result)} {result.type} {statement.op} {operands} {statement.attributes}")
             elif isinstance(statement, Load):
-                source = self.numbers[statement.buffer.name]
+                source = self.names[statement.buffer.name]
                 lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}")
             elif isinstance(statement, Store):
-                target = self.numbers[statement.buffer.name]
+                target = self.names[statement.buffer.name]
                 lines.append(f"store {target} {text(statement.index)} {text(statement.value)}")
             elif isinstance(statement, Multiply):
                 matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
-                lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.more)))}")
+                lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.accumulate)))}")
             elif isinstance(statement, Call):
-                places = " ".join(f"{self.numbers[buffer.name]} {text(index)}" for buffer, index in statement.places)
-                lines.append(f"call {statement.routine} {places}")
+                operands = " ".join(f"{self.names[buffer.name]} {text(index)}" for buffer, index in statement.arguments)
+                lines.append(f"call {statement.routine} {operands}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
                 bounds += f" {statement.force_vectorize} {statement.has_remainder}"
                 initials = " ".join(text(carried.init) for carried in statement.carried)
-                inside = " ".join(f"{self._new(c.arg)} {c.arg.type}" for c in statement.carried)
-                lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({inside}) {{")
+                parameters = " ".join(f"{self._new(c.arg)} {c.arg.type}" for c in statement.carried)
+                lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({parameters}) {{")
                 self._block(statement.body)
                 lines.append(f"}} {' '.join(text(c.next) for c in statement.carried)} {text(statement.continue_while)}")
                 for carried in statement.carried:
@@ -84,7 +87,7 @@ class _Canonical:
 
 
 def _exact(value: Any) -> str:
-    """A literal's text; a NaN by its bits, for its text hides them."""
+    """The text of a literal; of a NaN its bits, which its text hides."""
     if value == value:
         return repr(value)
     return struct.pack("dd", value.real, value.imag).hex()

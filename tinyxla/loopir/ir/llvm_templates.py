@@ -1,13 +1,13 @@
-"""Templates of LLVM text: a shorthand for routines that the loop IR, which has no vectors, cannot express.
+"""Templates of LLVM text: a macro language for routines that the loop IR, which has no vectors, cannot express.
 
-Types and constants as LLVM writes them, and macros: instructions in one another, elements of memory, counted loops. An
-instruction may stand in parentheses where its value is wanted. In one, `%words[3]` is the address of a 64-bit word, and
-`%lanes[float %k]` that of an element of another type:
+The text consists of LLVM instructions and macros for nested expressions, array elements and counted loops. An operand
+may be an instruction in parentheses. As an operand, `%words[3]` is the address of a 64-bit word, `%lanes[float %k]`
+that of an element of another type:
 
     %sum = add i64 (mul i64 %x, %y), (load i64, ptr %words[3])
 
-What stands between these two lines runs at least once, with %k = 0, 4, 8, ...; the blocks around it are `k.begin` and
-`k.end`, which phi nodes name:
+The body between these two lines runs at least once, for %k = 0, 4, 8, ...; phi nodes name the blocks before and after
+it `k.begin` and `k.end`:
 
     for %k from 0 below %count by 4
     end %k
@@ -22,37 +22,45 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-REGISTERS = {
+REGISTER_TYPES = {
     "pred": "i1",
     **{f"{sign}{bits}": f"i{bits}" for sign in "su" for bits in (8, 16, 32, 64)},
     "f32": "float",
     "f64": "double",
 }
-MEMORY = {**REGISTERS, "pred": "i8", "f16": "half", "bf16": "i16", "c64": "float", "c128": "double"}  # of each part
+# In memory; of a complex number, the type of each component.
+MEMORY_TYPES = {
+    **REGISTER_TYPES,
+    "pred": "i8",
+    "f16": "half",
+    "bf16": "i16",
+    "c64": "float",
+    "c128": "double",
+}
 BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
 
 _OPCODES = "load icmp select getelementptr zext sext trunc add sub mul udiv urem and or xor shl lshr fmul insertelement"
-_INSIDE = re.compile(
-    rf"\((?P<inside>(?:{_OPCODES.replace(' ', '|')}) [^()]*)\)"
-    r"|(?P<array>%[\w.]+)\[(?:(?P<kind>[^][]+) )?(?P<index>[^][\s()]+)\]"
+_NESTED = re.compile(
+    rf"\((?P<nested>(?:{_OPCODES.replace(' ', '|')}) [^()]*)\)"
+    r"|(?P<array>%[\w.]+)\[(?:(?P<type>[^][]+) )?(?P<index>[^][\s()]+)\]"
 )
 _LOOP = re.compile(r" *for %([\w.]+) from (\S+) below (\S+) by (\S+) *")
 _END = re.compile(r" *end %([\w.]+)")
 
 
 def expand_macros(text: str) -> str:
-    """LLVM text without the shorthand."""
+    """LLVM text with all macros expanded."""
     lines: list[str] = []
-    ends: dict[str, str] = {}  # of the loops that are open, by their index
-    numbers = itertools.count()
+    ends: dict[str, str] = {}  # text that closes each open loop, by index name
+    counter = itertools.count()
 
     def instructions(text: str) -> Iterator[str]:
         """An instruction, after those that it needs."""
-        while found := _INSIDE.search(text):
-            value = f"%inside.{next(numbers)}"
-            address = f"getelementptr {found['kind'] or 'i64'}, ptr {found['array']}, i64 {found['index']}"
-            yield from instructions(f"  {value} = {found['inside'] or address}")
-            text = text.replace(found[0], value)
+        while match := _NESTED.search(text):
+            name = f"%nested.{next(counter)}"
+            address = f"getelementptr {match['type'] or 'i64'}, ptr {match['array']}, i64 {match['index']}"
+            yield from instructions(f"  {name} = {match['nested'] or address}")
+            text = text.replace(match[0], name)
         yield text
 
     for line in text.split("\n"):
@@ -71,11 +79,11 @@ def expand_macros(text: str) -> str:
     return "\n".join(lines)
 
 
-def loaded_words(address: str, names: Sequence[str], pointers: str = "", prefix: str = "") -> str:
-    """Instructions that load words of a table at an address as values of these names: 64-bit integers, or pointers (as
-    which names separated by spaces are)."""
-    kinds = ["ptr" if name in pointers.split() else "i64" for name in names]
-    loads = [f"load {kind}, ptr %{address}[{k}]" for k, kind in enumerate(kinds)]
+def load_words(address: str, names: Sequence[str], pointers: str = "", prefix: str = "") -> str:
+    """Instructions that load consecutive 64-bit words from an address as values `names`: integers, or pointers for
+    the names in `pointers` (separated by spaces)."""
+    types = ["ptr" if name in pointers.split() else "i64" for name in names]
+    loads = [f"load {type}, ptr %{address}[{k}]" for k, type in enumerate(types)]
     return "\n".join(f"  %{prefix}{name} = {load}" for name, load in zip(names, loads, strict=True))
 
 
@@ -84,7 +92,7 @@ def constant(type: str, value: float) -> str:
     if type == "f64":
         return f"0x{struct.pack('>d', value).hex()}"
     if type == "f32":  # LLVM writes a float as the double of the same value
-        return f"0x{struct.pack('>d', rounded_to_f32(value)).hex()}"
+        return f"0x{struct.pack('>d', round_to_f32(value)).hex()}"
     if type == "pred":
         return "true" if value else "false"
     bits = int(type[1:])
@@ -92,7 +100,7 @@ def constant(type: str, value: float) -> str:
     return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
 
 
-def rounded_to_f32(value: float) -> float:
+def round_to_f32(value: float) -> float:
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:

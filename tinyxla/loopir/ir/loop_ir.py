@@ -1,12 +1,13 @@
-"""The loop IR: loops, loads, stores and scalar operations over flat buffers. What fusion makes and the printers print.
+"""The loop IR: loops, loads, stores and scalar operations over flat buffers. Lowerings build it with `Builder`; a
+backend prints it as LLVM, `print_python` as Python.
 
-A `Kernel` runs for a range `first <= i < last` of its outermost index, so that its work can be split over threads.
-Buffers are one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names
-(`add`, `exponential`, `compare`, ...), with their HLO attributes, so a kernel reads as the graph does. Values are in
-SSA form; what changes from one iteration to the next is carried by the loop.
+A `Kernel` runs for a range `first <= i < last` of its outermost index, so that threads can share the range. Buffers are
+one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names (`add`,
+`exponential`, `compare`, ...) and attributes, so that a kernel reads as the graph does. Values are in SSA form; values
+that change from one iteration to the next are carried by the loop (MLIR's iter_args).
 
-`Builder` makes kernels: it numbers values, folds index arithmetic on constants and shares equal computations within a
-block.
+`Builder` numbers values, folds constants in index arithmetic and eliminates common subexpressions within a block and
+those around it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 INDEX = "s64"
-TOGETHER = 64  # iterations of which vectors leave no rest
-PARTED = 3 * TOGETHER  # iterations of which a rest is better left to a loop of its own than all of them masked
-LONG = 512  # from this count on, a loop gains little when its end is known, or from masks in all its iterations
-MANY = 1 << 14  # iterations that are many more than their rest
+VECTOR_ITERATIONS = 64  # a trip count that is a multiple of this leaves no remainder after unrolled vectors
+MIN_SPLIT_ITERATIONS = 3 * VECTOR_ITERATIONS  # from here on, a remainder loop is faster than masking all iterations
+LONG_LOOP_ITERATIONS = 512  # from here on, a constant trip count or masked iterations gain little
+MAX_SPLIT_ITERATIONS = 1 << 14  # from here on, the time of a remainder does not matter
 SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
 
 
 def storage_type(type: str) -> str:
-    """The type of the scalars that stand for elements of a type: bytes, for one that loops only store."""
+    """The scalar type in which kernels hold elements of a type: `u8` for types that are only stored (8-bit floats
+    and narrower types)."""
     return type if type in SCALARS else "u8"
 
 
@@ -52,12 +54,12 @@ class Buffer:
     """Flat memory of elements of one type: an argument, or scratch of `size` elements that lives during one kernel
     call.
 
-    `written` says whether the kernel stores to it. Distinct buffers do not overlap.
+    `written` tells whether the kernel stores to the buffer. Distinct buffers do not overlap.
     """
 
     type: str
     name: str
-    size: int | None = None  # of scratch; None for an argument
+    size: int | None = None  # elements of scratch; None for an argument
     written: bool = False
 
 
@@ -77,6 +79,8 @@ class Compute:
 
 @dataclass(slots=True)
 class Load:
+    """result = buffer[index]"""
+
     result: Value
     buffer: Buffer
     index: Index
@@ -84,6 +88,8 @@ class Load:
 
 @dataclass(slots=True)
 class Store:
+    """buffer[index] = value"""
+
     buffer: Buffer
     index: Index
     value: Operand
@@ -91,8 +97,7 @@ class Store:
 
 @dataclass(slots=True)
 class LoopCarried:
-    """A value that a loop carries: `initial` on entry, `inside` in an iteration, `updated` at its end, `result` after
-    it."""
+    """A loop-carried value: `init` on entry, `arg` within an iteration, `next` at its end, `result` after the loop."""
 
     arg: Value
     init: Operand
@@ -102,10 +107,11 @@ class LoopCarried:
 
 @dataclass(slots=True)
 class Loop:
-    """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores
-    to and loads from scratch or output elements of other iterations when `sequential` is set. With `again`, a pred that
-    the body computes, the loop ends after the first iteration in which it is false. `in_vectors` asks for vectors even
-    of few iterations, which are written out otherwise; `has_rest` says that many vectors leave a rest."""
+    """for index in range(start, stop): body. Iterations depend on each other only through `carried`, and, if
+    `sequential` is set, through stores to and loads from elements of scratch or outputs. If `continue_while` is
+    given, a pred that the body computes, the loop ends after the first iteration in which it is false.
+    `force_vectorize` vectorizes loops of few iterations, which are unrolled otherwise; `has_remainder` promises that
+    the trip count is no multiple of `VECTOR_ITERATIONS`."""
 
     index: Value
     start: Index
@@ -118,21 +124,28 @@ class Loop:
     has_remainder: bool = False
 
 
-def leaves_remainder(x: Loop, least: int = PARTED) -> bool:
-    """Whether several vectors at once leave iterations of a loop that would take long one by one."""
-    return may_leave_remainder(x, least) and isinstance(x.stop, int) and bool(x.stop % TOGETHER)
+def leaves_remainder(loop: Loop, min_iterations: int = MIN_SPLIT_ITERATIONS) -> bool:
+    """True if the constant trip count of a vectorizable loop is no multiple of `VECTOR_ITERATIONS`, and too small
+    for the scalar remainder not to matter."""
+    return (
+        may_leave_remainder(loop, min_iterations) and isinstance(loop.stop, int) and bool(loop.stop % VECTOR_ITERATIONS)
+    )
 
 
-def may_leave_remainder(x: Loop, least: int) -> bool:
-    """Whether they might, if its end were another number."""
-    if x.sequential or x.continue_while is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
+def may_leave_remainder(loop: Loop, min_iterations: int) -> bool:
+    """True if another constant trip count of the loop could leave such a remainder."""
+    if (
+        loop.sequential
+        or loop.continue_while is not None
+        or any(isinstance(x, (Loop, Multiply, Call)) for x in loop.body)
+    ):
         return False
-    return x.start == 0 and isinstance(x.stop, int) and least <= x.stop < MANY
+    return loop.start == 0 and isinstance(loop.stop, int) and min_iterations <= loop.stop < MAX_SPLIT_ITERATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Part of a buffer as a matrix: rows begin `pitch` elements apart, or columns if it is `transposed`."""
+    """Part of a buffer as a matrix with leading dimension `pitch`: row-major, or column-major if `transposed`."""
 
     buffer: Buffer
     start: Index
@@ -142,23 +155,23 @@ class Matrix:
 
 @dataclass(slots=True)
 class Multiply:
-    """result[m, n] = left[m, k] @ right[k, n], by the BLAS. Where `more` is 1 and not 0, the product is added to what
-    the result has. The result is not transposed."""
+    """GEMM by the BLAS: result[m, n] = left[m, k] @ right[k, n], added to the old result if `accumulate` is 1 rather
+    than 0. The result must be row-major."""
 
     result: Matrix
     left: Matrix
     right: Matrix
     sizes: tuple[Index, Index, Index]  # m, n, k
-    more: Index = 0
+    accumulate: Index = 0
 
 
 @dataclass(slots=True)
 class Call:
-    """A native function that `provide_routine` names, with the addresses of elements: of all that it takes, as Fortran
-    wants it. It may read and write what is there, and what follows."""
+    """A call of a declared routine (`routines.declare`) with the addresses of buffer elements; all arguments are
+    pointers, as in Fortran. The routine may read and write from each address onwards."""
 
     routine: str
-    places: tuple[tuple[Buffer, Index], ...]
+    arguments: tuple[tuple[Buffer, Index], ...]
 
 
 Statement = Compute | Load | Store | Loop | Multiply | Call
@@ -166,8 +179,8 @@ Statement = Compute | Load | Store | Loop | Multiply | Call
 
 @dataclass(slots=True)
 class Kernel:
-    """`arguments` in the order of the address table; `first` and `last` bound the outermost index. `numbers` are
-    scalars that follow the addresses in the table, each in a word of its own."""
+    """`arguments` are in the order of the address table; `first` and `last` bound the outermost index. `parameters`
+    are scalars that follow the addresses in the table, one 64-bit word each."""
 
     name: str
     arguments: list[Buffer]
@@ -184,7 +197,7 @@ class Builder:
     def __init__(self, name: str) -> None:
         self.kernel = Kernel(name, [], [], Value(INDEX, "first"), Value(INDEX, "last"))
         self._blocks: list[list[Statement]] = [self.kernel.body]
-        self._known: list[dict[Any, Value]] = [{}]
+        self._available: list[dict[Any, Value]] = [{}]
         self._bounds: dict[str, tuple[int, int]] = {}
         self._count = 0
 
@@ -204,49 +217,49 @@ class Builder:
         return Value(type, f"{prefix}{self._count}")
 
     def _shared(self, key: Any) -> Value | None:
-        for known in reversed(self._known):
-            if key in known:
-                return known[key]
+        for values in reversed(self._available):
+            if key in values:
+                return values[key]
         return None
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
-        """One scalar operation; an equal one made before in an enclosing block is used again."""
+        """One scalar operation; an equal operation in this block or one around it is reused."""
         type = storage_type(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
-        key = (op, type, tuple(_identity(x) for x in operands), sorted_attributes)
-        found = self._shared(key)
-        if found is None:
-            found = self._known[-1][key] = self._new(type)
-            self._blocks[-1].append(Compute(found, op, operands, sorted_attributes))
-        return found
+        key = (op, type, tuple(_operand_key(x) for x in operands), sorted_attributes)
+        result = self._shared(key)
+        if result is None:
+            result = self._available[-1][key] = self._new(type)
+            self._blocks[-1].append(Compute(result, op, operands, sorted_attributes))
+        return result
 
     def load(self, buffer: Buffer, index: Index) -> Value:
-        """An element; loads of one read-only argument at one index are shared."""
-        key = ("load", buffer.name, _identity(index))
-        found = None if buffer.written else self._shared(key)
-        if found is None:
-            found = self._new(buffer.type)
+        """An element; loads of a read-only argument at one index are shared."""
+        key = ("load", buffer.name, _operand_key(index))
+        result = None if buffer.written else self._shared(key)
+        if result is None:
+            result = self._new(buffer.type)
             if not buffer.written:
-                self._known[-1][key] = found
-            self._blocks[-1].append(Load(found, buffer, index))
-        return found
+                self._available[-1][key] = result
+            self._blocks[-1].append(Load(result, buffer, index))
+        return result
 
     def store(self, buffer: Buffer, index: Index, value: Operand) -> None:
         self._blocks[-1].append(Store(buffer, index, value))
 
     def multiply(
-        self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], more: Index = 0
+        self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], accumulate: Index = 0
     ) -> None:
-        self._blocks[-1].append(Multiply(result, left, right, sizes, more))
+        self._blocks[-1].append(Multiply(result, left, right, sizes, accumulate))
 
-    def call(self, routine: str, *places: tuple[Buffer, Index]) -> None:
-        self._blocks[-1].append(Call(routine, places))
+    def call(self, routine: str, *arguments: tuple[Buffer, Index]) -> None:
+        self._blocks[-1].append(Call(routine, arguments))
 
     def _index(self, op: str, left: Index, right: Index) -> Index:
-        """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
-        for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
-        cannot overflow; it is "narrow" where 32 bits hold all numbers, in which divisions are quicker, and "natural"
-        where sums and products are of numbers that are known not to be negative."""
+        """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >=
+        0 for `divide` and `remainder`); constants fold, identities vanish. The attribute `index` marks operations
+        that cannot overflow: "narrow" if 32 bits suffice, in which divisions are faster, "natural" if both operands
+        are known to be >= 0, otherwise "wide"."""
         if isinstance(left, int) and isinstance(right, int):
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
@@ -259,24 +272,24 @@ class Builder:
             return 0
         a, b = self.bounds(left), self.bounds(right)
         if a is not None and b is not None and op in ("minimum", "maximum"):
-            (below, above) = (a, b) if op == "minimum" else (b, a)
-            if below[1] <= above[0]:
+            (smaller, larger) = (a, b) if op == "minimum" else (b, a)
+            if smaller[1] <= larger[0]:
                 return left
-            if above[1] <= below[0]:
+            if larger[1] <= smaller[0]:
                 return right
         if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
-            rows = a[0] // right
-            return rows if op == "divide" else self.sub(left, rows * right)
-        kind = "wide"
+            quotient = a[0] // right
+            return quotient if op == "divide" else self.sub(left, quotient * right)
+        attribute = "wide"
         if a is not None and b is not None and min(a[0], b[0]) >= 0:
             if op in _DIVISIONS and max(a[1], b[1]) < 1 << 31:
-                kind = "narrow"
+                attribute = "narrow"
             elif op in ("add", "multiply"):
-                kind = "natural"
-        found = self.compute(op, INDEX, operand_of(left), operand_of(right), index=kind)
+                attribute = "natural"
+        result = self.compute(op, INDEX, operand_of(left), operand_of(right), index=attribute)
         if a is not None and b is not None and op in _INTERVALS:
-            self._bounds[found.name] = _INTERVALS[op](a, b)
-        return found
+            self._bounds[result.name] = _INTERVALS[op](a, b)
+        return result
 
     def add(self, *terms: Index) -> Index:
         return functools.reduce(lambda x, y: self._index("add", x, y), terms)
@@ -288,7 +301,7 @@ class Builder:
         return self._index("subtract", x, y)
 
     def floordiv(self, x: Index, y: Index) -> Index:
-        """Of numbers >= 0, rounded down."""
+        """x // y for operands >= 0."""
         return self._index("divide", x, y)
 
     def remainder(self, x: Index, y: Index) -> Index:
@@ -300,95 +313,95 @@ class Builder:
     def max(self, x: Index, y: Index) -> Index:
         return self._index("maximum", x, y)
 
-    def ceil_div(self, size: Index, length: Index) -> Index:
-        """How many pieces of some length there are."""
-        return self.floordiv(self.add(size, self.sub(length, 1)), length)
+    def ceil_div(self, size: Index, divisor: Index) -> Index:
+        """The number of tiles of size `divisor` that cover `size`."""
+        return self.floordiv(self.add(size, self.sub(divisor, 1)), divisor)
 
-    def tile_range(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
-        """From where to where a piece of some length is in the whole."""
-        start = self.mul(piece, length)
-        return start, self.min(self.add(start, length), whole)
+    def tile_range(self, tile: Index, tile_size: Index, size: Index) -> tuple[Index, Index]:
+        """Start and end of a tile of a range of `size` elements."""
+        start = self.mul(tile, tile_size)
+        return start, self.min(self.add(start, tile_size), size)
 
-    def tile_start_and_size(self, block: Index, length: Index, whole: Index) -> tuple[Index, Index]:
-        """From where on a block of some length is in the whole, and how much of it."""
-        start = self.mul(block, length)
-        return start, self.min(self.sub(whole, start), length)
+    def tile_start_and_size(self, tile: Index, tile_size: Index, size: Index) -> tuple[Index, Index]:
+        """Start and size of a tile of a range of `size` elements."""
+        start = self.mul(tile, tile_size)
+        return start, self.min(self.sub(size, start), tile_size)
 
     def delinearize(self, index: Index, *sizes: Index) -> list[Index]:
-        """The coordinates of an index in a space whose inner sizes are these."""
-        found: list[Index] = []
+        """The coordinates of a row-major index, given the sizes of all dimensions but the first."""
+        coordinates: list[Index] = []
         for size in reversed(sizes):
-            found.append(self.remainder(index, size))
+            coordinates.append(self.remainder(index, size))
             index = self.floordiv(index, size)
-        return [index, *reversed(found)]
+        return [index, *reversed(coordinates)]
 
     def compare(self, direction: str, x: Index | Operand, y: Index | Operand) -> Value:
-        """A comparison of two numbers of a type, such as indices."""
+        """A comparison of two operands of one type."""
         x, y = operand_of(x), operand_of(y)
-        kind = _COMPARISONS[x.type[0]]
-        return self.compute("compare", "pred", x, y, direction=direction, compare_type=kind)
+        compare_type = _COMPARISONS[x.type[0]]
+        return self.compute("compare", "pred", x, y, direction=direction, compare_type=compare_type)
 
-    def select(self, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
-        """One of two values of a type, such as indices: as many iterations if the condition holds, say, else none."""
-        yes, no = operand_of(yes), operand_of(no)
-        return self.compute("select", yes.type, condition, yes, no)
+    def select(self, condition: Operand, on_true: Index | Operand, on_false: Index | Operand = 0) -> Value:
+        """`on_true` if the condition holds, otherwise `on_false`; both of one type, such as indices."""
+        on_true, on_false = operand_of(on_true), operand_of(on_false)
+        return self.compute("select", on_true.type, condition, on_true, on_false)
 
     def convert(self, type: str, x: Index | Operand) -> Value:
         return self.compute("convert", type, operand_of(x))
 
     def and_(self, x: Operand, y: int | Operand) -> Value:
-        """Whether two conditions hold, or the bits that two numbers have in common."""
-        return self._of_bits("and", x, y)
+        """Logical or bitwise and."""
+        return self._bitwise("and", x, y)
 
     def or_(self, x: Operand, y: int | Operand) -> Value:
-        """Whether one of two conditions holds, or the bits that one of two numbers has."""
-        return self._of_bits("or", x, y)
+        """Logical or bitwise or."""
+        return self._bitwise("or", x, y)
 
     def shift_left(self, x: Index | Operand, bits: int | Operand) -> Value:
-        return self._of_bits("shift-left", x, bits)
+        return self._bitwise("shift-left", x, bits)
 
     def shift_right(self, x: Index | Operand, bits: int | Operand) -> Value:
-        """What comes in from the left is zero."""
-        return self._of_bits("shift-right-logical", x, bits)
+        """Logical shift: zeros are shifted in."""
+        return self._bitwise("shift-right-logical", x, bits)
 
-    def _of_bits(self, op: str, x: Index | Operand, y: int | Operand) -> Value:
+    def _bitwise(self, op: str, x: Index | Operand, y: int | Operand) -> Value:
         x = operand_of(x)
         return self.compute(op, x.type, x, Literal(x.type, y) if isinstance(y, int) else y)
 
     def bounds(self, index: Index) -> tuple[int, int] | None:
-        """The least and the greatest that an index can be, as far as is known."""
+        """The known range of an index, both ends included; None if unknown."""
         return (index, index) if isinstance(index, int) else self._bounds.get(index.name)
 
-    def assume_range(self, index: Index, least: int, greatest: int) -> None:
-        """Let it be known what an index can be."""
+    def assume_range(self, index: Index, minimum: int, maximum: int) -> None:
+        """Intersect the known range of an index with [minimum, maximum]."""
         if isinstance(index, Value):
-            known = self._bounds.get(index.name, (least, greatest))
-            self._bounds[index.name] = (max(least, known[0]), min(greatest, known[1]))
+            interval = self._bounds.get(index.name, (minimum, maximum))
+            self._bounds[index.name] = (max(minimum, interval[0]), min(maximum, interval[1]))
 
     @contextmanager
     def loop(
         self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
     ) -> Generator[tuple[Value, Loop]]:
-        """Open a loop; inside, set `loop.carried[k].updated`, and `loop.again` where there is an early end; after it,
-        read `loop.carried[k].result`."""
+        """Open a loop; set `loop.carried[k].next` in its body, and `loop.continue_while` for an early exit; read
+        `loop.carried[k].result` after the loop."""
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
         if isinstance(start, int) and isinstance(stop, int):
             self.assume_range(loop.index, start, stop - 1)
         loop.carried = [LoopCarried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
         self._blocks[-1].append(loop)
         self._blocks.append(loop.body)
-        self._known.append({})
+        self._available.append({})
         yield loop.index, loop
-        self._known.pop()
+        self._available.pop()
         self._blocks.pop()
         loop.body = _stores_last(loop)
 
 
 def _stores_last(loop: Loop) -> list[Statement]:
-    """The statements of a loop that does nothing but load, compute and store, with the stores at the end.
+    """The statements of a loop with the stores moved to the end, if the loop only loads, computes and stores.
 
-    Where a loop reads neighbours, LLVM takes what one iteration reads for what the next one reads beside it, and makes
-    no vectors of the loop if that value is stored before its successor is read.
+    For a stencil, LLVM replaces loads by values of the previous iteration (load forwarding). A store between the load
+    and its successor would then prevent vectorization.
     """
     stores = [x for x in loop.body if isinstance(x, Store)]
     written = {x.buffer for x in stores}
@@ -409,7 +422,14 @@ _FOLD = {
 }
 
 _DIVISIONS = ("divide", "remainder")
-_COMPARISONS = {"s": "SIGNED", "u": "UNSIGNED", "f": "FLOAT", "b": "FLOAT", "c": "FLOAT"}  # by how types begin
+# By the first letter of the type.
+_COMPARISONS = {
+    "s": "SIGNED",
+    "u": "UNSIGNED",
+    "f": "FLOAT",
+    "b": "FLOAT",
+    "c": "FLOAT",
+}
 _Interval = tuple[int, int]
 _INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
     "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
@@ -427,9 +447,9 @@ def operand_of(index: Index | Operand) -> Operand:
     return Literal(INDEX, index) if isinstance(index, int) else index
 
 
-def _identity(operand: Operand | Index) -> Any:
+def _operand_key(operand: Operand | Index) -> Any:
     if isinstance(operand, Value):
         return operand.name
-    if isinstance(operand, Literal):  # 0.0 and -0.0 are equal, NaN is not: the text tells them apart
+    if isinstance(operand, Literal):  # the text distinguishes 0.0 and -0.0, and a NaN's text is equal to itself
         return (operand.type, repr(operand.value))
     return operand

@@ -1,15 +1,16 @@
-"""Properties of the loop IR's scalar operations that lowerings and passes ask for; a backend emits by them.
+"""Properties of the loop IR's scalar operations: which are inline and which have a slow path. Lowerings, passes and
+backends decide by them.
 
-`INLINE` operations are one to three instructions and stand where they are used; all others are functions of their own.
-Operations with a slow path compute all operands by the fast path, and run the loop again for the few operands that need
-more (a sine of a huge argument).
+`INLINE` operations are one to three instructions at their point of use; all others are calls of functions. An operation
+with a slow path computes all elements by the fast path first; the loop runs again for the few operands that need the
+slow path (the sine of a huge argument).
 """
 
 from __future__ import annotations
 
 from typing import TypeGuard
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY
+from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
 from tinyxla.loopir.ir.loop_ir import Compute, Load, Loop, Statement, Store
 
 INLINE = frozenset(
@@ -24,16 +25,17 @@ _COMPLEX = ("c64", "c128")
 
 
 def is_function(x: Statement) -> TypeGuard[Compute]:
-    """Whether a statement computes by a function of its own rather than inline."""
+    """True if a statement calls a function rather than being inline."""
     return isinstance(x, Compute) and x.op not in INLINE and not is_index_arithmetic(x)
 
 
 def is_index_arithmetic(x: Compute) -> bool:
+    """True if an operation was emitted by `Builder`'s index arithmetic."""
     return bool(x.attributes) and x.attributes[0][0] == "index"
 
 
 def has_slow_path(x: Compute) -> bool:
-    """Whether an operation has a slow path for few of its operands."""
+    """True if few operands of an operation need a slow path."""
     if not is_function(x) or x.op == "convert":
         return False
     type = x.operands[-1].type
@@ -44,7 +46,8 @@ def has_slow_path(x: Compute) -> bool:
     return x.op == "power"
 
 
-def widest_of(loop: Loop) -> int:
-    """Bytes of the widest element that a loop loads, stores or carries, from which LLVM derives its vector width."""
-    moved = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
-    return max((BYTES[MEMORY[x]] for x in (*moved, *(c.arg.type for c in loop.carried))), default=4)
+def max_element_bytes(loop: Loop) -> int:
+    """Bytes of the widest element type that a loop loads, stores or carries; LLVM derives its vector width from this
+    type."""
+    types = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
+    return max((BYTES[MEMORY_TYPES[x]] for x in (*types, *(c.arg.type for c in loop.carried))), default=4)

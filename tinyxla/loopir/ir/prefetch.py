@@ -1,10 +1,10 @@
-"""Asking for lines of the cache before they are needed, by routines that kernels of the loop IR call.
+"""Software prefetch: routines that prefetch the cache lines of an address range for reading or writing, and loops that
+prefetch tiles (rows, blocks) ahead of their use.
 
-A processor gets all that the memory can give only if it waits for many lines at once: it takes a fifth of a microsecond
-until one is there. By itself it asks for few, and reads ahead within a page of 4096 bytes, in each page apart. So what
-comes in pieces, such as rows or blocks, is best asked for in parts of several pieces at once: with each piece, the last
-part of the next one, the part before that of the one after it, and so on. When its turn comes, all of a piece was asked
-for.
+A core reaches the memory's bandwidth only with many outstanding misses; one miss takes about 200 ns. The hardware
+prefetcher keeps few outstanding, and restarts at each page of 4096 bytes. So tiles are prefetched in
+`PREFETCHES_PER_TILE` steps, software-pipelined over the preceding tiles: with each tile, the last step of the next
+tile, the step before it of the tile after that, and so on. When a tile is computed, all its steps are done.
 """
 
 from __future__ import annotations
@@ -16,69 +16,75 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Call, Compute, Index, Load,
 from tinyxla.loopir.ir.operations import is_function
 from tinyxla.loopir.ir.routines import declare_llvm
 
-REQUEST, CLAIM = "request", "claim"  # routines that change nothing
-PARTS = 8  # of a piece
-_SHORT = ("convert", "bitcast-convert")  # functions that take little time
-_LONG = ("divide", "sqrt")  # instructions that take much
+PREFETCH_READ, PREFETCH_WRITE = "prefetch_read", "prefetch_write"  # routines without effect on values
+PREFETCHES_PER_TILE = 8  # steps in which a tile is prefetched
+_CHEAP_FUNCTIONS = ("convert", "bitcast-convert")  # functions as cheap as an instruction
+_EXPENSIVE_OPS = ("divide", "sqrt")  # inline instructions with long latency
 
-PrefetchStream = tuple[tuple[Buffer, Index], ...]  # those from one element to another
+PrefetchStream = tuple[tuple[Buffer, Index], ...]  # first and last element
 
 
-def prefetch_loop(name: str, lines: Callable[[IndexRewriter, Value, Value], Iterable[PrefetchStream]]) -> Loop:
-    """A loop that asks for parts of the pieces that follow. `lines` gives what to ask for of the piece that is so many
-    ahead, of whose parts that of a number is meant."""
-    part, inside = Value(INDEX, f"{name}_part"), IndexRewriter()
-    ahead = inside.compute(f"{name}_ahead", "subtract", PARTS, part)
-    calls = [Call(declare_prefetch_read(), ends) for ends in lines(inside, ahead, part)]
-    return Loop(part, 0, PARTS, [*inside.statements, *calls], [])
+def prefetch_loop(name: str, streams: Callable[[IndexRewriter, Value, Value], Iterable[PrefetchStream]]) -> Loop:
+    """A loop over the prefetch steps of the following tiles. `streams(rewriter, ahead, step)` gives the streams to
+    prefetch of the tile `ahead` tiles further on, in step `step`."""
+    step, rewriter = Value(INDEX, f"{name}_part"), IndexRewriter()
+    ahead = rewriter.compute(f"{name}_ahead", "subtract", PREFETCHES_PER_TILE, step)
+    calls = [Call(declare_prefetch_read(), stream) for stream in streams(rewriter, ahead, step)]
+    return Loop(step, 0, PREFETCHES_PER_TILE, [*rewriter.statements, *calls], [])
 
 
 def prefetch_stream_of(
-    load: Load, inside: IndexRewriter, body: Sequence[Statement], ends: Sequence[Mapping[Value, Index]], name: str
+    load: Load, rewriter: IndexRewriter, body: Sequence[Statement], bounds: Sequence[Mapping[Value, Index]], name: str
 ) -> PrefetchStream:
-    """What a load in the body of a loop reads, from where some indices have their first values to the last ones."""
-    return tuple((load.buffer, inside.at(load.index, body, at, f"{name}{k}")) for k, at in enumerate(ends))
+    """The range that a load in the body of a loop reads: `bounds` maps loop variables to their first and to their
+    last values."""
+    return tuple((load.buffer, rewriter.at(load.index, body, values, f"{name}{k}")) for k, values in enumerate(bounds))
 
 
-def loads_of_arguments(loop: Loop) -> Iterator[Load]:
-    """Those that go along what nothing changes, element by element."""
+def unit_stride_input_loads(loop: Loop) -> Iterator[Load]:
+    """Loads with unit stride from arguments that the kernel does not write."""
     for x in loop.body:
         if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and is_unit_stride(x.index, loop):
             yield x
 
 
-def computes_long(loop: Loop) -> bool:
-    """Whether it computes what takes its time: functions, quotients or roots."""
-    return any(x.op in _LONG or (is_function(x) and x.op not in _SHORT) for x in loop.body if isinstance(x, Compute))
+def has_expensive_ops(loop: Loop) -> bool:
+    """True if a loop calls functions, divides or takes square roots."""
+    return any(
+        x.op in _EXPENSIVE_OPS or (is_function(x) and x.op not in _CHEAP_FUNCTIONS)
+        for x in loop.body
+        if isinstance(x, Compute)
+    )
 
 
 def declare_prefetch_read() -> str:
-    """Let kernels call the routine that asks for what will be read soon, up to an address; its name."""
-    return _provide(REQUEST, "i32 0, i32 2")
+    """Declare the routine that prefetches a range for reading; returns its name."""
+    return _declare(PREFETCH_READ, "i32 0, i32 2")
 
 
 def declare_prefetch_write() -> str:
-    """The same of what will be written soon: else the first store to a line waits for it, and for the right to it."""
-    return _provide(CLAIM, "i32 1, i32 3")
+    """Declare the routine that prefetches a range for writing (with ownership), so that the first store to a line
+    does not wait for the line; returns its name."""
+    return _declare(PREFETCH_WRITE, "i32 1, i32 3")
 
 
-def _provide(name: str, hints: str) -> str:
-    declare_llvm(name, _TEXT.replace("$HINTS", hints), "request", final=True)
+def _declare(name: str, hints: str) -> str:
+    declare_llvm(name, _TEXT.replace("$HINTS", hints), "prefetch", is_optimized=True)
     return name
 
 
 _TEXT = """
-define void @request(ptr %from, ptr %to) {
+define void @prefetch(ptr %first, ptr %last) {
 entry:
-  %start = call ptr @llvm.ptrmask.p0.i64(ptr %from, i64 -64)
-  %end = ptrtoint ptr %to to i64
-  br label %line
-line:
-  %at = phi ptr [ %start, %entry ], [ %next, %line ]
-  call void @llvm.prefetch.p0(ptr %at, $HINTS, i32 1)
-  %next = getelementptr i8, ptr %at, i64 64
-  %here = ptrtoint ptr %next to i64
-  br i1 (icmp ult i64 %here, %end), label %line, label %done
+  %start = call ptr @llvm.ptrmask.p0.i64(ptr %first, i64 -64)
+  %end = ptrtoint ptr %last to i64
+  br label %cache_line
+cache_line:
+  %address = phi ptr [ %start, %entry ], [ %next, %cache_line ]
+  call void @llvm.prefetch.p0(ptr %address, $HINTS, i32 1)
+  %next = getelementptr i8, ptr %address, i64 64
+  %next_address = ptrtoint ptr %next to i64
+  br i1 (icmp ult i64 %next_address, %end), label %cache_line, label %done
 done:
   ret void
 }

@@ -1,8 +1,10 @@
-"""A kernel of the loop IR as a Python function: what a user reads, and what the tests run against the compiled kernel.
+"""Python printer of the loop IR: a kernel as a Python function, for users to read and for tests to compare with the
+compiled kernel.
 
-The function takes the kernel's arguments as one-dimensional NumPy arrays, and the range of the outermost index. It runs
-under CPython; its scalars are NumPy's, so that every operation has its element type's rounding and wrap-around. As in
-the compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded after it.
+The function takes the kernel's arguments as one-dimensional NumPy arrays, the range of the outermost index, and the
+kernel's parameters. It runs under CPython; its scalars are NumPy's, so that every operation has its element type's
+rounding and wrap-around. As in the compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded
+after it.
 """
 
 from __future__ import annotations
@@ -35,15 +37,16 @@ _CONSTRUCTORS = {
     **{f"c{bits}": f"np.complex{bits}" for bits in (64, 128)},
     "bf16": "ml_dtypes.bfloat16",
 }
-_NARROW = ("f16", "bf16")
+_16_BIT_FLOATS = ("f16", "bf16")
 
 
 def print_python(kernel: Kernel, name: str | None = None) -> str:
-    """The source of the kernel as the function `name` (by default its own), with the imports and helpers it needs."""
+    """The source of a kernel as the function `name` (by default the kernel's name), with imports and helper
+    functions."""
     return _Printer(kernel).source(name or kernel.name)
 
 
-# A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
+# A value is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
 
 _ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
 
@@ -127,7 +130,7 @@ _INDEX: Mapping[str, str] = {**_INTEGER, "divide": "{0} // {1}", "remainder": "{
 
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 
-# What NumPy lacks, defined where an expression names it.
+# Functions that NumPy lacks, printed before kernels that call them.
 _HELPERS: Mapping[str, str] = {
     "call": """
 def call(name, *arrays):
@@ -182,23 +185,23 @@ def reduce_precision(x, exponent_bits, mantissa_bits):
         return x
     fraction, exponent = math.frexp(x)  # 0.5 <= abs(fraction) < 1
     bias = 2 ** (exponent_bits - 1) - 1
-    kept = math.ldexp(round(math.ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1)
-    if abs(kept) >= math.ldexp(1.0, bias) * 2:
-        kept = math.inf
-    if abs(kept) < math.ldexp(1.0, 1 - bias):
-        kept = 0.0
-    return type(x)(math.copysign(kept, x))
+    rounded = math.ldexp(round(math.ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1)
+    if abs(rounded) >= math.ldexp(1.0, bias) * 2:
+        rounded = math.inf
+    if abs(rounded) < math.ldexp(1.0, 1 - bias):
+        rounded = 0.0
+    return type(x)(math.copysign(rounded, x))
 """,
     "multiply": """
-def multiply(c, c_start, c_steps, a, a_start, a_steps, b, b_start, b_steps, m, n, k, more):
+def multiply(c, c_start, c_strides, a, a_start, a_strides, b, b_start, b_strides, m, n, k, accumulate):
     for i in range(m):
         for j in range(n):
-            place = c_start + i * c_steps[0] + j * c_steps[1]
-            if not more:
-                c[place] = 0
+            index = c_start + i * c_strides[0] + j * c_strides[1]
+            if not accumulate:
+                c[index] = 0
             for p in range(k):
-                left = a[a_start + i * a_steps[0] + p * a_steps[1]]
-                c[place] += left * b[b_start + p * b_steps[0] + j * b_steps[1]]
+                left = a[a_start + i * a_strides[0] + p * a_strides[1]]
+                c[index] += left * b[b_start + p * b_strides[0] + j * b_strides[1]]
 """,
     "remainder": """
 def remainder(x, y):
@@ -206,13 +209,13 @@ def remainder(x, y):
         return x
     if y == -1:
         return x - x
-    rest = x % y
-    return rest - y if rest != 0 and (x < 0) != (y < 0) else rest
+    modulus = x % y
+    return modulus - y if modulus != 0 and (x < 0) != (y < 0) else modulus
 """,
     "round_away_from_zero": """
 def round_away_from_zero(x):
-    whole = np.trunc(x)
-    return whole + np.copysign(type(x)(abs(x - whole) >= 0.5), x)
+    truncated = np.trunc(x)
+    return truncated + np.copysign(type(x)(abs(x - truncated) >= 0.5), x)
 """,
     "saturated": """
 def saturated(x, low, high):
@@ -228,8 +231,8 @@ def shift_left(x, y, bits):
     "shift_right_arithmetic": """
 def shift_right_arithmetic(x, y, bits):
     high = unsigned(x, bits) >> (bits - 1)
-    filled = (unsigned(x, bits) - (high << bits)) >> (min(int(y), bits - 1) if y >= 0 else bits - 1)
-    return np.array(filled & ((1 << bits) - 1), f"u{bits // 8}").view(type(x))[()]
+    extended = (unsigned(x, bits) - (high << bits)) >> (min(int(y), bits - 1) if y >= 0 else bits - 1)
+    return np.array(extended & ((1 << bits) - 1), f"u{bits // 8}").view(type(x))[()]
 """,
     "shift_right_logical": """
 def shift_right_logical(x, y, bits):
@@ -251,21 +254,22 @@ _MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.nu
 
 
 class _Printer:
-    """Prints one kernel. Indices are Python ints there, other values are NumPy scalars; `indices` tells them apart."""
+    """Prints one kernel. Indices are Python ints in the printed text, other values NumPy scalars; `indices` are the
+    names of the former."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
-        self.given = [kernel.first, kernel.last, *kernel.parameters]
-        self.indices = {value.name for value in self.given if value.type == INDEX}
+        self.parameters = [kernel.first, kernel.last, *kernel.parameters]
+        self.indices = {value.name for value in self.parameters if value.type == INDEX}
 
     def source(self, name: str) -> str:
         kernel = self.kernel
         for buffer in kernel.scratch:
             self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_CONSTRUCTORS[buffer.type]})")
         self._block(kernel.body, "    ")
-        parameters = [x.name for x in (*kernel.arguments, *self.given)]
-        function = "\n".join([f"def {name}({', '.join(parameters)}):", *(self.lines or ["    pass"])])
+        names = [x.name for x in (*kernel.arguments, *self.parameters)]
+        function = "\n".join([f"def {name}({', '.join(names)}):", *(self.lines or ["    pass"])])
         helpers = _helpers(function)
         text = "\n\n".join([*(_HELPERS[helper] for helper in helpers), f"\n{function}\n"])
         modules = ["numpy as np", *(module for module in _MODULES if f"{module}." in text)]
@@ -284,18 +288,18 @@ class _Printer:
             elif isinstance(statement, Multiply):
                 self.lines.append(f"{indent}{self._multiply(statement)}")
             elif isinstance(statement, Call):
-                places = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in statement.places]
-                self.lines.append(f"{indent}call({', '.join([repr(statement.routine), *places])})")
+                arguments = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in statement.arguments]
+                self.lines.append(f"{indent}call({', '.join([repr(statement.routine), *arguments])})")
             else:
                 self._loop(statement, indent)
 
     def _multiply(self, x: Multiply) -> str:
         matrices = [
-            f"{m.buffer.name}, {self._index(m.start)}, {steps[::-1] if m.transposed else steps}"
+            f"{m.buffer.name}, {self._index(m.start)}, {strides[::-1] if m.transposed else strides}"
             for m in (x.result, x.left, x.right)
-            for steps in [(m.pitch, 1)]
+            for strides in [(m.pitch, 1)]
         ]
-        return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.more))])})"
+        return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.accumulate))])})"
 
     def _loop(self, loop: Loop, indent: str) -> None:
         self.indices.add(loop.index.name)
@@ -347,7 +351,7 @@ class _Printer:
             return f"{operands[0]}.view({_CONSTRUCTORS[result]})"
         if op == "convert":
             return _conversion(operands[0], type, result)
-        if type in _NARROW:
+        if type in _16_BIT_FLOATS:
             operands = [f"np.float32({operand})" for operand in operands]
         if op == "compare":
             return _comparison(operands, type, **attributes)
@@ -373,7 +377,7 @@ def _comparison(operands: Sequence[str], type: str, direction: str, compare_type
 
 
 def _conversion(operand: str, source: str, target: str) -> str:
-    """By value; floats saturate on their way to integers, complex numbers lose their imaginary part to become real."""
+    """Conversion by value: floats saturate to integers, complex numbers lose their imaginary part to become real."""
     if source in ("c64", "c128") and target not in ("c64", "c128"):
         operand, source = f"{operand}.real", "f32" if source == "c64" else "f64"
     if target == "pred":
@@ -408,12 +412,12 @@ def _float(value: float) -> str:
 
 
 def _helpers(text: str) -> list[str]:
-    """The helpers that a text calls, and those that they call, in order of name."""
-    found: set[str] = set()
+    """The names of the helpers that a text calls, directly or through other helpers, sorted."""
+    helpers: set[str] = set()
     texts = [text]
     while texts:
         current = texts.pop()
-        new = {name for name in _HELPERS if re.search(rf"(?<![.\w]){name}\(", current)} - found
-        found |= new
+        new = {name for name in _HELPERS if re.search(rf"(?<![.\w]){name}\(", current)} - helpers
+        helpers |= new
         texts += [_HELPERS[name] for name in sorted(new)]
-    return sorted(found)
+    return sorted(helpers)

@@ -1,8 +1,8 @@
 """Registry of routines: functions that the loop IR calls by name (`Call`, `Multiply`) and does not contain.
 
-A lowering declares a routine before it emits a call of it. The backend begins what was declared: it compiles LLVM text
-and kernels, and resolves routines of the BLAS and LAPACK. Beginning the same routine twice must be harmless, since an
-exception from outside may come between beginning a routine and taking it off the list.
+A lowering declares a routine before it emits a call. The backend begins all declared routines: it compiles LLVM text
+and kernels, and resolves BLAS and LAPACK symbols. Beginning a routine twice must be harmless, since an asynchronous
+exception may arrive between beginning a routine and removing it from the registry.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tinyxla.loopir.ir.loop_ir import Kernel
 
 @dataclass(eq=False, frozen=True, slots=True)
 class LlvmRoutine:
-    """The function `function` of LLVM text (`llvm_templates`). A `final` text gains nothing by LLVM's passes; of a
-    `seldom` one the instructions are executed so seldom that its compilation must be cheap."""
+    """The function `function` of LLVM text (`llvm_templates`). LLVM's passes skip a text that `is_optimized`
+    already; a routine that `is_cold` runs seldom, so that cheap compilation matters more than fast code."""
 
     symbol: str
     text: str
     function: str
-    final: bool = False
-    seldom: bool = False
+    is_optimized: bool = False
+    is_cold: bool = False
 
 
 @dataclass(eq=False, frozen=True, slots=True)
 class KernelRoutine:
-    """A kernel of the loop IR; its parameters are passed as the address of an array of words."""
+    """A kernel of the loop IR; its parameters are passed as the address of an array of 64-bit words."""
 
     symbol: str
     kernel: Kernel
@@ -35,7 +35,7 @@ class KernelRoutine:
 
 @dataclass(eq=False, frozen=True, slots=True)
 class FortranRoutine:
-    """A routine of the BLAS or LAPACK, under its Fortran name in lower case without underscore."""
+    """A BLAS or LAPACK routine, by its Fortran name in lower case without underscore."""
 
     name: str
 
@@ -53,7 +53,7 @@ _declared: dict[Routine, None] = {}  # in order
 
 
 def routine_symbol(routine: str) -> str:
-    """The symbol that a `Call` of a routine calls."""
+    """The symbol of a routine that `Call` names."""
     return f"tinyxla_{routine}"
 
 
@@ -63,18 +63,18 @@ def multiply_symbol(type: str) -> str:
 
 
 def declare(routine: Routine) -> None:
-    """Ask the backend for a routine."""
+    """Register a routine for the backend to begin."""
     _declared[routine] = None
 
 
-def declare_llvm(name: str, text: str, function: str, final: bool = False, seldom: bool = False) -> str:
-    """Declare a routine in LLVM text; returns its name, for `Call`."""
-    declare(LlvmRoutine(routine_symbol(name), text, function, final, seldom))
+def declare_llvm(name: str, text: str, function: str, is_optimized: bool = False, is_cold: bool = False) -> str:
+    """Register a routine in LLVM text; returns its name, for `Call`."""
+    declare(LlvmRoutine(routine_symbol(name), text, function, is_optimized, is_cold))
     return name
 
 
 def begin_declared(begin: Callable[[Routine], None]) -> None:
-    """Begin all routines that were declared since the last time."""
+    """Call `begin` for all routines declared since the last call."""
     for routine in tuple(_declared):
         begin(routine)
         _declared.pop(routine, None)

@@ -35,14 +35,14 @@ from typing import NamedTuple
 from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Fusion, Plan
 from tinyxla.compiler.passes.canonicalize.convolution import (
-    FEW,
-    PRODUCTS,
-    SHARED,
-    Part,
-    is_paired,
-    is_product,
-    is_simple,
-    parts as parts_of,
+    GEMM_TYPES,
+    MIN_GEMM_FEATURES,
+    VECTOR_MULTIPLIERS,
+    WindowRange,
+    has_bf16_pairs,
+    is_canonical,
+    is_gemm,
+    window_ranges as parts_of,
 )
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
@@ -96,9 +96,9 @@ def _strides(sizes: Sequence[int]) -> list[int]:
 class _ConvolutionAxes:
     """The axes of a convolution by kind, each kind from the outermost in memory to the innermost: of the result, or of
     the kernel for terms; and the offset of their first element in each array. Output positions are those of one region
-    (`parts`)."""
+    (`window_ranges`)."""
 
-    def __init__(self, x: Instruction, parts: Sequence[Part], lhs: Sequence[int], rhs: Sequence[int]) -> None:
+    def __init__(self, x: Instruction, parts: Sequence[WindowRange], lhs: Sequence[int], rhs: Sequence[int]) -> None:
         dims: Convolution = x.attributes
         out = x.array_shape.dimensions
         s, t, u = map(_strides, (lhs, rhs, out))
@@ -112,16 +112,21 @@ class _ConvolutionAxes:
         self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
         positions, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
         for w, part, i, j, k in zip(dims.window, parts, a[2:], b[2:], c[2:], strict=True):
-            first = part.place * w.stride + part.element * w.window_dilation - w.padding_low
+            first = part.first_position * w.stride + part.first_element * w.window_dilation - w.padding_low
             self.start["lhs"] += first // w.base_dilation * s[i]
-            self.start["rhs"] += part.element * t[j]
-            self.start["out"] += part.place * u[k]
-            positions.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
-            inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.further, 0))
+            self.start["rhs"] += part.first_element * t[j]
+            self.start["out"] += part.first_position * u[k]
+            positions.append(_Axis(part.positions, s[i] * w.stride, 0, u[k] * part.position_stride))
+            inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.element_stride, 0))
         group = self.group
         is_minor = (group.lhs, group.rhs, group.out) == (1, channels, channels)
-        is_depthwise = channels in SHARED and groups * channels > FEW and is_minor and not is_paired(x)
-        self.depth_multiplier = channels if is_depthwise and x.array_shape.element_type.name in PRODUCTS else 0
+        is_depthwise = (
+            channels in VECTOR_MULTIPLIERS
+            and groups * channels > MIN_GEMM_FEATURES
+            and is_minor
+            and not has_bf16_pairs(x)
+        )
+        self.depth_multiplier = channels if is_depthwise and x.array_shape.element_type.name in GEMM_TYPES else 0
         if self.depth_multiplier:
             self.group, self.channel = _ONE, _Axis(groups * channels, 0, 1, 1)
         self.positions = _collapse_axes(sorted((p for p in positions if p.size != 1), key=lambda p: -p.out))
@@ -152,7 +157,7 @@ def _total_size(axes: Sequence[_Axis]) -> int:
 
 def supports(x: Instruction) -> bool:
     """Whether the convolution is canonical and of a native type."""
-    return is_simple(x) and is_native_type(x.array_shape)
+    return is_canonical(x) and is_native_type(x.array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -162,7 +167,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     regions = itertools.product(*(parts_of(w, sizes[i], x.array_shape.dimensions[k]) for w, i, k in window_dims))
     arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
     arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
-    if is_paired(x):
+    if has_bf16_pairs(x):
         arithmetic = choose_arithmetic("bf16", "f32", EXACT_ROWS, 1, 1) or arithmetic
         for k, array in enumerate(arrays):
             if k or arithmetic.factors_per_word == 1:
@@ -174,7 +179,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     products = [
         _ImplicitGemm(x, axes, plan, arithmetic, [array.storage for array in arrays])
         for axes in axes_of_regions
-        if ((is_product(x) and axes.has_minor_channels) or axes.depth_multiplier) and _total_size(axes.terms)
+        if ((is_gemm(x) and axes.has_minor_channels) or axes.depth_multiplier) and _total_size(axes.terms)
     ]
     epilogue = plan.epilogues.get(x)
     fuses_epilogue = len(products) == len(axes_of_regions) and all(product.splits == 1 for product in products)

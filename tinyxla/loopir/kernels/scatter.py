@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
@@ -76,7 +76,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 def supports_scatter(x: Instruction) -> bool:
     """Whether the combiner can be part of a loop, and indices have a native type."""
     count = len(x.operands) // 2
-    return is_of_scalars(x.attributes.to_apply) and is_native_type(x.operands[count].array_shape)
+    return is_scalar_computation(x.attributes.to_apply) and is_native_type(x.operands[count].array_shape)
 
 
 def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -202,7 +202,7 @@ class _Scatter:
             return []
 
         with low.loop(0, 1 if all_in_bounds is None else b.select(all_in_bounds, 1), sequential=True):
-            low.nest(bounds, [], update, in_vectors=tuple(self.update_sizes[-1:]) > (MAX_SCALAR_WINDOW,))
+            low.nest(bounds, [], update, force_vectorize=tuple(self.update_sizes[-1:]) > (MAX_SCALAR_WINDOW,))
 
 
 def _private_copy_count(x: Instruction, elements: int) -> int:

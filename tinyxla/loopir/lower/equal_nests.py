@@ -1,8 +1,9 @@
-"""Value numbering of loop nests: of equal nests of a program, such as those of equal layers, the first one is lowered,
-and the others are its kernels with other arguments.
+"""Value numbering of loop nests: of equal nests in a program, such as those of equal layers, one is lowered; the others
+reuse its kernels with other arguments.
 
-Two nests are equal if the graphs of what they compute are, to the arrays in memory: operations, attributes, shapes,
-what is stored and what is read outside. A kernel with an argument from elsewhere is lowered each time.
+Two nests are equal if the graphs of their instructions are, down to arrays in memory: operations, attributes, shapes,
+and which instructions are materialized and live-out. A kernel with an argument that is no node of this graph is lowered
+anew each time.
 """
 
 from __future__ import annotations
@@ -19,72 +20,72 @@ from tinyxla.ops import movement
 
 
 class Lowerings:
-    """The kernels of the nests of one plan."""
+    """Lowers the nests of one plan, each distinct nest once."""
 
     def __init__(self, plan: Plan, users: Users) -> None:
         self._plan, self._users = plan, users
-        self._found: dict[Any, tuple[list[Instruction], list[LoweredKernel]]] = {}
+        self._cache: dict[Any, tuple[list[Instruction], list[LoweredKernel]]] = {}
 
     def kernels(self, fusion: Fusion) -> list[LoweredKernel]:
         """The kernels of a nest."""
         nodes, key = fingerprint(fusion, self._plan, self._users)
-        found = self._found.get(key)
-        if found is not None:
-            return _with_arguments(found[1], dict(zip(found[0], nodes, strict=True)))
+        cached = self._cache.get(key)
+        if cached is not None:
+            return _with_arguments(cached[1], dict(zip(cached[0], nodes, strict=True)))
         kernels = lower(fusion, self._plan, self._users)
-        known = set(nodes)
-        if all(isinstance(x, Temporary) or x in known for k in kernels for x in (*k.arguments, *k.roots)):
-            self._found[key] = nodes, kernels
+        graph = set(nodes)
+        if all(isinstance(x, Temporary) or x in graph for k in kernels for x in (*k.arguments, *k.roots)):
+            self._cache[key] = nodes, kernels
         return kernels
 
 
 def _with_arguments(kernels: Sequence[LoweredKernel], new: dict[Instruction, Instruction]) -> list[LoweredKernel]:
-    """The same kernels for other instructions; what no instruction stands for has memory of its own in each nest."""
-    own: dict[Storage, Temporary] = {}
+    """The same kernels with instructions substituted; each nest has temporaries of its own."""
+    temporaries: dict[Storage, Temporary] = {}
 
-    def renamed(x: Storage) -> Storage:
-        return new[x] if isinstance(x, Instruction) else own.setdefault(x, replace(x))
+    def substitute(x: Storage) -> Storage:
+        return new[x] if isinstance(x, Instruction) else temporaries.setdefault(x, replace(x))
 
-    return [replace(k, arguments=list(map(renamed, k.arguments)), roots=[new[x] for x in k.roots]) for k in kernels]
+    return [replace(k, arguments=list(map(substitute, k.arguments)), roots=[new[x] for x in k.roots]) for k in kernels]
 
 
 def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruction], Any]:
-    """The instructions of a nest and the arrays that it reads, in an order that depends on the nest alone; and a key
-    that is the same for equal nests."""
-    number: dict[Instruction, int] = {}
-    rows: list[Any] = []
+    """The instructions of a nest and the arrays that it reads, in an order determined by the nest alone; and a key
+    that is equal for equal nests."""
+    ordinals: dict[Instruction, int] = {}
+    entries: list[Any] = []
 
     def enter(x: Instruction, operands: Sequence[Instruction]) -> None:
-        number[x] = len(number)
+        ordinals[x] = len(ordinals)
         attributes = None if x.op is movement.parameter else x.attributes
         flags = x in plan.materialized, x in plan.live_out
-        rows.append((x.op.name, attributes, x.shape, tuple(number[o] for o in operands), flags))
+        entries.append((x.op.name, attributes, x.shape, tuple(ordinals[o] for o in operands), flags))
 
-    def visit(roots: Iterable[Instruction]) -> None:
-        waiting = [(x, False) for x in roots]
-        while waiting:
-            x, is_ready = waiting.pop()
-            if x in number:
+    def visit(outputs: Iterable[Instruction]) -> None:
+        pending = [(x, False) for x in outputs]
+        while pending:
+            x, is_ready = pending.pop()
+            if x in ordinals:
                 continue
             if is_ready:
                 enter(x, x.operands)
-            elif is_in_memory(x, plan.materialized) and x not in own:
+            elif is_in_memory(x, plan.materialized) and x not in roots:
                 enter(x, ())
             else:
-                waiting.append((x, True))
-                waiting += [(o, False) for o in reversed(x.operands)]
+                pending.append((x, True))
+                pending += [(o, False) for o in reversed(x.operands)]
 
-    own = set(map(producer_of, fusion.roots))
+    roots = set(map(producer_of, fusion.roots))
     visit(map(producer_of, fusion.roots))
     for root in map(producer_of, fusion.roots):
         for result in results_of(root, users):
-            if result not in number:
+            if result not in ordinals:
                 enter(result, [root])
     visit(fusion.reads)
-    return list(number), (*rows, _of_nest(fusion, number))
+    return list(ordinals), (*entries, _nest_key(fusion, ordinals))
 
 
-def _of_nest(fusion: Fusion, number: dict[Instruction, int]) -> Any:
-    across = None if fusion.cross_row is None else _of_nest(fusion.cross_row, number)
-    roots, reads = ([number.get(x, -1) for x in xs] for xs in (fusion.roots, fusion.reads))
-    return fusion.kind, fusion.outer, tuple(roots), tuple(reads), across
+def _nest_key(fusion: Fusion, ordinals: dict[Instruction, int]) -> Any:
+    cross_row = None if fusion.cross_row is None else _nest_key(fusion.cross_row, ordinals)
+    roots, reads = ([ordinals.get(x, -1) for x in xs] for xs in (fusion.roots, fusion.reads))
+    return fusion.kind, fusion.outer, tuple(roots), tuple(reads), cross_row

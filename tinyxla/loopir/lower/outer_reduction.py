@@ -1,13 +1,12 @@
-"""Reductions that keep the innermost dimension: the `column` kind of nests.
+"""Outer reductions: the `column` kind of nests, reductions that keep the minor dimension.
 
-Columns are taken in blocks, each with a row of accumulators, over which the other dimensions run. Several rows are
-added at once, so that accumulators are loaded and stored less often. Where columns are few, vectors take several rows,
-which lie one after the other in memory, as one.
+Columns are blocked; a block has a row of accumulators, over which the reduced dimensions loop. Several rows are added
+per load and store of the accumulators (unroll and jam). If rows are shorter than a vector, consecutive rows are joined
+to one wide row, with accumulators of their own until the end. Short reduced dimensions within the minor kept dimension
+(runs) are reduced likewise, after all rows were added. If there are few blocks, the rows are split, and partial results
+are combined by a second kernel.
 
-Where rows are few, and long, all are added at once in registers, without accumulators in memory: each row is a stream.
-
-Short runs of elements behind the innermost dimension that is kept may be reduced too: they are columns like others,
-until all rows have been added.
+Few long rows are added at once in registers, without accumulators in memory: each row is a stream.
 """
 
 from __future__ import annotations
@@ -28,230 +27,253 @@ from tinyxla.loopir.lower.axes import (
     make_kernel,
     tile_of,
 )
-from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.loopir.lower.emit import ACCUMULATORS, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.loopir.lower.reductions import Reductions, combine, combine_accumulators
 from tinyxla.ops import elementwise, movement
 
-COLUMNS = 1 << 12  # accumulators
-FEW = 8  # columns that are written out
-LINE = 16  # columns that are a whole vector
-AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLVM makes vectors of so much work
-NEAR = 1 << 21  # elements that caches hold; more are read fastest row by row
-SHORT_ROW = 512  # columns that are not worth loading and storing accumulators for a row at a time
-PIECES = 16  # of rows that are reduced by themselves
-STREAMS = 16  # rows that are read side by side
-FEW_BLOCKS = 8  # of columns: with fewer, the rows are cut into pieces
+MAX_ROW_ACCUMULATORS = 1 << 12  # of a block
+MAX_UNROLLED_COLUMNS = 8  # columns that LLVM unrolls
+VECTOR_COLUMNS = 16  # columns of a vector
+UNROLLED_ROWS = 4  # rows per load and store of the accumulators, if LLVM still vectorizes the body
+MAX_CACHED_ELEMENTS = 1 << 21  # larger arrays are read fastest row by row
+MIN_LONG_ROW = 512  # columns; loading and storing accumulators for each shorter row costs too much
+MAX_SPLITS = 16  # of the rows, with partial results each
+MIN_PARALLEL_BLOCKS = 8  # of columns; with fewer, the rows are split
+MAX_STREAMS = 16  # rows that are read side by side
 
 
-def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
-    return _Columns(fusion, plan, users).kernels()
+def lower_outer_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a `column` fusion."""
+    return _OuterReduction(fusion, plan, users).kernels()
 
 
-class _Columns:
-    """The kernels of one fusion."""
+class _OuterReduction:
+    """Lowers one `column` fusion."""
 
     def __init__(self, fusion: Fusion, plan: Plan, users: Users) -> None:
         self.plan, self.users = plan, users
         self.space = space = Reductions(fusion, plan)
-        last = max(k for k, a in enumerate(space.axes) if a.first not in space.reduced)
-        others, self.across = space.axes[:last], space.axes[last:]  # the axes around rows, and in them
-        self.columns, *runs = self.across
-        self.run = math.prod(a.size for a in runs)  # elements of a row that make one result
-        self.size = self.columns.size * self.run  # of a row
-        self.over = [a for a in others if a.first in space.reduced]
-        self.kept = [a for a in others if a.first not in space.reduced]
-        self.joined = self._joined_rows()
-        self.repeated = self._repeated() if self.joined * self.run > 1 else []
-        self.width = min(self.size, COLUMNS // self.run * self.run)
-        self.low = Lowering("column", plan, space.own(users))
+        inner_start = max(k for k, a in enumerate(space.axes) if a.first not in space.reduced)
+        outer_axes, self.row_axes = space.axes[:inner_start], space.axes[inner_start:]  # around rows, and within rows
+        self.column_axis, *run_axes = self.row_axes
+        self.run_length = math.prod(a.size for a in run_axes)  # elements of a row per result
+        self.size = self.column_axis.size * self.run_length  # of a row
+        self.reduced_axes = [a for a in outer_axes if a.first in space.reduced]
+        self.kept_axes = [a for a in outer_axes if a.first not in space.reduced]
+        self.joined_rows = self._choose_joined_rows()
+        self.row_invariants = self._row_invariant_reads() if self.joined_rows * self.run_length > 1 else []
+        self.block_size = min(self.size, MAX_ROW_ACCUMULATORS // self.run_length * self.run_length)
+        self.low = Lowering("column", plan, space.own_roots(users))
         self.b = b = self.low.builder
-        self.is_direct = self._fits_registers()
-        accumulated = [] if self.is_direct else space.arrays
-        self.rows = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x in accumulated]
-        self.copies = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x, _ in self.repeated]
+        self.is_in_registers = self._fits_registers()
+        accumulated = [] if self.is_in_registers else space.arrays
+        self.accumulators = [
+            b.scratch(x.array_shape.element_type.name, self.joined_rows * self.block_size) for x in accumulated
+        ]
+        self.invariant_copies = [
+            b.scratch(x.array_shape.element_type.name, self.joined_rows * self.block_size)
+            for x, _ in self.row_invariants
+        ]
         self.outer: Sequence[Index] = ()
-        self.begin: Index = 0
+        self.block_start: Index = 0
         self.lanes: Index = 0
-        self.piece: Index = 0
-        self.pieces = 1
+        self.split: Index = 0
+        self.splits = 1
 
     def kernels(self) -> list[LoweredKernel]:
         space, b = self.space, self.b
-        blocks = -(-self.size // self.width)
-        independent = math.prod(a.size for a in self.kept) * blocks
-        long = self.over[0].size if self.over else 1
-        each = math.prod(a.size for a in self.over[1:]) * self.width * space.work
-        if independent < FEW_BLOCKS and space.divisible and not self.is_direct:
-            self.pieces = max(1, min(PIECES, long * each // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)))
+        blocks = -(-self.size // self.block_size)
+        independent = math.prod(a.size for a in self.kept_axes) * blocks
+        reduced_size = self.reduced_axes[0].size if self.reduced_axes else 1
+        ops_per_index = math.prod(a.size for a in self.reduced_axes[1:]) * self.block_size * space.ops_per_element
+        if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
+            chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
+            self.splits = max(1, min(MAX_SPLITS, chunks))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            row, self.piece = b.delinearize(index, self.pieces)
-            self.begin = b.mul(b.remainder(row, blocks), self.width)
-            self.outer = self.low.split_index(b.floordiv(row, blocks), [a.size for a in self.kept])
-            left = self.size if blocks == 1 else b.sub(self.size, self.begin)
-            here = b.min(left, self.width)
-            self.lanes = here if self.joined == 1 else self.joined * self.width
-            if self.is_direct:
-                self._reduce_in_registers(here)
+            row, self.split = b.delinearize(index, self.splits)
+            self.block_start = b.mul(b.remainder(row, blocks), self.block_size)
+            self.outer = self.low.split_index(b.floordiv(row, blocks), [a.size for a in self.kept_axes])
+            remaining = self.size if blocks == 1 else b.sub(self.size, self.block_start)
+            width = b.min(remaining, self.block_size)
+            self.lanes = width if self.joined_rows == 1 else self.joined_rows * self.block_size
+            if self.is_in_registers:
+                self._reduce_in_registers(width)
             else:
-                self._start()
+                self._initialize()
                 self._reduce()
-                self._deliver(here)
-        first = make_kernel(self.low, independent * self.pieces, each * max(1, long // self.pieces), space.roots)
-        return [first] if self.pieces == 1 else [first, combine(space, self.plan, self.users, self.pieces)]
+                self._store_results(width)
+        ops = ops_per_index * max(1, reduced_size // self.splits)
+        kernel = make_kernel(self.low, independent * self.splits, ops, space.roots)
+        return [kernel] if self.splits == 1 else [kernel, combine(space, self.plan, self.users, self.splits)]
 
     def _fits_registers(self) -> bool:
-        space, rows = self.space, math.prod(a.size for a in self.over)
-        is_short = space.work <= COSTLY_WORK and space.is_plain and self.joined * self.run == 1
-        return is_short and len(self.over) == 1 and rows <= STREAMS and self.size >= COLUMNS
+        """Whether the reduction is over few rows that are long, and its operation is cheap."""
+        space, rows = self.space, math.prod(a.size for a in self.reduced_axes)
+        is_cheap = space.ops_per_element <= COSTLY_WORK and space.is_monoid and self.joined_rows * self.run_length == 1
+        is_wide = self.size >= MAX_ROW_ACCUMULATORS
+        return is_cheap and is_wide and len(self.reduced_axes) == 1 and rows <= MAX_STREAMS
 
-    def _reduce_in_registers(self, here: Index) -> None:
-        """Each column from its first row to its last one, and what becomes of it."""
+    def _reduce_in_registers(self, width: Index) -> None:
+        """Reduce each column of a block from its first row to its last one, and store the result."""
         low, b, space = self.low, self.b, self.space
-        initial = space.start(low, 1)
-        with low.loop(0, here) as (j, _):
+        initial = space.initial_values(low, 1)
+        with low.loop(0, width) as (j, _):
             values = initial
-            for row in range(self.over[0].size):
-                values = space.accumulate(low, values, self._place((row,), j))
-            place = space.place([*self.kept, self.columns], [*self.outer, b.add(self.begin, j)])
-            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
-            space.deliver(low, values, result, self.piece, self.pieces, self.users)
+            for row in range(self.reduced_axes[0].size):
+                values = space.accumulate(low, values, self._coordinates((row,), j))
+            position = [*self.outer, b.add(self.block_start, j)]
+            coordinates = space.coordinates([*self.kept_axes, self.column_axis], position)
+            result = tuple(c for d, c in enumerate(coordinates) if d not in space.reduced)
+            space.store_results(low, values, result, self.split, self.splits, self.users)
 
-    def _start(self) -> None:
-        """Accumulators, and what is the same in all rows, so often."""
+    def _initialize(self) -> None:
+        """Initialize the accumulators, and copy row-invariant operands to scratch, repeated for joined rows."""
         low, b, space = self.low, self.b, self.space
-        initial = space.start(low, max(self.pieces, self.joined, self.run))
+        initial = space.initial_values(low, max(self.splits, self.joined_rows, self.run_length))
         with low.loop(0, self.lanes) as (j, _):
-            for row, value in zip(self.rows, initial, strict=True):
+            for row, value in zip(self.accumulators, initial, strict=True):
                 b.store(row, j, value)
-            for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                column = b.remainder(j, self.width) if self.joined > 1 else b.add(self.begin, j)
-                place = space.place([*self.kept, *self.across], [*self.outer, *self._across(column)])
-                b.store(copy, j, low.value(x, evaluate_access_map(at, place)))
+            for (x, access), copy in zip(self.row_invariants, self.invariant_copies, strict=True):
+                column = b.remainder(j, self.block_size) if self.joined_rows > 1 else b.add(self.block_start, j)
+                indices = [*self.outer, *self._split_column(column)]
+                coordinates = space.coordinates([*self.kept_axes, *self.row_axes], indices)
+                b.store(copy, j, low.value(x, evaluate_access_map(access, coordinates)))
 
     def _reduce(self) -> None:
-        """Groups of rows, those that are left, and the columns of what is less than a joined row."""
-        if not self.over:
+        """Loops over groups of joined rows, then the remaining joined rows, then the rows that fill no joined row."""
+        if not self.reduced_axes:
             return self._accumulate([()], self.lanes)
         space, b = self.space, self.b
-        *outer, size = (a.size for a in self.over)
-        count, rest = divmod(size, self.joined)
-        is_near = math.prod(space.sizes) <= NEAR or self.size < SHORT_ROW
-        is_short = (space.work <= COSTLY_WORK and space.is_plain) or FEW < self.size <= LANES
-        together = AT_ONCE if is_short and is_near and count >= AT_ONCE else 1
-        bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
-        if self.pieces > 1:
-            bounds[0] = tile_of(self.low, self.piece, self.pieces, count // together if not outer else outer[0])[1:]
+        *outer, size = (a.size for a in self.reduced_axes)
+        joined_count, remainder = divmod(size, self.joined_rows)
+        is_cached = math.prod(space.sizes) <= MAX_CACHED_ELEMENTS or self.size < MIN_LONG_ROW
+        is_cheap = space.ops_per_element <= COSTLY_WORK and space.is_monoid
+        is_vectorized = is_cheap or MAX_UNROLLED_COLUMNS < self.size <= ACCUMULATORS
+        unrolled = UNROLLED_ROWS if is_vectorized and is_cached and joined_count >= UNROLLED_ROWS else 1
+        bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, joined_count // unrolled)]
+        if self.splits > 1:
+            first_size = outer[0] if outer else joined_count // unrolled
+            bounds[0] = tile_of(self.low, self.split, self.splits, first_size)[1:]
 
-        def group(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            *first, k = indices
-            row = b.mul(k, together)
-            self._accumulate([(*first, b.add(row, more)) for more in range(together)], self.lanes)
+        def accumulate_group(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            *outer_indices, k = indices
+            row = b.mul(k, unrolled)
+            self._accumulate([(*outer_indices, b.add(row, offset)) for offset in range(unrolled)], self.lanes)
             return carried
 
-        self.low.nest(bounds, (), group, sequential=True)
+        self.low.nest(bounds, (), accumulate_group, sequential=True)
         for first, stop, lanes in (
-            (count // together * together, count, self.lanes),
-            (count, count + bool(rest), rest * self.width),
+            (joined_count // unrolled * unrolled, joined_count, self.lanes),
+            (joined_count, joined_count + bool(remainder), remainder * self.block_size),
         ):
             if first < stop:
-                self._left_over(bounds[:-1], first, stop, lanes)
+                self._remainder(bounds[:-1], first, stop, lanes)
 
-    def _left_over(self, outer: Sequence[tuple[Index, Index]], first: int, stop: int, lanes: Index) -> None:
-        end: Index = stop
-        if not outer:  # of the last piece
-            is_last = self.b.floordiv(self.b.add(self.piece, 1), self.pieces)
-            end = self.b.add(first, self.b.mul(is_last, stop - first))
+    def _remainder(self, outer: Sequence[tuple[Index, Index]], first: int, stop: int, lanes: Index) -> None:
+        """Accumulate the joined rows from `first` to `stop`, which the main loop leaves."""
+        split_stop: Index = stop
+        if not outer:  # belongs to the last split
+            is_last = self.b.floordiv(self.b.add(self.split, 1), self.splits)
+            split_stop = self.b.add(first, self.b.mul(is_last, stop - first))
 
-        def visit(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+        def accumulate_row(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             self._accumulate([indices], lanes)
             return carried
 
-        self.low.nest([*outer, (first, end)], (), visit, sequential=True)
+        self.low.nest([*outer, (first, split_stop)], (), accumulate_row, sequential=True)
 
-    def _accumulate(self, places: Sequence[Coordinates], lanes: Index) -> None:
-        """Add elements of some rows, which are joined ones."""
+    def _accumulate(self, rows: Sequence[Coordinates], lanes: Index) -> None:
+        """Add the elements of several (joined) rows to the accumulators."""
         low, b = self.low, self.b
         with low.loop(0, lanes) as (j, _):
-            values: list[Operand] = [b.load(row, j) for row in self.rows]
-            for indices in places:
-                place = self._place(indices, j)
-                for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                    low.bind_value(x, evaluate_access_map(at, place), b.load(copy, j))
-                values = self.space.accumulate(low, values, place)
-            for row, value in zip(self.rows, values, strict=True):
+            values: list[Operand] = [b.load(row, j) for row in self.accumulators]
+            for indices in rows:
+                coordinates = self._coordinates(indices, j)
+                for (x, access), copy in zip(self.row_invariants, self.invariant_copies, strict=True):
+                    low.bind_value(x, evaluate_access_map(access, coordinates), b.load(copy, j))
+                values = self.space.accumulate(low, values, coordinates)
+            for row, value in zip(self.accumulators, values, strict=True):
                 b.store(row, j, value)
 
-    def _place(self, indices: Coordinates, j: Index) -> Coordinates:
-        b, across = self.b, self._across(self.b.add(self.begin, j))
-        if self.joined > 1:
-            *first, row = indices
-            flat = b.add(b.mul(row, self.joined * self.width), j)
-            row, *across = self.low.split_index(flat, [a.size for a in (self.over[-1], *self.across)])
-            indices = (*first, row)
-        return self.space.place([*self.kept, *self.over, *self.across], [*self.outer, *indices, *across])
+    def _coordinates(self, indices: Coordinates, j: Index) -> Coordinates:
+        b, within_row = self.b, self._split_column(self.b.add(self.block_start, j))
+        if self.joined_rows > 1:
+            *outer_indices, row = indices
+            flat = b.add(b.mul(row, self.joined_rows * self.block_size), j)
+            row, *within_row = self.low.split_index(flat, [a.size for a in (self.reduced_axes[-1], *self.row_axes)])
+            indices = (*outer_indices, row)
+        axes = [*self.kept_axes, *self.reduced_axes, *self.row_axes]
+        return self.space.coordinates(axes, [*self.outer, *indices, *within_row])
 
-    def _across(self, index: Index) -> Coordinates:
-        """Where in a row its element of this number is."""
-        return self.low.split_index(index, [a.size for a in self.across]) if self.run > 1 else (index,)
+    def _split_column(self, index: Index) -> Coordinates:
+        """The indices of the row axes at a position within a row."""
+        return self.low.split_index(index, [a.size for a in self.row_axes]) if self.run_length > 1 else (index,)
 
-    def _deliver(self, here: Index) -> None:
+    def _store_results(self, width: Index) -> None:
+        """Combine the accumulators of joined rows and runs, and store the results."""
         low, b, space = self.low, self.b, self.space
-        initial, reduced = space.start(low, self.pieces), [producer_of(root) for root in space.roots]
-        with low.loop(0, b.floordiv(here, self.run)) as (j, _):
-            column = b.add(b.floordiv(self.begin, self.run), j)
-            place = space.place([*self.kept, self.columns], [*self.outer, column])
-            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
-            values: list[Operand] = [b.load(row, j) for row in self.rows]
-            if self.joined * self.run > 1:
+        initial, reduced = space.initial_values(low, self.splits), [producer_of(root) for root in space.roots]
+        with low.loop(0, b.floordiv(width, self.run_length)) as (j, _):
+            column = b.add(b.floordiv(self.block_start, self.run_length), j)
+            coordinates = space.coordinates([*self.kept_axes, self.column_axis], [*self.outer, column])
+            result = tuple(c for d, c in enumerate(coordinates) if d not in space.reduced)
+            values: list[Operand] = [b.load(row, j) for row in self.accumulators]
+            if self.joined_rows * self.run_length > 1:
                 values = initial
-                for k in range(self.joined * self.run):
-                    lane = b.add(b.mul(j, self.run), k // self.run * self.width + k % self.run)
-                    values = combine_accumulators(low, reduced, values, [b.load(x, lane) for x in self.rows])
-            space.deliver(low, values, result, self.piece, self.pieces, self.users)
+                for k in range(self.joined_rows * self.run_length):
+                    offset = k // self.run_length * self.block_size + k % self.run_length
+                    lane = b.add(b.mul(j, self.run_length), offset)
+                    values = combine_accumulators(low, reduced, values, [b.load(x, lane) for x in self.accumulators])
+            space.store_results(low, values, result, self.split, self.splits, self.users)
 
-    def _joined_rows(self) -> int:
-        """How many rows of columns are taken as one."""
-        space, over, width = self.space, self.over, self.size
-        joined = LINE // math.gcd(width, LINE)
-        joined *= max(1, LANES // (joined * width))
-        most = 4 * LANES if space.is_plain or width < 2 * LINE else 0
-        if joined == 1 or not space.is_interchangeable or joined * width > most:
+    def _choose_joined_rows(self) -> int:
+        """The number of consecutive rows that one wide row joins; 1 unless operands are contiguous across rows and
+        columns are too few to fill vectors."""
+        space, reduced_axes, width = self.space, self.reduced_axes, self.size
+        joined = VECTOR_COLUMNS // math.gcd(width, VECTOR_COLUMNS)
+        joined *= max(1, ACCUMULATORS // (joined * width))
+        max_width = 4 * ACCUMULATORS if space.is_monoid or width < 2 * VECTOR_COLUMNS else 0
+        if joined == 1 or not space.is_reorderable or joined * width > max_width:
             return 1
-        if not over or over[-1] is not space.axes[-len(self.across) - 1] or over[-1].size < 4 * joined:
+        if not reduced_axes:
             return 1
-        along_rows, along_columns = _dimensions(over[-1:]), _dimensions(self.across)
-        for x, place, from_memory in walk_producers([*space.roots, *space.along], self.plan.materialized, views=True):
-            wide = [c for c in place if c != -1]
-            counts = x.op is movement.iota and not space.is_plain  # as what finds the place of the largest must
-            if any(isinstance(c, frozenset) for c in wide) or (dims_of(guarded_dims(x, place)) and not counts):
+        row_axis = reduced_axes[-1]
+        if row_axis is not space.axes[-len(self.row_axes) - 1] or row_axis.size < 4 * joined:
+            return 1
+        row_dims, column_dims = _dims_of_axes([row_axis]), _dims_of_axes(self.row_axes)
+        roots = [*space.roots, *space.full_space_roots]
+        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+            mapped = [c for c in access if c != -1]
+            is_position = x.op is movement.iota and not space.is_monoid  # the index operand of an argmax
+            if any(isinstance(c, frozenset) for c in mapped) or (dims_of(guarded_dims(x, access)) and not is_position):
                 return 1
-            read = {c for c in wide if isinstance(c, int)}
-            if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
+            read_dims = {c for c in mapped if isinstance(c, int)}
+            if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read_dims):
                 return 1
-            is_of_row = along_rows & read and not along_columns & read  # computed once for it, not for each column
-            if is_of_row and not from_memory and x.op.name in elementwise.NAMES:
+            is_per_row = row_dims & read_dims and not column_dims & read_dims
+            if is_per_row and not from_memory and x.op.name in elementwise.NAMES:
                 return 1
-            if along_rows & read and (over[-1].last, self.columns.first) not in pairwise(wide):
+            if row_dims & read_dims and (row_axis.last, self.column_axis.first) not in pairwise(mapped):
                 return 1
-            if not along_rows & read and along_columns & read and from_memory and self._is_of_rows(read):
+            if not row_dims & read_dims and column_dims & read_dims and from_memory and self._varies_by_row(read_dims):
                 return 1
         return joined
 
-    def _repeated(self) -> list[tuple[Instruction, AccessMap]]:
-        """What is read for columns, and is the same in all rows."""
-        found: dict[tuple[Instruction, AccessMap], None] = {}
-        for x, place, from_memory in walk_producers(
-            [*self.space.roots, *self.space.along], self.plan.materialized, views=True
-        ):
-            read, is_whole = dims_of(place), not any(isinstance(c, frozenset) for c in place)
-            if from_memory and is_whole and read & _dimensions(self.across) and not self._is_of_rows(read):
-                found[x, place] = None
-        return list(found)
+    def _row_invariant_reads(self) -> list[tuple[Instruction, AccessMap]]:
+        """Operands that vary by column but not by row."""
+        reads: dict[tuple[Instruction, AccessMap], None] = {}
+        roots = [*self.space.roots, *self.space.full_space_roots]
+        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+            read_dims, is_mapped = dims_of(access), not any(isinstance(c, frozenset) for c in access)
+            varies_by_column = read_dims & _dims_of_axes(self.row_axes)
+            if from_memory and is_mapped and varies_by_column and not self._varies_by_row(read_dims):
+                reads[x, access] = None
+        return list(reads)
 
-    def _is_of_rows(self, read: Set[int]) -> bool:
-        """Whether what is read with these dimensions is another for each row."""
-        return bool(read & _dimensions(self.over))
+    def _varies_by_row(self, read_dims: Set[int]) -> bool:
+        """True if an operand with these dimensions varies by row."""
+        return bool(read_dims & _dims_of_axes(self.reduced_axes))
 
 
-def _dimensions(axes: Sequence[Axis]) -> set[int]:
+def _dims_of_axes(axes: Sequence[Axis]) -> set[int]:
     return {d for axis in axes for d in range(axis.first, axis.last + 1)}

@@ -1,4 +1,6 @@
-"""Loop nests of the kinds from fusions: `loop` and `parts` here, the others in `rows`, `columns` and `reductions`."""
+"""Pointwise loop nests: the lowerings of `loop` fusions and of large concatenations, and the dispatch over all kinds
+of fusions (`row_reduction`, `outer_reduction`, `reductions` hold the others).
+"""
 
 from __future__ import annotations
 
@@ -30,255 +32,270 @@ from tinyxla.loopir.lower.axes import (
     tile_of,
 )
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.outer_reduction import column
-from tinyxla.loopir.lower.row_reduction import row
-from tinyxla.loopir.lower.transposed_tiles import ACROSS
+from tinyxla.loopir.lower.outer_reduction import lower_outer_reduction
+from tinyxla.loopir.lower.row_reduction import lower_row_reduction
+from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
 
-SHORT_LOOP = 128  # fewer take less time than to compute the place of a row
-KNOWN_END = 64  # elements: of more, few are left of whole vectors, and one loop serves all numbers of them
-LONG_CHAIN = 100  # simple operations for an element of a short row: LLVM writes these out, too long for vectors
-LONG_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # each is too long where a row is less than a vector
-MOST_TOGETHER = 32  # arrays that one loop puts together: of single elements, or of short rows
-LEAST_TOGETHER = 8  # arrays of short rows, which are else too few to keep the lines of the result in the cache for
-SHORT_PIECE = 256  # elements of such rows
-MOST_OF_LOOP = 0.75  # the share of a part that is worth being written out by itself
+MAX_NESTED_ROW = 128  # iterations; computing the offset of a shorter row costs more than the row
+MAX_CONSTANT_RANGE = 64  # elements; longer ranges get run-time bounds, which serve all sizes
+LONG_BODY_OPS = 100  # per element of a short row; LLVM unrolls these and then does not vectorize them
+UNVECTORIZED_SHORT_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # in rows shorter than a vector
+MAX_FUSED_OPERANDS = 32  # operands of a concatenation that one loop writes: single elements or short rows
+MIN_FUSED_OPERANDS = 8  # fewer short rows do not share cache lines of the result
+MAX_FUSED_ROW = 256  # elements of a short row
+MIN_INTERIOR_SHARE = 0.75  # share of the loop that the longest index set must have
 
 
-_Way = Literal["rows", "inside", "written", "flat"]  # to run the last loop
+InnerSchedule = Literal["rows", "nested", "unrolled", "flattened"]
 
 
 def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """The kernels of a fusion: one, or two where pieces are reduced first."""
-    return _KINDS[fusion.kind](fusion, plan, users)
+    """The kernels of a fusion: one, or two if partial results are combined."""
+    return _LOWERINGS[fusion.kind](fusion, plan, users)
 
 
-def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def _lower_loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots, sizes = fusion.roots, fusion.outer
-    padded = pad.lower(roots[0], plan) if len(roots) == 1 else None
-    if padded is not None:
-        return [padded]
+    pad_kernel = pad.lower(roots[0], plan) if len(roots) == 1 else None
+    if pad_kernel is not None:
+        return [pad_kernel]
     axes = collapse_axes(roots, plan.materialized, sizes)
-    shuffled = permute_blocks.lower(roots, plan, axes)
-    if shuffled is not None:
-        return [shuffled]
+    permute_kernel = permute_blocks.lower(roots, plan, axes)
+    if permute_kernel is not None:
+        return [permute_kernel]
     low = Lowering("loop", plan, roots)
-    work = ops_per_element(roots, plan.materialized)
+    ops = ops_per_element(roots, plan.materialized)
 
-    def define(coordinates: Coordinates) -> None:
+    def emit(coordinates: Coordinates) -> None:
         for root in roots:
             low.emit_root(root, coordinates)
 
-    crossing = transposed_tiles.crossing(roots, plan.materialized, axes) if math.prod(sizes) > ACROSS else None
-    way = _last_loop(axes, crossing, work, roots, plan.materialized)
-    if crossing is None and way == "rows":
-        axes, way = _with_stack_inside(axes, work, roots, plan.materialized)
-    if crossing is not None and crossing is not axes[-2 if way in ("written", "inside") else -1]:
-        return [transposed_tiles.tiled(low, axes, crossing, work, roots)]
-    return [make_kernel(low, *_nest(low, roots, axes, way, work, len(sizes), plan.materialized, define), roots)]
+    transposed_axis = None
+    if math.prod(sizes) > MIN_TRANSPOSED_ELEMENTS:
+        transposed_axis = transposed_tiles.transposed_axis(roots, plan.materialized, axes)
+    schedule = _choose_inner_schedule(axes, transposed_axis, ops, roots, plan.materialized)
+    if transposed_axis is None and schedule == "rows":
+        axes, schedule = _unroll_stacked_axis(axes, ops, roots, plan.materialized)
+    if transposed_axis is not None and transposed_axis is not axes[-2 if schedule in ("unrolled", "nested") else -1]:
+        return [transposed_tiles.lower_transposed_tiles(low, axes, transposed_axis, ops, roots)]
+    return [make_kernel(low, *_nest(low, roots, axes, schedule, ops, len(sizes), plan.materialized, emit), roots)]
 
 
 def _nest(
     low: Lowering,
     roots: Sequence[Instruction],
     axes: Sequence[Axis],
-    way: str,
-    work: int,
+    schedule: str,
+    ops: int,
     rank: int,
-    stored: set[Instruction],
-    define: Callable[[Coordinates], None],
+    materialized: set[Instruction],
+    emit: Callable[[Coordinates], None],
 ) -> tuple[int, int]:
-    """The loops over the axes, around `define` for each element. Given are how often the outermost one runs, and the
-    work of once."""
+    """Emit the loops over `axes` around `emit(coordinates)`. Returns the extent of the outermost loop and the simple
+    operations of one of its iterations."""
 
-    def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
-        """The innermost loop, cut where what is read changes: no part has to ask where it is. Where parts are many, or
-        long to write out, only the longest is one; what is before and after it asks, in a loop for both."""
-        b, parts = low.builder, split_index_set(axis, roots, stored, work)
-        if len(parts) > 1:
-            for begin, end in parts:
-                within(b.max(start, begin), b.min(stop, end), begin, end, outer)
+    def emit_loop(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
+        """The innermost loop after index-set splitting: no range tests bounds. If the ranges are too many or the
+        body is too long, only the interior is split off; one loop with tests covers the two ends."""
+        b, ranges = low.builder, split_index_set(axis, roots, materialized, ops)
+        if len(ranges) > 1:
+            for range_start, range_end in ranges:
+                emit_range(b.max(start, range_start), b.min(stop, range_end), range_start, range_end, outer)
             return
-        first, last = _middle(axis, roots, stored)
+        first, last = _interior(axis, roots, materialized)
         if (first, last) == (0, axis.size):
-            within(start, stop, first, last, outer)
+            emit_range(start, stop, first, last, outer)
             return
-        within(b.max(start, first), b.min(stop, last), first, last, outer)
+        emit_range(b.max(start, first), b.min(stop, last), first, last, outer)
         with low.loop(0, 2) as (side, _):
-            begin, end = b.mul(side, last), b.add(first, b.mul(side, axis.size - first))
-            within(b.max(start, begin), b.min(stop, end), 0, axis.size, outer)
+            range_start, range_end = b.mul(side, last), b.add(first, b.mul(side, axis.size - first))
+            emit_range(b.max(start, range_start), b.min(stop, range_end), 0, axis.size, outer)
 
-    def within(start: Index, stop: Index, begin: int, end: int, outer: Sequence[Index]) -> None:
+    def emit_range(start: Index, stop: Index, range_start: int, range_end: int, outer: Sequence[Index]) -> None:
         b = low.builder
         with low.loop(start, stop) as (j, loop), ExitStack() as loops:
-            b.assume_range(j, begin, end - 1)
-            ranges: list[Sequence[Index]] = [range(a.size) for a in short]
-            if way == "inside":
-                opened = [loops.enter_context(low.loop(0, a.size)) for a in short]
+            b.assume_range(j, range_start, range_end - 1)
+            ranges: list[Sequence[Index]] = [range(a.size) for a in inner_axes]
+            if schedule == "nested":
+                opened = [loops.enter_context(low.loop(0, a.size)) for a in inner_axes]
                 ranges = [[i] for i, _ in opened]
                 loop = opened[-1][1]
-            at_once = not outer and way == "rows" and isinstance(start, int)
-            loop.force_vectorize = at_once or (way != "written" and _has_short_vectors(roots, stored, axes[-1]))
+            is_constant = not outer and schedule == "rows" and isinstance(start, int)
+            is_vector = schedule != "unrolled" and _prefers_vectors_within_row(roots, materialized, axes[-1])
+            loop.force_vectorize = is_constant or is_vector
             for indices in product(*ranges):
-                define(expand_indices(axes, [*outer, j, *indices], rank))
+                emit(expand_indices(axes, [*outer, j, *indices], rank))
 
     if not axes:
         with low.loop(low.builder.kernel.first, low.builder.kernel.last):
-            define((0,) * rank)
-        return 1, work
-    count = 1 if way in ("written", "inside") else 0
-    while way == "inside" and len(axes) > count + 2 and axes[-count - 1].size < MAX_UNROLLED_ROW // 2:
-        count += 1  # what has too few indices for vectors across it
-    short = axes[len(axes) - count :]
-    *outer, inner = axes[: len(axes) - len(short)]
-    inside = math.prod(a.size for a in short)
+            emit((0,) * rank)
+        return 1, ops
+    inner_count = 1 if schedule in ("unrolled", "nested") else 0
+    while schedule == "nested" and len(axes) > inner_count + 2 and axes[-inner_count - 1].size < MAX_UNROLLED_ROW // 2:
+        inner_count += 1  # an axis too short to be vectorized
+    inner_axes = axes[len(axes) - inner_count :]
+    *outer, inner = axes[: len(axes) - len(inner_axes)]
+    inner_size = math.prod(a.size for a in inner_axes)
     if not outer:
-        along(inner, *_range(low, inner.size, work * inside), ())
-        return inner.size, work * inside
-    rows = math.prod(a.size for a in outer)
-    if way == "flat":
-        with low.loop(*_range(low, rows * inner.size, work)) as (j, loop):
+        emit_loop(inner, *_outer_range(low, inner.size, ops * inner_size), ())
+        return inner.size, ops * inner_size
+    outer_size = math.prod(a.size for a in outer)
+    if schedule == "flattened":
+        with low.loop(*_outer_range(low, outer_size * inner.size, ops)) as (j, loop):
             loop.force_vectorize = isinstance(loop.start, int)
-            define(expand_indices(axes, low.split_index(j, [a.size for a in axes]), rank))
-        return rows * inner.size, work
-    pieces = -(-inner.size * inside // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
+            emit(expand_indices(axes, low.split_index(j, [a.size for a in axes]), rank))
+        return outer_size * inner.size, ops
+    tiles = -(-inner.size * inner_size // PARALLEL_CHUNK_ELEMENTS) if outer_size < 16 else 1
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
-        low.builder.assume_range(index, 0, rows * pieces - 1)
-        row, start, stop = tile_of(low, index, pieces, inner.size)
-        along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
-    return rows * pieces, work * inside * -(-inner.size // pieces)
+        low.builder.assume_range(index, 0, outer_size * tiles - 1)
+        row, start, stop = tile_of(low, index, tiles, inner.size)
+        emit_loop(inner, start, stop, low.split_index(row, [a.size for a in outer]))
+    return outer_size * tiles, ops * inner_size * -(-inner.size // tiles)
 
 
-def _range(low: Lowering, extent: int, work: int) -> tuple[Index, Index]:
-    """From where to where the outermost loop runs: over all at once, if that is known to be one short piece. Of what
-    takes long it then leaves no elements that are computed one by one."""
-    at_once = extent <= KNOWN_END and work >= COSTLY_WORK and parallel_grain(extent, work) >= extent
-    return (0, extent) if at_once else (low.builder.kernel.first, low.builder.kernel.last)
+def _outer_range(low: Lowering, extent: int, ops: int) -> tuple[Index, Index]:
+    """The range of the outermost loop: constant if the extent is known to be a single short chunk, so that LLVM
+    leaves no scalar remainder of an expensive body; otherwise the kernel's run-time bounds."""
+    is_single_chunk = extent <= MAX_CONSTANT_RANGE and ops >= COSTLY_WORK and parallel_grain(extent, ops) >= extent
+    return (0, extent) if is_single_chunk else (low.builder.kernel.first, low.builder.kernel.last)
 
 
-def _middle(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> tuple[int, int]:
-    """The longest part in which the same is read, if it is most of the loop; else the whole."""
-    parts = pairwise([0, *index_set_boundaries(roots, stored, axis), axis.size])
-    begin, end = max(parts, key=lambda part: part[1] - part[0])
-    return (begin, end) if end - begin >= axis.size * MOST_OF_LOOP else (0, axis.size)
+def _interior(axis: Axis, roots: Sequence[Instruction], materialized: set[Instruction]) -> tuple[int, int]:
+    """The longest index set, if it is most of the loop; otherwise the full range."""
+    ranges = pairwise([0, *index_set_boundaries(roots, materialized, axis), axis.size])
+    start, stop = max(ranges, key=lambda r: r[1] - r[0])
+    return (start, stop) if stop - start >= axis.size * MIN_INTERIOR_SHARE else (0, axis.size)
 
 
-def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """A kernel for each array of a concatenation: equal ones are compiled once."""
+def _lower_concatenate(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """One kernel per operand of a concatenation (equal kernels are compiled once), or one for many short operands."""
     (root,) = fusion.roots
-    d, whole = root.attributes.dimension, root.array_shape.dimensions
-    found: list[LoweredKernel] = []
+    d, sizes = root.attributes.dimension, root.array_shape.dimensions
+    kernels: list[LoweredKernel] = []
+    step = MAX_FUSED_OPERANDS
     if all(math.prod(x.array_shape.dimensions[d:]) == 1 for x in root.operands):
         return [
-            _computed_parts(
-                Lowering("part", plan, [root]), root, range(k, min(k + MOST_TOGETHER, whole[d])), plan.materialized
-            )
-            for k in range(0, whole[d], MOST_TOGETHER)
+            _lower_operands(Lowering("part", plan, [root]), root, range(k, min(k + step, sizes[d])), plan.materialized)
+            for k in range(0, sizes[d], step)
         ]
     count, are_equal = len(root.operands), len({x.array_shape.dimensions for x in root.operands}) == 1
-    if d and are_equal and LEAST_TOGETHER <= count <= MOST_TOGETHER and math.prod(whole[d:]) <= count * SHORT_PIECE:
-        return [_computed_parts(Lowering("part", plan, [root]), root, range(count), plan.materialized)]
+    are_short = math.prod(sizes[d:]) <= count * MAX_FUSED_ROW
+    if d and are_equal and are_short and MIN_FUSED_OPERANDS <= count <= MAX_FUSED_OPERANDS:
+        return [_lower_operands(Lowering("part", plan, [root]), root, range(count), plan.materialized)]
     starts = accumulate((x.array_shape.dimensions[d] for x in root.operands), initial=0)
     for k, (x, start) in enumerate(zip(root.operands, starts, strict=False)):
         outer, inner = x.array_shape.dimensions[:d], x.array_shape.dimensions[d:]
         low = Lowering("part", plan, [root])
         b = low.builder
         if not low.in_memory(x):
-            found.append(_computed_parts(low, root, [k], plan.materialized))
+            kernels.append(_lower_operands(low, root, [k], plan.materialized))
             continue
-        row, wide = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
-        pieces = -(-row // PARALLEL_CHUNK_ELEMENTS)
-        around = outer[-1:] if len(outer) > 1 and row < SHORT_LOOP else ()
-        first = outer[: len(outer) - len(around)]
+        row_size, wide_dims = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
+        tiles = -(-row_size // PARALLEL_CHUNK_ELEMENTS)
+        loop_dims = outer[-1:] if len(outer) > 1 and row_size < MAX_NESTED_ROW else ()
+        outer_dims = outer[: len(outer) - len(loop_dims)]
         with low.loop(b.kernel.first, b.kernel.last) as (index, _), ExitStack() as loops:
-            number, begin, end = tile_of(low, index, pieces, row)
-            at = (*low.split_index(number, first), *(loops.enter_context(low.loop(0, n))[0] for n in around))
-            to = low.linearize(whole, (*at, start, *[0] * (len(inner) - 1)))
-            with low.loop(begin, end) as (j, _):
-                place = tuple(j if [k] == wide[-1:] else 0 for k in range(len(inner)))  # which may run on
-                b.store(low.buffer(root, True), b.add(to, j), low.value(x, (*at, *place)))
-        work = ops_per_element([root], plan.materialized) // len(root.operands) + 3
-        work *= row // max(1, pieces) * math.prod(around)
-        found.append(make_kernel(low, math.prod(first) * pieces, work, [root]))
-    return found
+            outer_index, tile_start, tile_end = tile_of(low, index, tiles, row_size)
+            prefix = (
+                *low.split_index(outer_index, outer_dims),
+                *(loops.enter_context(low.loop(0, n))[0] for n in loop_dims),
+            )
+            offset = low.linearize(sizes, (*prefix, start, *[0] * (len(inner) - 1)))
+            with low.loop(tile_start, tile_end) as (j, _):
+                # The last index may exceed its size.
+                suffix = tuple(j if [k] == wide_dims[-1:] else 0 for k in range(len(inner)))
+                b.store(low.buffer(root, True), b.add(offset, j), low.value(x, (*prefix, *suffix)))
+        ops = ops_per_element([root], plan.materialized) // len(root.operands) + 3
+        ops *= row_size // max(1, tiles) * math.prod(loop_dims)
+        kernels.append(make_kernel(low, math.prod(outer_dims) * tiles, ops, [root]))
+    return kernels
 
 
-def _computed_parts(
-    low: Lowering, root: Instruction, numbers: Sequence[int], stored: set[Instruction]
+def _lower_operands(
+    low: Lowering, root: Instruction, positions: Sequence[int], materialized: set[Instruction]
 ) -> LoweredKernel:
-    """What one nest computes of a concatenation: operands of one shape."""
-    parts, d, b = [root.operands[k] for k in numbers], root.attributes.dimension, low.builder
-    sizes = parts[0].array_shape.dimensions
-    first = sum(x.array_shape.dimensions[d] for x in root.operands[: numbers[0]])
+    """One nest that writes several operands of one shape to their positions in the concatenation."""
+    operands, d, b = [root.operands[k] for k in positions], root.attributes.dimension, low.builder
+    sizes = operands[0].array_shape.dimensions
+    base = sum(x.array_shape.dimensions[d] for x in root.operands[: positions[0]])
 
-    def define(coordinates: Coordinates) -> None:
-        for k, x in enumerate(parts):
-            start = b.add(coordinates[d], first + k * sizes[d])
-            place = (*coordinates[:d], start, *coordinates[d + 1 :])
+    def emit(coordinates: Coordinates) -> None:
+        for k, x in enumerate(operands):
+            start = b.add(coordinates[d], base + k * sizes[d])
+            index = (*coordinates[:d], start, *coordinates[d + 1 :])
             b.store(
-                low.buffer(root, True), low.linearize(root.array_shape.dimensions, place), low.value(x, coordinates)
+                low.buffer(root, True), low.linearize(root.array_shape.dimensions, index), low.value(x, coordinates)
             )
 
-    axes, work = collapse_axes(parts, stored, sizes, (d,)), ops_per_element(parts, stored) + len(parts)
-    way = _last_loop(axes, None, work, parts, stored)
-    return make_kernel(low, *_nest(low, parts, axes, way, work, len(sizes), stored, define), [root])
+    axes = collapse_axes(operands, materialized, sizes, (d,))
+    ops = ops_per_element(operands, materialized) + len(operands)
+    schedule = _choose_inner_schedule(axes, None, ops, operands, materialized)
+    return make_kernel(low, *_nest(low, operands, axes, schedule, ops, len(sizes), materialized, emit), [root])
 
 
-def _last_loop(
-    axes: Sequence[Axis], crossing: Axis | None, work: int, roots: Sequence[Instruction], stored: set[Instruction]
-) -> _Way:
-    """How the last loop is run. By rows: the others are one loop, which computes the place of each row. If it is short,
-    that takes longer than the row, so it may be inside of the one before it, within a piece of work; written out, where
-    vectors had better be across it, since memory goes on there, or since what is read changes along it; or flat: one
-    with all others, where LLVM would write it out, and that is too long to become vectors."""
+def _choose_inner_schedule(
+    axes: Sequence[Axis],
+    transposed_axis: Axis | None,
+    ops: int,
+    roots: Sequence[Instruction],
+    materialized: set[Instruction],
+) -> InnerSchedule:
+    """The schedule of the innermost loop.
+
+    - rows: all outer axes are one loop, which computes the offset of each row.
+    - nested: a short row stays a loop within the next outer axis, since the offset would cost more than the row.
+    - unrolled: vectorize across short rows, because memory is contiguous there, or the sources change along the row.
+    - flattened: one loop over all axes, if LLVM would unroll the row to a body too long to vectorize.
+    """
     if len(axes) < 2:
         return "rows"
-    size, is_cut = axes[-1].size, bool(index_set_boundaries(roots, stored, axes[-1]))
-    is_long = work >= LONG_CHAIN
+    size, is_split = axes[-1].size, bool(index_set_boundaries(roots, materialized, axes[-1]))
+    is_long = ops >= LONG_BODY_OPS
     if (
         size <= MAX_UNROLLED_ROW
-        and size * work <= MAX_UNROLLED_OPS
-        and (is_cut or crossing is axes[-2])
+        and size * ops <= MAX_UNROLLED_OPS
+        and (is_split or transposed_axis is axes[-2])
         and not is_long
     ):
-        return "written"
+        return "unrolled"
     is_short = size < (MAX_UNROLLED_ROW if is_long else MAX_UNROLLED_ROW // 2)
-    if is_short and not is_cut and math.prod(a.size for a in axes[:-1]) >= MAX_UNROLLED_ROWS:
-        functions = {x.op.name for x, _, from_memory in walk_producers(roots, stored) if not from_memory}
-        if is_long or not LONG_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
-            return "flat"
-    return "inside" if len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None else "rows"
+    if is_short and not is_split and math.prod(a.size for a in axes[:-1]) >= MAX_UNROLLED_ROWS:
+        functions = {x.op.name for x, _, from_memory in walk_producers(roots, materialized) if not from_memory}
+        if is_long or not UNVECTORIZED_SHORT_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
+            return "flattened"
+    return "nested" if len(axes) > 2 and size < MAX_NESTED_ROW and not is_split and transposed_axis is None else "rows"
 
 
-def _with_stack_inside(
-    axes: list[Axis], work: int, roots: Sequence[Instruction], stored: set[Instruction]
-) -> tuple[list[Axis], _Way]:
-    """Where what is read changes along a short axis around the last loop, as where few rows were put together, these
-    are written out inside of it: each computes what is its own, and what they share is computed once."""
+def _unroll_stacked_axis(
+    axes: list[Axis], ops: int, roots: Sequence[Instruction], materialized: set[Instruction]
+) -> tuple[list[Axis], InnerSchedule]:
+    """If the sources differ per index of a short outer axis (a concatenation of a few rows), interchange that axis
+    innermost and unroll it, so that its iterations share common subexpressions."""
     for k, axis in enumerate(axes[:-1]):
         if (
             1 < axis.size <= MAX_UNROLLED_ROW
-            and axis.size * work <= MAX_UNROLLED_OPS
-            and index_set_boundaries(roots, stored, axis)
+            and axis.size * ops <= MAX_UNROLLED_OPS
+            and index_set_boundaries(roots, materialized, axis)
         ):
-            return [*axes[:k], *axes[k + 1 :], axis], "written"
+            return [*axes[:k], *axes[k + 1 :], axis], "unrolled"
     return axes, "rows"
 
 
-def _has_short_vectors(roots: Sequence[Instruction], stored: set[Instruction], inner: Axis) -> bool:
-    """Whether a short loop, which LLVM would write out to have vectors across it, had better be of vectors itself:
-    where it goes along memory from places that are read from memory."""
-    found = list(walk_producers(roots, stored, views=True))
-    is_along = any(m and place[-1:] == (inner.last,) and frozenset() in place for _, place, m in found)
+def _prefers_vectors_within_row(roots: Sequence[Instruction], materialized: set[Instruction], inner: Axis) -> bool:
+    """True if a short loop, which LLVM would unroll to vectorize across it, should be vectorized itself: it reads
+    memory contiguously, at offsets that depend on the data."""
+    reads = list(walk_producers(roots, materialized, views=True))
+    is_contiguous = any(m and access[-1:] == (inner.last,) and frozenset() in access for _, access, m in reads)
     is_cheap = inner.size >= MAX_UNROLLED_ROW // 2 or not any(
-        is_costly(x) for x in (*roots, *(x for x, _, m in found if not m))
+        is_costly(x) for x in (*roots, *(x for x, _, m in reads if not m))
     )
-    return is_along and is_cheap and inner.size > 2
+    return is_contiguous and is_cheap and inner.size > 2
 
 
-_KINDS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
-    "loop": _loop,
-    "parts": _parts,
-    "row": row,
-    "column": column,
-    "split": reductions.split_reduction,
+_LOWERINGS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
+    "loop": _lower_loop,
+    "parts": _lower_concatenate,
+    "row": lower_row_reduction,
+    "column": lower_outer_reduction,
+    "split": reductions.lower_split_reduction,
 }

@@ -1,4 +1,6 @@
-"""Reductions in pieces: what nests of columns and those to few elements, the `split` kind, have in common."""
+"""Lowering of reductions: helpers that `column` and `split` nests share, loops with explicit accumulators, argmin
+and argmax, and the `split` kind of nests (split-K reductions to few elements).
+"""
 
 from __future__ import annotations
 
@@ -24,35 +26,36 @@ from tinyxla.loopir.lower.axes import (
     tile_of,
 )
 from tinyxla.loopir.lower.emit import (
-    FEW_LANES,
-    LANES,
-    ROWS,
+    ACCUMULATORS,
+    ROW_UNROLL_COUNTS,
+    SEQUENTIAL_ACCUMULATORS,
     Coordinates,
     LoweredKernel,
     Lowering,
     Temporary,
     Users,
-    clamped,
+    clamp_index,
 )
 from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
-SAMPLES = 128  # by which a computation shows whether it is commutative
-BLOCK = 1 << 10  # elements of which the largest is found before it is found out where that is
-SHORT = 16  # fewer elements, and they are compared one after the other
-MANY = 80  # elements of several rows: fewer, and their lanes are not worth joining
-MOST_PIECES = 32  # that are put together one after the other for a vector of results
+COMMUTATIVITY_SAMPLES = 128  # random operand pairs that decide whether a combiner is commutative
+ARGMINMAX_BLOCK_ELEMENTS = 1 << 10  # the position is searched only in blocks with a new extremum
+MIN_ARGMINMAX_ELEMENTS = 16  # fewer elements are compared one after the other
+MIN_ACCUMULATED_ELEMENTS = 80  # of all rows; with fewer, combining the accumulators costs too much
+MAX_UNROLLED_PARTIALS = 32  # partial results that are combined by an unrolled loop
 
 
 class Reductions:
-    """What `column` and `split` nests have in common: reductions over one space, and what is made of their results."""
+    """The reductions of a `column` or `split` nest over one iteration space, with the elementwise roots over the
+    full space (`full_space_roots`) and those computed from the results (`dependent_roots`)."""
 
     def __init__(self, fusion: Fusion, plan: Plan) -> None:
         self.roots = fusion.reductions
-        self.along = fusion.full_space_roots()
-        self.after = [root for root in fusion.roots if root not in [*self.roots, *self.along]]
+        self.full_space_roots = fusion.full_space_roots()
+        self.dependent_roots = [root for root in fusion.roots if root not in [*self.roots, *self.full_space_roots]]
         self.sizes = iteration_space(self.roots[0])
         self.reduced: tuple[int, ...] = producer_of(self.roots[0]).attributes.dimensions
         self.results = fusion.outer
@@ -60,62 +63,78 @@ class Reductions:
             x for root in self.roots for x in producer_of(root).operands[: len(producer_of(root).operands) // 2]
         ]
         self.partials: list[Temporary] = []
-        breaks = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
-        kept = [d for d in range(len(self.sizes)) if d not in self.reduced]
-        after = [
-            *((x, tuple(range(len(kept)))) for x in self.after),
-            *((x, p) for x, p, _ in walk_producers(self.after, plan.materialized)),
+        barriers = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
+        kept_dims = [d for d in range(len(self.sizes)) if d not in self.reduced]
+        dependent = [
+            *((x, tuple(range(len(kept_dims)))) for x in self.dependent_roots),
+            *((x, access) for x, access, _ in walk_producers(self.dependent_roots, plan.materialized)),
         ]
-        also = [(x, renumber_dims(place, kept)) for x, place in after]
-        self.axes = collapse_axes([*self.roots, *self.along], plan.materialized, self.sizes, apart=breaks, also=also)
-        self.work = ops_per_element([*self.roots, *self.along], plan.materialized)
-        self.is_plain = all(reduction.monoid(producer_of(root).attributes.to_apply) for root in self.roots)
-        self.divisible = all(_is_divisible(producer_of(root)) for root in self.roots)
-        self.is_interchangeable = self.is_plain or all(_is_interchangeable(producer_of(root)) for root in self.roots)
+        extra_accesses = [(x, renumber_dims(access, kept_dims)) for x, access in dependent]
+        self.axes = collapse_axes(
+            [*self.roots, *self.full_space_roots],
+            plan.materialized,
+            self.sizes,
+            barriers=barriers,
+            extra_accesses=extra_accesses,
+        )
+        self.ops_per_element = ops_per_element([*self.roots, *self.full_space_roots], plan.materialized)
+        self.is_monoid = all(reduction.monoid(producer_of(root).attributes.to_apply) for root in self.roots)
+        self.has_identity = all(_has_identity(producer_of(root)) for root in self.roots)
+        self.is_reorderable = self.is_monoid or all(_is_reorderable(producer_of(root)) for root in self.roots)
 
-    def own(self, users: Users) -> list[Instruction]:
-        return [*self.along, *self.after, *(part for root in self.roots for part in results_of(root, users))]
+    def own_roots(self, users: Users) -> list[Instruction]:
+        """All instructions whose elements the nest computes and stores."""
+        return [
+            *self.full_space_roots,
+            *self.dependent_roots,
+            *(result for root in self.roots for result in results_of(root, users)),
+        ]
 
-    def place(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
+    def coordinates(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
+        """Coordinates in the iteration space from indices of some axes."""
         by_axis = dict(zip(axes, indices, strict=True))
-        given = [a for a in self.axes if a in by_axis]
-        return expand_indices(given, [by_axis[a] for a in given], len(self.sizes))
+        selected = [a for a in self.axes if a in by_axis]
+        return expand_indices(selected, [by_axis[a] for a in selected], len(self.sizes))
 
-    def start(self, low: Lowering, pieces: int) -> list[Operand]:
-        """What the accumulators of one of so many pieces hold at first."""
-        values = low.initial if pieces == 1 else low.identity
+    def initial_values(self, low: Lowering, splits: int) -> list[Operand]:
+        """Initial values of the accumulators of one of `splits` partial reductions."""
+        values = low.initial if splits == 1 else low.identity
         return [value for root in self.roots for value in values(producer_of(root))]
 
-    def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
-        for root in self.along:
-            low.emit_root(root, place)
-        return update_each(low.accumulate, [producer_of(root) for root in self.roots], values, place)
+    def accumulate(self, low: Lowering, values: Sequence[Operand], coordinates: Coordinates) -> list[Operand]:
+        """Emit the full-space roots of an element, and return the accumulators with the element added."""
+        for root in self.full_space_roots:
+            low.emit_root(root, coordinates)
+        return update_each(low.accumulate, [producer_of(root) for root in self.roots], values, coordinates)
 
-    def deliver(
+    def store_results(
         self,
         low: Lowering,
         values: Sequence[Operand],
         result: Coordinates,
-        piece: Index,
-        pieces: int,
+        split: Index,
+        splits: int,
         users: Users,
     ) -> None:
-        """Put away what was reduced: as one of several pieces, or as the results and what is made of them."""
-        if pieces > 1:
+        """Store the partial results of a split, or, if there is one split only, the results and their dependent
+        roots."""
+        if splits > 1:
             if not self.partials:
                 self.partials = [
-                    Temporary(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays
+                    Temporary(Shape(x.array_shape.element_type, (splits, *self.results))) for x in self.arrays
                 ]
             for partial, value in zip(self.partials, values, strict=True):
-                low.store(partial, (piece, *result), value)
+                low.store(partial, (split, *result), value)
             return
-        rest = list(values)
+        remaining = list(values)
         for root in self.roots:
             count = len(producer_of(root).operands) // 2
-            mine, rest = rest[:count], rest[count:]
-            for part in results_of(root, users):
-                low.bind_reduction(part, result, mine[part.attributes.index if part is not producer_of(root) else 0])
-        for root in self.after:
+            own, remaining = remaining[:count], remaining[count:]
+            for output in results_of(root, users):
+                low.bind_reduction(
+                    output, result, own[output.attributes.index if output is not producer_of(root) else 0]
+                )
+        for root in self.dependent_roots:
             low.emit_root(root, result)
 
 
@@ -123,52 +142,53 @@ def update_each(
     accumulate: Callable[[Instruction, Sequence[Operand], Any], list[Operand]],
     reduced: Sequence[Instruction],
     values: Sequence[Operand],
-    more: Any,
+    argument: Any,
 ) -> list[Operand]:
-    """The values that several reductions carry after one more element: those of each by themselves."""
-    updated: list[Operand] = []
+    """The carried values of several reductions after one more element, by `accumulate(x, values_of_x, argument)`."""
+    next_values: list[Operand] = []
     for x in reduced:
-        updated += accumulate(x, values[len(updated) : len(updated) + len(x.operands) // 2], more)
-    return updated
+        next_values += accumulate(x, values[len(next_values) : len(next_values) + len(x.operands) // 2], argument)
+    return next_values
 
 
 def combine_accumulators(
     low: Lowering, reduced: Sequence[Instruction], values: Sequence[Operand], others: Sequence[Operand]
 ) -> list[Operand]:
-    """What several reductions carry, and what they carry elsewhere, together."""
-    rest = list(others)
+    """Two sets of accumulators of several reductions, combined."""
+    remaining = list(others)
 
-    def accumulate(x: Instruction, mine: Sequence[Operand], _: None) -> list[Operand]:
-        theirs = [rest.pop(0) for _ in mine]
-        return low.apply(x.attributes.to_apply, [*mine, *theirs])
+    def accumulate(x: Instruction, own: Sequence[Operand], _: None) -> list[Operand]:
+        other = [remaining.pop(0) for _ in own]
+        return low.apply(x.attributes.to_apply, [*own, *other])
 
     return update_each(accumulate, reduced, values, None)
 
 
-def run(
+def emit_reduction_loops(
     low: Lowering,
     reduced: Sequence[Instruction],
     bounds: Sequence[tuple[Index, Index]],
     initial: Sequence[Operand],
     body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
 ) -> list[Operand]:
-    """The loops of reductions: with several sets of carried values, where LLVM would not find them by itself, or would
-    join those of each of many short rows."""
+    """The loops of reductions, with explicit accumulators per vector lane where LLVM would not vectorize the
+    reduction, or would reduce each of many short rows to a scalar by itself."""
     start, stop = bounds[-1] if bounds else (0, 0)
-    width = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * LANES
-    short = width < 2 * LANES
-    known = [reduction.monoid(x.attributes.to_apply) for x in reduced]
+    width = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * ACCUMULATORS
+    is_short = width < 2 * ACCUMULATORS
+    monoids = [reduction.monoid(x.attributes.to_apply) for x in reduced]
     is_complex = any(x.operands[0].array_shape.element_type.kind == "complex" for x in reduced)
-    sizes = [end - begin for begin, end in bounds if isinstance(begin, int) and isinstance(end, int)]
-    many = len(sizes) < len(bounds) or math.prod(sizes) >= max(MANY, ROWS[-1] * width)
-    many_rows = FEW_LANES <= width < 2 * LANES and len(bounds) > 1 and many
-    is_vector = None not in known and not (is_complex and set(known) != {"add"})  # by LLVM, that is
-    in_lanes = many_rows or not (short or is_vector)
-    if not in_lanes or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
+    sizes = [stop - start for start, stop in bounds if isinstance(start, int) and isinstance(stop, int)]
+    min_elements = max(MIN_ACCUMULATED_ELEMENTS, ROW_UNROLL_COUNTS[-1] * width)
+    has_many_elements = len(sizes) < len(bounds) or math.prod(sizes) >= min_elements
+    are_rows_accumulated = SEQUENTIAL_ACCUMULATORS <= width < 2 * ACCUMULATORS and len(bounds) > 1 and has_many_elements
+    is_vectorized_by_llvm = None not in monoids and not (is_complex and set(monoids) != {"add"})
+    needs_accumulators = are_rows_accumulated or not (is_short or is_vectorized_by_llvm)
+    if not needs_accumulators or not all(k or _is_reorderable(x) for k, x in zip(monoids, reduced, strict=True)):
         return low.nest(bounds, initial, body)
-    neutral = [value for x in reduced for value in low.identity(x)]
+    identity = [value for x in reduced for value in low.identity(x)]
     return low.nest_with_accumulators(
-        bounds, initial, neutral, body, lambda values, others: combine_accumulators(low, reduced, values, others)
+        bounds, initial, identity, body, lambda values, others: combine_accumulators(low, reduced, values, others)
     )
 
 
@@ -177,93 +197,94 @@ def lower_argminmax(
     x: Instruction,
     bounds: Sequence[tuple[Index, Index]],
     initial: Sequence[Operand],
-    place: Callable[[Coordinates], Coordinates],
+    coordinates_at: Callable[[Coordinates], Coordinates],
 ) -> list[Operand] | None:
-    """The loops of one reduction that finds the largest or the least element and where it is first, if it is such a
-    one: by blocks, of which the extreme element is found, and where that is only if it is better than what was found
-    before."""
-    direction = _direction_of(x) if len(bounds) == 1 else None
+    """An argmin or argmax in one loop over blocks: the extremum of a block first, then its first position only if
+    the extremum is better than that of earlier blocks. None if the reduction is no argmin or argmax over one
+    dimension, or is short."""
+    direction = _argminmax_direction(x) if len(bounds) == 1 else None
     start, stop = bounds[0] if bounds else (0, 0)
-    if direction is None or (isinstance(start, int) and isinstance(stop, int) and stop - start < SHORT):
+    is_short = isinstance(start, int) and isinstance(stop, int) and stop - start < MIN_ARGMINMAX_ELEMENTS
+    if direction is None or is_short:
         return None
-    b, (values, places) = low.builder, x.operands[:2]
-    kind, index_kind = (o.array_shape.element_type for o in (values, places))
+    b, (values, positions) = low.builder, x.operands[:2]
+    type, index_type = (o.array_shape.element_type for o in (values, positions))
     op = "maximum" if direction == "GT" else "minimum"
-    neutral = Literal(kind.name, np.asarray(reduction.identity_element(op, kind.dtype)).astype(kind.dtype).item())
-    none = Literal(index_kind.name, int(np.iinfo(index_kind.dtype).max))
+    identity = Literal(type.name, np.asarray(reduction.identity_element(op, type.dtype)).astype(type.dtype).item())
+    no_position = Literal(index_type.name, int(np.iinfo(index_type.dtype).max))
 
-    def compared(one: Operand, other: Operand, direction: str) -> Operand:
-        compare_type = "FLOAT" if kind.is_inexact else "UNSIGNED" if kind.name[0] in "up" else "SIGNED"
-        return b.compute("compare", "pred", one, other, direction=direction, compare_type=compare_type)
+    def compare(x: Operand, y: Operand, direction: str) -> Operand:
+        compare_type = "FLOAT" if type.is_inexact else "UNSIGNED" if type.name[0] in "up" else "SIGNED"
+        return b.compute("compare", "pred", x, y, direction=direction, compare_type=compare_type)
 
-    with low.loop(0, b.ceil_div(b.sub(stop, start), BLOCK), initial, sequential=True) as (number, loop):
-        first = b.add(start, b.mul(number, BLOCK))
-        block = [(first, b.min(b.add(first, BLOCK), stop))]
-        known: list[Operand] = [c.arg for c in loop.carried]
+    with low.loop(0, b.ceil_div(b.sub(stop, start), ARGMINMAX_BLOCK_ELEMENTS), initial, sequential=True) as (k, loop):
+        first = b.add(start, b.mul(k, ARGMINMAX_BLOCK_ELEMENTS))
+        block = [(first, b.min(b.add(first, ARGMINMAX_BLOCK_ELEMENTS), stop))]
+        best: list[Operand] = [c.arg for c in loop.carried]
 
-        def extreme(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            return [b.compute(op, kind.name, carried[0], low.value(values, place(indices)))]
+        def extremum_of(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            return [b.compute(op, type.name, carried[0], low.value(values, coordinates_at(indices)))]
 
-        def first_place(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            element = low.value(values, place(indices))
-            here = b.or_(compared(element, found, "EQ"), compared(element, element, "NE"))
-            chosen = b.select(here, low.value(places, place(indices)), none)
-            return [b.compute("minimum", none.type, carried[0], chosen)]
+        def first_position_of(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            element = low.value(values, coordinates_at(indices))
+            is_extremum = b.or_(compare(element, extremum, "EQ"), compare(element, element, "NE"))
+            candidate = b.select(is_extremum, low.value(positions, coordinates_at(indices)), no_position)
+            return [b.compute("minimum", no_position.type, carried[0], candidate)]
 
-        (found,) = low.nest(block, [neutral], extreme)
-        worse = b.or_(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
-        with low.loop(0, b.select(b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
-            (at,) = low.nest(block, [none], first_place)
-            index = clamped(low, b.convert(INDEX, at), values.array_shape.dimensions[_axis(x)])
-            better = [low.value(values, place((index,))), at]
-            updated = low.apply(x.attributes.to_apply, [*(c.arg for c in again.carried), *better])
-            for slot, value in zip(again.carried, updated, strict=True):
-                slot.next = value
-        for slot, result in zip(loop.carried, again.carried, strict=True):
-            slot.next = result.result
+        (extremum,) = low.nest(block, [identity], extremum_of)
+        is_not_better = b.or_(compare(best[0], extremum, direction), compare(best[0], best[0], "NE"))
+        with low.loop(0, b.select(b.compute("not", "pred", is_not_better), 1), best, sequential=True) as (_, branch):
+            (position,) = low.nest(block, [no_position], first_position_of)
+            index = clamp_index(low, b.convert(INDEX, position), values.array_shape.dimensions[_reduced_dim(x)])
+            extremum_and_position = [low.value(values, coordinates_at((index,))), position]
+            next_values = low.apply(x.attributes.to_apply, [*(c.arg for c in branch.carried), *extremum_and_position])
+            for carry, value in zip(branch.carried, next_values, strict=True):
+                carry.next = value
+        for carry, result in zip(loop.carried, branch.carried, strict=True):
+            carry.next = result.result
     return [c.result for c in loop.carried]
 
 
-def _axis(x: Instruction) -> int:
-    """The dimension that a reduction goes along: there is one only that is longer than 1."""
+def _reduced_dim(x: Instruction) -> int:
+    """The only reduced dimension with more than one index."""
     sizes = x.operands[0].array_shape.dimensions
     return max(x.attributes.dimensions, key=lambda d: sizes[d])
 
 
 def is_argminmax(x: Instruction) -> bool:
-    """Whether this is a reduction that finds where the largest or the least element is."""
-    return x.op is reduction.reduce and _direction_of(x) is not None
+    """True if a reduction computes a minimum or maximum with its index."""
+    return x.op is reduction.reduce and _argminmax_direction(x) is not None
 
 
-def _direction_of(x: Instruction) -> str | None:
-    """Whether a reduction finds the first of the largest ("GT") or the least elements of a row with its index, NaN
-    before any number; None if it does something else."""
-    places = x.operands[1]
-    if len(x.operands) != 4 or places.op is not movement.iota or not places.array_shape.element_type.is_integer:
+def _argminmax_direction(x: Instruction) -> str | None:
+    """The comparison of an argmax ("GT") or argmin ("LT") reduction, which selects the first extremum of a row and
+    treats NaN as the extremum; None for other reductions."""
+    positions = x.operands[1]
+    if len(x.operands) != 4 or positions.op is not movement.iota or not positions.array_shape.element_type.is_integer:
         return None
-    sizes, kind = places.array_shape.dimensions, x.operands[0].array_shape.element_type
-    wide = [d for d in x.attributes.dimensions if sizes[d] != 1]
-    if wide != [places.attributes.iota_dimension] or kind.kind in ("complex", "pred") or kind.bits < 8:
+    sizes, type = positions.array_shape.dimensions, x.operands[0].array_shape.element_type
+    reduced_dims = [d for d in x.attributes.dimensions if sizes[d] != 1]
+    if reduced_dims != [positions.attributes.iota_dimension] or type.kind in ("complex", "pred") or type.bits < 8:
         return None
-    return next((d for d in ("GT", "LT") if _finds_first(x.attributes.to_apply, d)), None)
+    return next((d for d in ("GT", "LT") if _is_argminmax_combiner(x.attributes.to_apply, d)), None)
 
 
 @lru_cache(256)
-def _finds_first(body: Computation, direction: str) -> bool:
-    """Whether a computation chooses like this among two elements with their indices, as samples show."""
-    (value, place), (other, behind) = samples = _samples(body)
+def _is_argminmax_combiner(body: Computation, direction: str) -> bool:
+    """True if a combiner selects the better of two (value, index) pairs, ties by the smaller index, as samples show."""
+    (value, position), (other_value, other_position) = samples = _samples(body)
     with np.errstate(all="ignore"):
-        is_nan, is_other_nan = value != value, other != other
-        same = (value == other) | (is_nan & is_other_nan)
-        better = value > other if direction == "GT" else value < other
-        chosen = np.where(same, place < behind, (better & ~is_other_nan) | is_nan)
-        expected = [np.where(chosen, x, y) for x, y in zip(*samples, strict=True)]
-        return _same(reduction.combine_arrays(body, *samples), expected)
+        is_nan, is_other_nan = value != value, other_value != other_value
+        is_tie = (value == other_value) | (is_nan & is_other_nan)
+        is_better = value > other_value if direction == "GT" else value < other_value
+        selects_first = np.where(is_tie, position < other_position, (is_better & ~is_other_nan) | is_nan)
+        expected = [np.where(selects_first, x, y) for x, y in zip(*samples, strict=True)]
+        return _are_identical(reduction.combine_arrays(body, *samples), expected)
 
 
-def _is_divisible(x: Instruction) -> bool:
-    """Whether pieces of a reduction may each start anew: from the neutral element of a known op, or else from initial
-    values that change nothing when they are met again."""
+def _has_identity(x: Instruction) -> bool:
+    """True if partial reductions may start independently: the combiner has a known identity, or the initial values
+    are idempotent."""
     body = x.attributes.to_apply
     starts = [scalar_value(o) for o in x.operands[len(x.operands) // 2 :]]
     if reduction.monoid(body) is not None:
@@ -271,46 +292,48 @@ def _is_divisible(x: Instruction) -> bool:
     if any(start is None for start in starts):
         return False
     arrays = [np.reshape(start, 1) for start in starts]
-    return _same(reduction.combine_arrays(body, arrays, arrays), arrays)
+    return _are_identical(reduction.combine_arrays(body, arrays, arrays), arrays)
 
 
-def _is_interchangeable(x: Instruction) -> bool:
-    """Whether elements may be reduced in any order. XLA's reduction asks for a computation that is associative; whether
-    it is commutative, too, shows in samples with ties and special values."""
-    return _is_divisible(x) and is_commutative(x.attributes.to_apply)
+def _is_reorderable(x: Instruction) -> bool:
+    """True if elements may be reduced in any order. HLO requires an associative combiner; commutativity is decided
+    by samples with ties and special values."""
+    return _has_identity(x) and is_commutative(x.attributes.to_apply)
 
 
 @lru_cache(256)
 def is_commutative(body: Computation) -> bool:
     left, right = _samples(body)
     with np.errstate(all="ignore"):
-        return _same(*(reduction.combine_arrays(body, *pair) for pair in ((left, right), (right, left))))
+        return _are_identical(*(reduction.combine_arrays(body, *pair) for pair in ((left, right), (right, left))))
 
 
 def _samples(body: Computation) -> tuple[list[Array], list[Array]]:
-    """Operands of a reduction's computation, on both sides: with ties and special values."""
+    """Random operand pairs of a combiner, with ties and special values."""
     random = np.random.default_rng(0)
     left: list[Array] = []
     for x in body.parameters[: len(body.parameters) // 2]:
-        kind = x.array_shape.element_type
-        numbers = random.integers(0, 2 if kind.kind == "pred" else 7, SAMPLES)
-        special = [np.nan, np.inf, -np.inf] if kind.is_inexact else [0, 1, 1]
-        left.append(np.where(random.random(SAMPLES) < 0.1, random.choice(special, SAMPLES), numbers).astype(kind.dtype))
-    order = random.permutation(SAMPLES)
+        type = x.array_shape.element_type
+        integers = random.integers(0, 2 if type.kind == "pred" else 7, COMMUTATIVITY_SAMPLES)
+        special = [np.nan, np.inf, -np.inf] if type.is_inexact else [0, 1, 1]
+        is_special = random.random(COMMUTATIVITY_SAMPLES) < 0.1
+        values = np.where(is_special, random.choice(special, COMMUTATIVITY_SAMPLES), integers)
+        left.append(values.astype(type.dtype))
+    order = random.permutation(COMMUTATIVITY_SAMPLES)
     return left, [x[order] for x in left]
 
 
-def _same(some: Sequence[Array], others: Sequence[Array]) -> bool:
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(some, others, strict=True))
+def _are_identical(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(xs, ys, strict=True))
 
 
-def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
-    """Reduce over the pieces, which are the first dimension of the partial results."""
-    low = Lowering("combine", plan, space.own(users))
+def combine(space: Reductions, plan: Plan, users: Users, splits: int) -> LoweredKernel:
+    """The kernel that reduces the partial results over their first dimension, the splits."""
+    low = Lowering("combine", plan, space.own_roots(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         result = low.split_index(index, space.results)
-        found = space.start(low, 1)
+        results = space.initial_values(low, 1)
         reduced = [producer_of(root) for root in space.roots]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
@@ -318,62 +341,67 @@ def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> Lowered
                 low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials]
             )
 
-        if space.is_plain and pieces <= MOST_PIECES:  # so that vectors go along memory
-            for piece in range(pieces):
-                found = body((piece,), found)
+        if space.is_monoid and splits <= MAX_UNROLLED_PARTIALS:  # vectorized over contiguous results
+            for split in range(splits):
+                results = body((split,), results)
         else:
-            found = low.nest([(0, pieces)], found, body)
-        space.deliver(low, found, result, 0, 1, users)
-    return make_kernel(low, math.prod(space.results), pieces, space.roots)
+            results = low.nest([(0, splits)], results, body)
+        space.store_results(low, results, result, 0, 1, users)
+    return make_kernel(low, math.prod(space.results), splits, space.roots)
 
 
-def combine_partials(pieces: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:
-    """An array, of which each of the rows of `pieces` is a part of the sum."""
+def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:
+    """The kernel that sums the rows of `partials` to the array x."""
     low = Lowering("pieces", plan)
     b = low.builder
-    count, size = pieces.shape.dimensions
+    count, size = partials.shape.dimensions
     with low.loop(b.kernel.first, b.kernel.last) as (k, _):
-        total = low.load(pieces, (0, k))
-        for piece in range(1, count):
-            total = b.compute("add", x.array_shape.element_type.name, total, low.load(pieces, (piece, k)))
+        total = low.load(partials, (0, k))
+        for split in range(1, count):
+            total = b.compute("add", x.array_shape.element_type.name, total, low.load(partials, (split, k)))
         b.store(low.buffer(x, True), k, total)
     return make_kernel(low, size, count, [x])
 
 
-def split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
+def lower_split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """Reductions to few elements: the first reduced dimension is split into fixed ranges, and a second kernel
+    combines the partial results."""
     space = Reductions(fusion, plan)
-    over = [a for a in space.axes if a.first in space.reduced]
-    kept = [a for a in space.axes if a.first not in space.reduced]
-    inner = math.prod(a.size for a in over[1:])
-    pieces = max(1, min(over[0].size, over[0].size * inner // PARALLEL_CHUNK_ELEMENTS)) if space.divisible else 1
-    is_row = len(over) == 1 and over[0].size % pieces == 0  # pieces of one length, whose memory is asked for early
-    low = Lowering("split", plan, space.own(users))
+    reduced_axes = [a for a in space.axes if a.first in space.reduced]
+    kept_axes = [a for a in space.axes if a.first not in space.reduced]
+    inner = math.prod(a.size for a in reduced_axes[1:])
+    size, splits = reduced_axes[0].size, 1
+    if space.has_identity:
+        splits = max(1, min(size, size * inner // PARALLEL_CHUNK_ELEMENTS))
+    has_equal_splits = len(reduced_axes) == 1 and size % splits == 0  # allows prefetch across splits
+    reduced = [producer_of(root) for root in space.roots]
+    low = Lowering("split", plan, space.own_roots(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        row, piece = b.delinearize(index, pieces)
-        outer = low.split_index(row, [a.size for a in kept])
-        initial = space.start(low, pieces)
-        bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
+        row, split = b.delinearize(index, splits)
+        outer = low.split_index(row, [a.size for a in kept_axes])
+        initial = space.initial_values(low, splits)
+        bounds: list[tuple[Index, Index]] = [(0, a.size) for a in reduced_axes]
         start: Index = 0
-        if pieces > 1:
-            bounds[0] = tile_of(low, piece, pieces, over[0].size)[1:]
-            start = bounds[0][0] if is_row else 0
+        if splits > 1:
+            bounds[0] = tile_of(low, split, splits, size)[1:]
+            start = bounds[0][0] if has_equal_splits else 0
+
+        def coordinates_at(indices: Coordinates) -> Coordinates:
+            return space.coordinates([*kept_axes, *reduced_axes], [*outer, *indices])
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            first, *others = indices
-            return space.accumulate(low, values, space.place([*kept, *over], [*outer, b.add(start, first), *others]))
+            k, *inner_indices = indices
+            return space.accumulate(low, values, coordinates_at((b.add(start, k), *inner_indices)))
 
-        found = None
-        if len(space.roots) == 1 and not space.along:
-            found = lower_argminmax(
-                low, producer_of(space.roots[0]), bounds, initial, lambda i: space.place([*kept, *over], [*outer, *i])
-            )
-        bounds = [(0, over[0].size // pieces)] if is_row else bounds
-        found = found or run(low, [producer_of(root) for root in space.roots], bounds, initial, body)
-        whole = space.place(kept, outer)
-        result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
-        space.deliver(low, found, result, piece, pieces, users)
-    rows = math.prod(a.size for a in kept)
-    first = make_kernel(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
-    return [first] if pieces == 1 else [first, combine(space, plan, users, pieces)]
+        results = None
+        if len(space.roots) == 1 and not space.full_space_roots:
+            results = lower_argminmax(low, reduced[0], bounds, initial, coordinates_at)
+        bounds = [(0, size // splits)] if has_equal_splits else bounds
+        results = results or emit_reduction_loops(low, reduced, bounds, initial, body)
+        coordinates = space.coordinates(kept_axes, outer)
+        result = tuple(c for d, c in enumerate(coordinates) if d not in space.reduced)
+        space.store_results(low, results, result, split, splits, users)
+    rows = math.prod(a.size for a in kept_axes)
+    kernel = make_kernel(low, rows * splits, space.ops_per_element * inner * -(-size // splits), space.roots)
+    return [kernel] if splits == 1 else [kernel, combine(space, plan, users, splits)]

@@ -1,8 +1,8 @@
-"""Routines that transpose a small square of elements in registers: kernels of the loop IR call them for arrays that lie
-across.
+"""In-register transposes of small squares, as routines that kernels call for copies between row-major and column-major
+order.
 
-A square of n x n elements is n vectors. In steps s = 1, 2, 4, ... n / 2, the rows that differ in bit s of their number
-swap, of every block of 2 s x 2 s elements, the parts off the diagonal (Eklundh, A fast computer method for matrix
+A square of n x n elements is n vectors. In steps s = 1, 2, 4, ..., n / 2, rows that differ in bit s of their number
+exchange the off-diagonal quadrants of every block of 2 s x 2 s elements (Eklundh, A fast computer method for matrix
 transposing, 1972).
 """
 
@@ -16,90 +16,91 @@ from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import Lowering
 from tinyxla.shapes import element_type
 
-_WIDEST = 64  # bytes of a row
+_MAX_ROW_BYTES = 64  # of a square
 
 Address = Callable[[Index, Index], tuple[Buffer, Index]]
 
 
-def turn(
+def transpose_copy(
     low: Lowering,
     source: Address,
     target: Address,
     extent: tuple[Index, Index],
-    most: int,
-    ahead: Address,
+    max_size: int,
+    prefetched: Address,
     first: Index = 0,
 ) -> None:
-    """Copy what lies across, from where memory goes on with the first index to where it does so with the second: by
-    small squares, of `most` so many rows, in the order in which they are read, the last ones such that they end where
-    all does; or element by element, where there is no square so small. `ahead` will be read soon. Of the first index,
-    what comes before `first` is not needed."""
+    """Transpose-copy from a source that is contiguous in the first index to a target that is contiguous in the
+    second, by n x n in-register transposes with n <= `max_size`, in the order of the source. The last tiles overlap
+    so that none is partial. Falls back to an element-wise copy if no square fits. Addresses in `prefetched` are
+    prefetched. First indices below `first` may be skipped."""
     b = low.builder
     (height, length), bytes_each = extent, element_type(source(0, 0)[0].type).dtype.itemsize
-    n = rows(bytes_each, most)
+    n = square_size(bytes_each, max_size)
     if n == 1:
         with low.loop(0, length) as (j, _), low.loop(first, height) as (i, _):
             b.store(*target(i, j), b.load(*source(i, j)))
         return
-    across, along = (b.ceil_div(size, n) for size in (length, height))
-    with low.loop(0, across) as (q, _), low.loop(b.floordiv(first, n), along) as (p, _):
+    column_tiles, row_tiles = (b.ceil_div(size, n) for size in (length, height))
+    with low.loop(0, column_tiles) as (q, _), low.loop(b.floordiv(first, n), row_tiles) as (p, _):
         i = b.min(b.mul(p, n), b.sub(height, n))
         j = b.min(b.mul(q, n), b.sub(length, n))
-        lines = source(i, j), source(i, b.add(j, 1)), target(i, j), target(b.add(i, 1), j)
-        b.call(_provide(n, bytes_each), *lines, ahead(i, j))
+        addresses = source(i, j), source(i, b.add(j, 1)), target(i, j), target(b.add(i, 1), j)
+        b.call(_declare(n, bytes_each), *addresses, prefetched(i, j))
 
 
-def rows(bytes_each: int, most: int) -> int:
-    """Of the largest square of such elements that a routine transposes, but at most so many; 1 where there is none."""
-    return next((n for n in (16, 8, 4) if n <= most and n * bytes_each <= _WIDEST), 1)
+def square_size(bytes_each: int, max_size: int) -> int:
+    """The size of the largest supported square of such elements, at most `max_size`; 1 if there is none."""
+    return next((n for n in (16, 8, 4) if n <= max_size and n * bytes_each <= _MAX_ROW_BYTES), 1)
 
 
 @functools.cache
-def _provide(n: int, bytes_each: int) -> str:
-    """Let kernels call the routine for n rows of elements of so many bytes; its name. It takes the address of the first
-    row and that of the second, which tells how far apart rows are, the same of the result, and the address of a square
-    that will be read soon."""
+def _declare(n: int, bytes_each: int) -> str:
+    """Declare the routine for squares of n x n elements of `bytes_each` bytes; returns its name. The arguments are
+    the addresses of the first two rows of the source (their difference is the pitch) and of the target, and of a
+    square to prefetch."""
     name = f"transpose_{n}_{bytes_each}"
-    declare_llvm(name, _text(n, bytes_each), "transpose", final=True)
+    declare_llvm(name, _text(n, bytes_each), "transpose", is_optimized=True)
     return name
 
 
 def _text(n: int, bytes_each: int) -> str:
-    words = max(1, bytes_each // 8)  # of an element, where it is more than one
+    words = max(1, bytes_each // 8)  # 64-bit words of an element
     align = bytes_each // words
     vector = f"<{n * words} x i{8 * align}>"
     lines = [
-        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %then, ptr %soon) {",
+        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %to_second, ptr %prefetched) {",
         *_difference("pitch", "first", "second"),
-        *_difference("distance", "to", "then"),
-        f"  %end = getelementptr i8, ptr %soon, i64 {n * bytes_each - 1}",  # in a line that no row here ends in
+        *_difference("to_pitch", "to", "to_second"),
+        f"  %end = getelementptr i8, ptr %prefetched, i64 {n * bytes_each - 1}",  # in a line where no row ends
     ]
     for k in range(n):
         lines += [
             f"  %offset{k} = mul i64 %pitch, {k}",
             f"  %at{k} = getelementptr i8, ptr %first, i64 %offset{k}",
             f"  %row{k} = load {vector}, ptr %at{k}, align {align}",
-            f"  %soon{k} = getelementptr i8, ptr %end, i64 %offset{k}",
-            f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 2, i32 1)",
+            f"  %prefetched{k} = getelementptr i8, ptr %end, i64 %offset{k}",
+            f"  call void @llvm.prefetch.p0(ptr %prefetched{k}, i32 0, i32 2, i32 1)",
         ]
-    found = [f"%row{k}" for k in range(n)]
+    rows = [f"%row{k}" for k in range(n)]
     step = 1
     while step < n:
         for k in range(n):
             if k & step:
                 continue
-            pair = f"{vector} {found[k]}, {vector} {found[k + step]}"
-            upper = [n + j - step if j & step else j for j in range(n)]
-            for which, mask in ((k, upper), (k + step, [j + step if not j & step else n + j for j in range(n)])):
-                numbers = ", ".join(f"i32 {j * words + w}" for j in mask for w in range(words))
-                found[which] = f"%swapped{step}.{which}"
-                lines.append(f"  {found[which]} = shufflevector {pair}, <{n * words} x i32> <{numbers}>")
+            pair = f"{vector} {rows[k]}, {vector} {rows[k + step]}"
+            low_half = [n + j - step if j & step else j for j in range(n)]
+            high_half = [j + step if not j & step else n + j for j in range(n)]
+            for row, mask in ((k, low_half), (k + step, high_half)):
+                mask_text = ", ".join(f"i32 {j * words + w}" for j in mask for w in range(words))
+                rows[row] = f"%swapped{step}.{row}"
+                lines.append(f"  {rows[row]} = shufflevector {pair}, <{n * words} x i32> <{mask_text}>")
         step *= 2
     for k in range(n):
         lines += [
-            f"  %line{k} = mul i64 %distance, {k}",
-            f"  %to{k} = getelementptr i8, ptr %to, i64 %line{k}",
-            f"  store {vector} {found[k]}, ptr %to{k}, align {align}",
+            f"  %to_offset{k} = mul i64 %to_pitch, {k}",
+            f"  %to{k} = getelementptr i8, ptr %to, i64 %to_offset{k}",
+            f"  store {vector} {rows[k]}, ptr %to{k}, align {align}",
         ]
     return "\n".join([*lines, "  ret void", "}", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", ""])
 

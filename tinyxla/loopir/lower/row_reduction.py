@@ -1,7 +1,9 @@
-"""Loops over rows, one after the other, with the reductions of each row between them: the `row` kind of nests.
+"""Fused row reductions: the `row` kind of nests, several loops (stages) over one row with the reductions of the row
+between them, such as softmax and layer norm.
 
-Rows that are short are written out, many at a time, or put side by side in strips (see `strips`). Where the rows are
-also reduced over columns, pieces of rows have a row of accumulators each.
+Short rows are unrolled, or vectorized across rows by transposed tiles (`transposed_rows`). A cross-row reduction in the
+same nest has a row of accumulators per chunk of rows; the partial results of the chunks are combined by a second
+kernel.
 """
 
 from __future__ import annotations
@@ -31,129 +33,132 @@ from tinyxla.loopir.lower.axes import (
     split_index_set,
     tile_of,
 )
-from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.transposed_tiles import ACROSS
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
 from tinyxla.ops import reduction
 
-LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
-ROWS_LIMIT = 1 << 17  # bytes of all of them
-STRIP_LIMIT = 1 << 9  # elements of all arrays of a row, where rows make strips
-QUOTIENTS = frozenset(("divide", "chain-divide"))  # for a vector they take as long as some ten loads
-INTERLEAVED = 8  # elements of a row that LLVM turns by itself
-MOST_PIECES = 32  # of rows that are summed up
-ROWS_OF_PIECE = 16  # at least
+MAX_CACHED_ROW_ELEMENTS = 1 << 14  # of one intermediate
+MAX_CACHED_BYTES = 1 << 17  # of all cached intermediates
+MAX_TRANSPOSED_ROW_ELEMENTS = 1 << 9  # of all arrays of a row, for tiles that are transposed
+_DIVISIONS = frozenset(("divide", "chain-divide"))  # a vector division costs about ten loads
+MAX_INTERLEAVED_ROW = 8  # elements; LLVM transposes shorter rows itself (interleaved accesses)
+MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
+MIN_CHUNK_ROWS = 16
 
 
-def row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernels of a `row` fusion: one, or two if partial cross-row reductions are combined."""
     roots = fusion.roots
     low, rows = Lowering("row", plan, [r for root in roots for r in results_of(root, users)]), math.prod(fusion.outer)
-    phases = _phases(fusion, plan.materialized, users)
-    kept = _kept_rows(phases, fusion, plan.materialized)
+    stages = _stages(fusion, plan.materialized, users)
+    cached = _cached_intermediates(stages, fusion, plan.materialized)
     if fusion.cross_row is None and fusion.kept is None:
-        axes = _axes_of_rows(fusion, plan.materialized)
-        longest = max(math.prod(iteration_space(root)[len(fusion.outer) :]) for root in roots)
-        is_many = axes and axes[-1].size >= LANES and rows * longest >= ACROSS
-        is_held = (len(fusion.reads) + len(roots) + len(kept)) * longest <= STRIP_LIMIT
-        is_much = longest * ops_per_element(roots, plan.materialized) > MAX_UNROLLED_OPS
-        is_turned = (1 if is_much else INTERLEAVED) < longest < LANES
-        if is_many and is_turned and is_held and transposed_rows.suits(fusion, axes, plan.materialized):
-            return [transposed_rows.Strips(low, fusion.outer, axes, kept, users).lowered(phases, longest)]
-        if longest <= MAX_UNROLLED_ROW and not is_much and rows >= MAX_UNROLLED_ROWS:
-            return [_short_rows(low, phases, fusion, users, axes, longest)]
+        axes = _row_axes(fusion, plan.materialized)
+        row_size = max(math.prod(iteration_space(root)[len(fusion.outer) :]) for root in roots)
+        is_large = rows * row_size >= MIN_TRANSPOSED_ELEMENTS
+        has_many_rows = axes and axes[-1].size >= transposed_rows.TILE_ROWS and is_large
+        fits_tile = (len(fusion.reads) + len(roots) + len(cached)) * row_size <= MAX_TRANSPOSED_ROW_ELEMENTS
+        is_long = row_size * ops_per_element(roots, plan.materialized) > MAX_UNROLLED_OPS
+        is_short = (1 if is_long else MAX_INTERLEAVED_ROW) < row_size < transposed_rows.TILE_ROWS
+        if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.materialized):
+            return [transposed_rows.TransposedRows(low, fusion.outer, axes, cached, users).lower(stages, row_size)]
+        if row_size <= MAX_UNROLLED_ROW and not is_long and rows >= MAX_UNROLLED_ROWS:
+            return [_lower_unrolled_rows(low, stages, fusion, users, axes, row_size)]
     if fusion.cross_row is not None:
-        return _row_and_columns(low, phases, fusion, fusion.cross_row, kept, plan, users)
-    loops = _Loops(low, fusion, kept, users)
+        return _lower_with_cross_row(low, stages, fusion, fusion.cross_row, cached, plan, users)
+    emitter = _RowEmitter(low, fusion, cached, users)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         outer = low.split_index(index, fusion.outer)
-        for phase in phases:
-            loops.phase(phase, outer)
-    inner = sum(math.prod(iteration_space(p[0])) // max(1, rows) for p in phases)
+        for stage in stages:
+            emitter.emit_stage(stage, outer)
+    inner = sum(math.prod(iteration_space(p[0])) // max(1, rows) for p in stages)
     return [make_kernel(low, rows, ops_per_element(roots, plan.materialized) * max(1, inner), roots)]
 
 
-def _row_and_columns(
+def _lower_with_cross_row(
     low: Lowering,
-    phases: list[list[Instruction]],
+    stages: list[list[Instruction]],
     fusion: Fusion,
-    across: Fusion,
-    kept: set[Instruction],
+    cross_row: Fusion,
+    cached: set[Instruction],
     plan: Plan,
     users: Users,
 ) -> list[LoweredKernel]:
-    """Pieces of some rows each, with a row of accumulators for each reduction over the rows; and these together."""
-    b, columns = low.builder, reductions.Reductions(across, plan)
+    """Chunks of rows with a row of accumulators for each cross-row reduction, and a kernel that combines them."""
+    b, columns = low.builder, reductions.Reductions(cross_row, plan)
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
-    pieces = max(1, min(MOST_PIECES, rows // ROWS_OF_PIECE))
-    sums = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
-    loops = _Loops(low, fusion, kept, users, sums)
-    with low.loop(b.kernel.first, b.kernel.last) as (piece, _):
+    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS))
+    accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
+    emitter = _RowEmitter(low, fusion, cached, users, accumulators)
+    with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
         with low.loop(0, width) as (j, _):
-            for row, value in zip(sums, columns.start(low, pieces), strict=True):
+            for row, value in zip(accumulators, columns.initial_values(low, chunks), strict=True):
                 b.store(row, j, value)
-        _, start, stop = tile_of(low, piece, pieces, rows)
+        _, start, stop = tile_of(low, chunk, chunks, rows)
         with low.loop(start, stop, sequential=True) as (row, _):
             outer = low.split_index(row, fusion.outer)
-            for phase in phases:
-                loops.phase(phase, outer)
+            for stage in stages:
+                emitter.emit_stage(stage, outer)
         with low.loop(0, width) as (j, _):
-            values: list[Operand] = [b.load(row, j) for row in sums]
-            columns.deliver(low, values, low.split_index(j, sizes), piece, pieces, users)
-    work = ops_per_element(fusion.roots, plan.materialized) * len(phases) * width * -(-rows // pieces)
-    first = make_kernel(low, pieces, work, fusion.roots)
-    return [first] if pieces == 1 else [first, reductions.combine(columns, plan, users, pieces)]
+            values: list[Operand] = [b.load(row, j) for row in accumulators]
+            columns.store_results(low, values, low.split_index(j, sizes), chunk, chunks, users)
+    ops = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width * -(-rows // chunks)
+    kernel = make_kernel(low, chunks, ops, fusion.roots)
+    return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
 
 
-def _axes_of_rows(fusion: Fusion, stored: set[Instruction]) -> list[Axis]:
-    """The loops over the rows, whose place in all that is read and written has numbers for the outer dimensions only;
-    those of inner ones follow no other."""
+def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
+    """The loops over the rows. Only outer dimensions collapse: in every access map, inner dimensions get numbers
+    that are adjacent to no others."""
     rank = len(fusion.outer)
-    written = [
+    results = [
         (root, tuple(range(rank if producer_of(root).op is reduction.reduce else len(iteration_space(root)))))
         for root in fusion.roots
     ]
-    places = [*((x, place) for x, place, _ in walk_producers(fusion.roots, stored)), *written]
-    numbers = [
+    accesses = [*((x, access) for x, access, _ in walk_producers(fusion.roots, materialized)), *results]
+    loop_dims = [
         *range(rank),
         *range(-rank - 2, -rank - 2 - max(len(iteration_space(root)) for root in fusion.roots), -1),
     ]
-    return collapse_axes((), stored, fusion.outer, also=[(x, renumber_dims(place, numbers)) for x, place in places])
+    renumbered = [(x, renumber_dims(access, loop_dims)) for x, access in accesses]
+    return collapse_axes((), materialized, fusion.outer, extra_accesses=renumbered)
 
 
-def _short_rows(
+def _lower_unrolled_rows(
     low: Lowering,
-    phases: Sequence[Sequence[Instruction]],
+    stages: Sequence[Sequence[Instruction]],
     fusion: Fusion,
     users: Users,
     axes: Sequence[Axis],
-    longest: int,
+    row_size: int,
 ) -> LoweredKernel:
-    """A loop over the rows, each written out; cut as others are where what is read changes."""
-    *others, inner = axes
+    """A loop over rows, each unrolled; index-set splitting as in pointwise nests."""
+    *outer_axes, inner = axes
     b = low.builder
     read = [x for root in fusion.roots if producer_of(root).op is reduction.reduce for x in producer_of(root).operands]
     read = [x for x in [*read, *fusion.roots] if not low.in_memory(x)]
-    rows = math.prod(a.size for a in others)
-    pieces = -(-inner.size * longest // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
+    rows = math.prod(a.size for a in outer_axes)
+    tiles = -(-inner.size * row_size // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
-        row, start, stop = tile_of(low, index, pieces, inner.size)
-        indices = low.split_index(row, [a.size for a in others])
-        parts = split_index_set(
-            inner, read, low.materialized, longest * ops_per_element(fusion.roots, low.materialized)
+        row, start, stop = tile_of(low, index, tiles, inner.size)
+        indices = low.split_index(row, [a.size for a in outer_axes])
+        ranges = split_index_set(
+            inner, read, low.materialized, row_size * ops_per_element(fusion.roots, low.materialized)
         )
-        for begin, end in parts:
-            bounds = (b.max(start, begin), b.min(stop, end)) if len(parts) > 1 else (start, stop)
+        for range_start, range_end in ranges:
+            bounds = (b.max(start, range_start), b.min(stop, range_end)) if len(ranges) > 1 else (start, stop)
             with low.loop(*bounds) as (j, _):
-                b.assume_range(j, begin, end - 1)
+                b.assume_range(j, range_start, range_end - 1)
                 outer = expand_indices(axes, [*indices, j], len(fusion.outer))
-                for root in (root for phase in phases for root in phase):
-                    _write_out(low, root, outer, users)
-    work = ops_per_element(fusion.roots, low.materialized) * longest * -(-inner.size // pieces)
-    return make_kernel(low, rows * pieces, work, fusion.roots)
+                for root in (root for stage in stages for root in stage):
+                    _emit_unrolled_row(low, root, outer, users)
+    ops = ops_per_element(fusion.roots, low.materialized) * row_size * -(-inner.size // tiles)
+    return make_kernel(low, rows * tiles, ops, fusion.roots)
 
 
-def _write_out(low: Lowering, root: Instruction, outer: Coordinates, users: Users) -> None:
-    """All that a root has in a row."""
+def _emit_unrolled_row(low: Lowering, root: Instruction, outer: Coordinates, users: Users) -> None:
+    """Emit all elements of a root in one row."""
     x = producer_of(root)
     is_reduction = x.op is reduction.reduce
     values = low.initial(x) if is_reduction else []
@@ -162,23 +167,24 @@ def _write_out(low: Lowering, root: Instruction, outer: Coordinates, users: User
             values = low.accumulate(x, values, (*outer, *indices))
         else:
             low.emit_root(root, (*outer, *indices))
-    for part in results_of(root, users) if is_reduction else ():
-        low.bind_reduction(part, outer, values[part.attributes.index if part is not x else 0])
+    for result in results_of(root, users) if is_reduction else ():
+        low.bind_reduction(result, outer, values[result.attributes.index if result is not x else 0])
 
 
-def _order(root: Instruction, fusion: Fusion) -> tuple[list[int], list[int]]:
-    """The outer and the inner dimensions of a root of a row: of a reduction across, the outer ones are reduced."""
+def _split_dims(root: Instruction, fusion: Fusion) -> tuple[list[int], list[int]]:
+    """The outer and the inner dimensions of a root's iteration space; a cross-row reduction reduces the outer ones."""
     rank = len(fusion.outer)
     if fusion.cross_row is not None and root in fusion.cross_row.roots:
         dims = list(range(len(iteration_space(root))))
         return dims[:rank], dims[rank:]
     if fusion.kept is not None and len(iteration_space(root)) != rank:
         return list(fusion.kept), [d for d in range(len(iteration_space(root))) if d not in fusion.kept]
-    return _inner_order(root, rank)
+    return _default_split_dims(root, rank)
 
 
-def _inner_order(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
-    """The outer and the inner dimensions of a root's domain."""
+def _default_split_dims(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
+    """The outer and the inner dimensions of a root: kept and reduced ones of a reduction, otherwise the first `rank`
+    and the others."""
     x = producer_of(root)
     dims = range(len(iteration_space(root)))
     if x.op is reduction.reduce:
@@ -186,166 +192,171 @@ def _inner_order(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
     return list(dims[:rank]), list(dims[rank:])
 
 
-def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[Instruction]]:
-    """Loops over a row, one after the other, with the roots that share each.
+def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[list[Instruction]]:
+    """The roots of each stage, a loop over the row, in order.
 
-    A root comes after the reductions it needs, and after what it reads at other places of the row. What finds where the
-    largest element is goes over the row by itself, and last, so that it reads what the others kept.
+    A root's stage comes after the stages of the reductions that it reads, and of the roots that it reads at other
+    positions of the row. An argmin or argmax has a stage of its own, the last of its depth, so that it reads cached
+    intermediates.
     """
-    members = {r: root for root in fusion.roots for r in results_of(root, users)}
-    level: dict[Instruction, int] = {}
+    root_of = {r: root for root in fusion.roots for r in results_of(root, users)}
+    depth_of: dict[Instruction, int] = {}
     groups: dict[tuple[int, int, tuple[int, ...]], list[Instruction]] = {}
-    columns = fusion.cross_row
-    after = (
-        []
-        if columns is None
-        else [r for r in columns.roots if r not in [*columns.reductions, *columns.full_space_roots()]]
-    )
+    cross_row = fusion.cross_row
+    dependent: list[Instruction] = []
+    if cross_row is not None:
+        independent = [*cross_row.reductions, *cross_row.full_space_roots()]
+        dependent = [r for r in cross_row.roots if r not in independent]
     for root in fusion.roots:
-        if root in after:
+        if root in dependent:
             continue
-        at = 0
-        here = tuple(range(len(iteration_space(root))))
-        for x, place, _ in walk_producers([root], stored):
-            if x in members:
-                needed = members[x]
-                same = (
-                    producer_of(needed).op is not reduction.reduce
-                    and len(place) == len(here)
-                    and all(c in (-1, d) for d, c in enumerate(place))
+        depth = 0
+        identity = tuple(range(len(iteration_space(root))))
+        for x, access, _ in walk_producers([root], materialized):
+            if x in root_of:
+                producer = root_of[x]
+                is_same_element = (
+                    producer_of(producer).op is not reduction.reduce
+                    and len(access) == len(identity)
+                    and all(c in (-1, d) for d, c in enumerate(access))
                 )
-                at = max(at, level[needed] + (not same))
-        level[root] = at
-        inner = tuple(iteration_space(root)[d] for d in _order(root, fusion)[1])
-        alone = len(groups) + 1 if reductions.is_argminmax(producer_of(root)) else 0
-        groups.setdefault((at, alone, inner), []).append(root)
+                depth = max(depth, depth_of[producer] + (not is_same_element))
+        depth_of[root] = depth
+        inner = tuple(iteration_space(root)[d] for d in _split_dims(root, fusion)[1])
+        own_stage = len(groups) + 1 if reductions.is_argminmax(producer_of(root)) else 0
+        groups.setdefault((depth, own_stage, inner), []).append(root)
     return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
-def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Instruction]) -> set[Instruction]:
-    """Costly intermediates of a row that several phases need, as far as they fit into the first cache. One that is read
-    in other rows too is computed there."""
+def _cached_intermediates(
+    stages: list[list[Instruction]], fusion: Fusion, materialized: set[Instruction]
+) -> set[Instruction]:
+    """Expensive intermediates of a row that several stages read, as far as they fit into the first-level cache.
+    Excludes those that are read in other rows, too."""
     rank = len(fusion.outer)
     if fusion.kept is not None:
         return set()
-    local = normalize(range(rank), fusion.outer)
-    elsewhere = {x for phase in phases for x, place, _ in walk_producers(phase, stored) if place[:rank] != local}
-    first: dict[Instruction, int] = {}
-    found: set[Instruction] = set()
-    room = ROWS_LIMIT
-    for k, phase in enumerate(phases):
-        for x, place, from_memory in walk_producers(phase, stored):
-            whole = all(c in (-1, d) for d, c in enumerate(place))
-            kept = is_costly(x) or x.op.name in QUOTIENTS
-            if from_memory or not kept or not whole or x in found or x in elsewhere:
+    row_access = normalize(range(rank), fusion.outer)
+    reads = [read for stage in stages for read in walk_producers(stage, materialized)]
+    read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
+    first_stage: dict[Instruction, int] = {}
+    cached: set[Instruction] = set()
+    free_bytes = MAX_CACHED_BYTES
+    for k, stage in enumerate(stages):
+        for x, access, from_memory in walk_producers(stage, materialized):
+            is_same_element = all(c in (-1, d) for d, c in enumerate(access))
+            is_expensive = is_costly(x) or x.op.name in _DIVISIONS
+            if from_memory or not is_expensive or not is_same_element or x in cached or x in read_in_other_rows:
                 continue
             sizes = x.array_shape.dimensions
-            if sizes != iteration_space(phase[0]) or sizes[:rank] != fusion.outer or len(place) == rank:
+            if sizes != iteration_space(stage[0]) or sizes[:rank] != fusion.outer or len(access) == rank:
                 continue
             size = math.prod(x.array_shape.dimensions[rank:])
             bytes_needed = size * x.array_shape.dtype.itemsize
-            if first.setdefault(x, k) != k and size <= LARGEST_ROW and bytes_needed <= room:
-                found.add(x)
-                room -= bytes_needed
-    return found
+            if first_stage.setdefault(x, k) != k and size <= MAX_CACHED_ROW_ELEMENTS and bytes_needed <= free_bytes:
+                cached.add(x)
+                free_bytes -= bytes_needed
+    return cached
 
 
-class _Loops:
-    """Emits the loops over a row; in `sums` are the accumulators of the reductions across."""
+class _RowEmitter:
+    """Emits the stages of a row; `accumulators` are the rows of accumulators of cross-row reductions."""
 
     def __init__(
-        self, low: Lowering, fusion: Fusion, kept: set[Instruction], users: Users, sums: Sequence[Buffer] = ()
+        self, low: Lowering, fusion: Fusion, cached: set[Instruction], users: Users, accumulators: Sequence[Buffer] = ()
     ) -> None:
-        self.low, self.b, self.fusion, self.kept, self.users, self.sums = low, low.builder, fusion, kept, users, sums
+        self.low, self.b, self.fusion, self.users = low, low.builder, fusion, users
+        self.cached, self.accumulators = cached, accumulators
         self.rank = len(fusion.outer)
-        self.across = fusion.cross_row.reductions if fusion.cross_row is not None else []
+        self.cross_row_roots = fusion.cross_row.reductions if fusion.cross_row is not None else []
 
-    def phase(self, roots: Sequence[Instruction], outer: Coordinates) -> None:
-        """One loop over a row."""
+    def emit_stage(self, roots: Sequence[Instruction], outer: Coordinates) -> None:
+        """Emit one loop over a row."""
         low = self.low
-        plain = [root for root in roots if producer_of(root).op is not reduction.reduce]
-        reduced = [producer_of(root) for root in roots if root not in plain and root not in self.across]
-        axes, place = self.axes(roots, outer)
-        scratch = self.scratch(roots)
+        pointwise = [root for root in roots if producer_of(root).op is not reduction.reduce]
+        reduced = [producer_of(root) for root in roots if root not in pointwise and root not in self.cross_row_roots]
+        axes, coordinates_at = self.row_axes(roots, outer)
+        buffers = self.allocate(roots)
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            coordinates = place(indices)
-            for x, row in scratch.items():
-                self.b.store(*self.place_in(x, row, coordinates), low.value(x, coordinates))
-            updated = reductions.update_each(low.accumulate, reduced, values, coordinates)
-            for root in plain:
+            coordinates = coordinates_at(indices)
+            for x, row in buffers.items():
+                self.b.store(*self.locate(x, row, coordinates), low.value(x, coordinates))
+            next_values = reductions.update_each(low.accumulate, reduced, values, coordinates)
+            for root in pointwise:
                 low.emit_root(root, coordinates)
-            self.add_across(roots, coordinates)
-            return updated
+            self.accumulate_columns(roots, coordinates)
+            return next_values
 
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in axes]
-        parts = [bounds[-1:]]
+        ranges = [bounds[-1:]]
         if axes and not reduced:
-            parts = [
-                [part]
-                for part in split_index_set(axes[-1], roots, low.materialized, ops_per_element(roots, low.materialized))
-            ]
+            ops = ops_per_element(roots, low.materialized)
+            ranges = [[split] for split in split_index_set(axes[-1], roots, low.materialized, ops)]
         results = [value for x in reduced for value in low.initial(x)]
         with low.scope():
-            found = None
-            if len(roots) == len(reduced) == 1 and not scratch:
-                found = reductions.lower_argminmax(low, reduced[0], bounds, results, place)
-            for part in parts:
-                results = found or reductions.run(low, reduced, [*bounds[:-1], *part], results, body)
-        self.finish(reduced, outer, results)
-        low.mark_materialized(plain)
-        for x, row in scratch.items():
-            low.bind_memory(x, partial(self.place_in, x, row))
+            argminmax = None
+            if len(roots) == len(reduced) == 1 and not buffers:
+                argminmax = reductions.lower_argminmax(low, reduced[0], bounds, results, coordinates_at)
+            for split in ranges:
+                results = argminmax or reductions.emit_reduction_loops(
+                    low, reduced, [*bounds[:-1], *split], results, body
+                )
+        self.bind_results(reduced, outer, results)
+        low.mark_materialized(pointwise)
+        for x, row in buffers.items():
+            low.bind_memory(x, partial(self.locate, x, row))
 
-    def axes(
+    def row_axes(
         self, roots: Sequence[Instruction], outer: Coordinates
     ) -> tuple[list[Axis], Callable[[Coordinates], Coordinates]]:
-        """The loops over the inner dimensions, and where their indices are in the domain."""
-        sizes, (outside, inside) = iteration_space(roots[0]), _order(roots[0], self.fusion)
-        borders = [d for d in range(1, len(sizes)) if (d in inside) != (d - 1 in inside)]
-        axes = [a for a in collapse_axes(roots, self.low.materialized, sizes, apart=borders) if a.first in inside]
+        """The loops over the inner dimensions, and the coordinates for their indices."""
+        sizes, (outer_dims, inner_dims) = iteration_space(roots[0]), _split_dims(roots[0], self.fusion)
+        barriers = [d for d in range(1, len(sizes)) if (d in inner_dims) != (d - 1 in inner_dims)]
+        axes = collapse_axes(roots, self.low.materialized, sizes, barriers=barriers)
+        axes = [a for a in axes if a.first in inner_dims]
 
-        def place(indices: Coordinates) -> Coordinates:
-            found = list(expand_indices(axes, indices, len(sizes)))
-            for d, c in zip(outside, outer, strict=True):
-                found[d] = c
-            return tuple(found)
+        def coordinates_at(indices: Coordinates) -> Coordinates:
+            coordinates = list(expand_indices(axes, indices, len(sizes)))
+            for d, c in zip(outer_dims, outer, strict=True):
+                coordinates[d] = c
+            return tuple(coordinates)
 
-        return axes, place
+        return axes, coordinates_at
 
-    def scratch(self, roots: Sequence[Instruction]) -> dict[Instruction, Buffer]:
-        """For the intermediates that this loop computes and others read."""
-        here = [
+    def allocate(self, roots: Sequence[Instruction]) -> dict[Instruction, Buffer]:
+        """Scratch rows for the cached intermediates that this stage computes."""
+        computed = [
             x
-            for x in self.kept
-            if not self.low.has_memory(x) and transposed_rows.computed_in(x, roots, self.low.materialized)
+            for x in self.cached
+            if not self.low.has_memory(x) and transposed_rows.is_computed_once(x, roots, self.low.materialized)
         ]
         return {
             x: self.b.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[self.rank :]))
-            for x in here
+            for x in computed
         }
 
-    def place_in(self, x: Instruction, row: Buffer, coordinates: Coordinates) -> tuple[Buffer, Index]:
-        """Where an intermediate's row has an element, whose outer coordinates may be missing."""
+    def locate(self, x: Instruction, row: Buffer, coordinates: Coordinates) -> tuple[Buffer, Index]:
+        """Buffer and index of an intermediate's element in its scratch row; outer coordinates may be missing."""
         sizes = x.array_shape.dimensions[self.rank :]
         return row, self.low.linearize(sizes, coordinates[len(coordinates) - len(sizes) :])
 
-    def add_across(self, roots: Sequence[Instruction], coordinates: Coordinates) -> None:
-        """An element of a row, to the sums of its column."""
-        rest = list(self.sums)
-        for root in self.across:
+    def accumulate_columns(self, roots: Sequence[Instruction], coordinates: Coordinates) -> None:
+        """Add an element of a row to the accumulators of its column."""
+        remaining = list(self.accumulators)
+        for root in self.cross_row_roots:
             count = len(producer_of(root).operands) // 2
-            mine, rest = rest[:count], rest[count:]
+            own, remaining = remaining[:count], remaining[count:]
             if root in roots:
                 j = self.low.linearize(iteration_space(root)[self.rank :], coordinates[self.rank :])
-                values = self.low.accumulate(producer_of(root), [self.b.load(row, j) for row in mine], coordinates)
-                for row, value in zip(mine, values, strict=True):
+                values = self.low.accumulate(producer_of(root), [self.b.load(row, j) for row in own], coordinates)
+                for row, value in zip(own, values, strict=True):
                     self.b.store(row, j, value)
 
-    def finish(self, reduced: Sequence[Instruction], outer: Coordinates, results: Sequence[Operand]) -> None:
-        """What a row's reductions found goes to where it is read."""
+    def bind_results(self, reduced: Sequence[Instruction], outer: Coordinates, results: Sequence[Operand]) -> None:
+        """Bind and store the results of the row's reductions."""
         for x in reduced:
             count = len(x.operands) // 2
-            mine, results = results[:count], results[count:]
-            for part in results_of(x, self.users):
-                self.low.bind_reduction(part, outer, mine[part.attributes.index if part is not x else 0])
+            own, results = results[:count], results[count:]
+            for result in results_of(x, self.users):
+                self.low.bind_reduction(result, outer, own[result.attributes.index if result is not x else 0])

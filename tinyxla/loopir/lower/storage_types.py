@@ -1,9 +1,10 @@
-"""8-bit floats and narrower types: kernels hold them as the bytes that arrays store, and convert them by tables.
+"""Storage-only types (8-bit floats, 4-bit and narrower types): kernels hold elements as bytes and convert them by
+tables.
 
-A byte is the place of its value in one table. The other way, an f32 is cut to 16 bits, whose last is set if anything
-was cut off: a narrow type lies so much coarser that this rounds as the f32 does (rounding to odd: Boldo and Melquiond,
-Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008). These 16 bits are the place
-in the other table. Both tables are what NumPy's conversion gives, so the values are those of `evaluate`.
+Decoding is a table of the 256 values. Encoding rounds an f32 to 16 bits by rounding to odd (the last bit is set if any
+discarded bit is), and looks the byte up in a table of the 65,536 results; since storage-only types are much narrower,
+the double rounding is exact (Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
+rounding to odd, 2008). Both tables hold NumPy's conversions, so that results equal those of `evaluate`.
 """
 
 from __future__ import annotations
@@ -23,50 +24,51 @@ if TYPE_CHECKING:
     from tinyxla.loopir.lower.emit import Lowering
 
 
-def is_narrow(kind: ElementType) -> bool:
-    return storage_type(kind.name) != kind.name
+def is_narrow(type: ElementType) -> bool:
+    """True for storage-only types."""
+    return storage_type(type.name) != type.name
 
 
 def convert(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
-    """A conversion from or to a narrow type."""
+    """A conversion from or to a storage-only type."""
     b = low.builder
     if is_narrow(source):
-        is_wide = target.name in ("f64", "pred")  # of which the least f8e8m0fnu, subnormal in an f32, is no zero
-        value = low.load(_values(source, np.float64 if is_wide else np.float32), (b.convert(INDEX, value),))
+        needs_f64 = target.name in ("f64", "pred")  # the smallest f8e8m0fnu is subnormal in f32
+        value = low.load(_decode_table(source, np.float64 if needs_f64 else np.float32), (b.convert(INDEX, value),))
         source = element_type(value.type)
     if not is_narrow(target):
         return b.convert(target.name, value) if source is not target else value
     if target.is_integer:
         return _to_integer(low, value, source, target)
     bits = b.compute("bitcast-convert", "u32", b.convert("f32", value))
-    upper, rest = b.shift_right(bits, 16), b.and_(bits, 0xFFFF)
-    place = b.or_(upper, b.convert("u32", b.compare("NE", rest, Literal("u32", 0))))
-    return low.load(_bytes(target), (b.convert(INDEX, place),))
+    upper, discarded = b.shift_right(bits, 16), b.and_(bits, 0xFFFF)
+    rounded = b.or_(upper, b.convert("u32", b.compare("NE", discarded, Literal("u32", 0))))
+    return low.load(_encode_table(target), (b.convert(INDEX, rounded),))
 
 
 def _to_integer(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
-    """Integers wrap around, floats saturate."""
+    """Conversion to a storage-only integer type: integers wrap around, floats saturate."""
     b = low.builder
     if source.kind == "float":
         wide = "s8" if target.kind == "signed" else "u8"
-        low_end = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
-        ends = Literal(wide, low_end), Literal(wide, low_end + (1 << target.bits) - 1)
-        value = b.compute("clamp", wide, ends[0], b.convert(wide, value), ends[1])
+        minimum = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
+        limits = Literal(wide, minimum), Literal(wide, minimum + (1 << target.bits) - 1)
+        value = b.compute("clamp", wide, limits[0], b.convert(wide, value), limits[1])
     return b.and_(b.convert("u8", value), (1 << target.bits) - 1)
 
 
 @cache
-def _values(kind: ElementType, wide: type[np.floating[Any]]) -> Instruction:
-    """The value of each byte, of floats in such a type."""
-    narrow = np.arange(256, dtype=np.uint8).view(kind.dtype)
-    return _table(narrow.astype(wide if kind.kind == "float" else np.int8))
+def _decode_table(type: ElementType, value_type: type[np.floating[Any]]) -> Instruction:
+    """The value of each byte of a storage-only type."""
+    narrow = np.arange(256, dtype=np.uint8).view(type.dtype)
+    return _table(narrow.astype(value_type if type.kind == "float" else np.int8))
 
 
 @cache
-def _bytes(kind: ElementType) -> Instruction:
-    """The byte of each value that the upper half of an f32 has."""
+def _encode_table(type: ElementType) -> Instruction:
+    """The byte of each f32 whose lower 16 bits are zero, by its upper 16 bits."""
     with np.errstate(all="ignore"):
-        narrow = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32).astype(kind.dtype)
+        narrow = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32).astype(type.dtype)
     return _table(narrow.view(np.uint8))
 
 

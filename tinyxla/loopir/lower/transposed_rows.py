@@ -1,8 +1,9 @@
-"""Many short rows, side by side.
+"""Outer-loop vectorization of many short rows by transposed tiles.
 
-A row of ten elements does not fill a vector, and lies across where vectors hold elements of several rows. So strips of
-rows are copied such that these lie along memory: one loop over a row's elements, and in it one over the rows of the
-strip. What has an element for each of a row's is then copied back; what a row has once is computed once, between.
+A row of ten elements does not fill a vector. So tiles of `TILE_ROWS` rows are transposed in registers to scratch; then
+the outer loop over a row's elements contains a vectorizable loop over the rows of the tile. Full-row results are
+transposed back; values per row are computed once per row, between the stages. Does not apply if operands vary along the
+last outer axis without being contiguous in it, unless they are rows themselves.
 """
 
 from __future__ import annotations
@@ -15,205 +16,216 @@ from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
 from tinyxla.compiler.fusion.plan import Fusion, iteration_space, producer_of, results_of, walk_producers
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
-from tinyxla.loopir.ir.operations import widest_of
+from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower import reductions, register_transpose
 from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, ops_per_element
-from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.ops import elementwise, reduction
 
-Phase = Sequence[Instruction]  # the roots of one loop over a row
+Stage = Sequence[Instruction]  # the roots of one loop over a row
+TILE_ROWS = 64
 
-AT_ONCE = (5, 4, 3, 4)  # elements of a row for which what is carried is loaded and stored once, if they are little work
-NARROW = 4  # bytes: of narrower elements, the vectors that LLVM takes together by itself are more than a strip
-SQUARE = 4  # elements of a row that squares can turn
+ROW_UNROLL_COUNTS = (5, 4, 3, 4)  # elements of a row per load and store of the accumulators, if the body is cheap
+MAX_NARROW_BYTES = 4  # LLVM's unrolled vectors of narrower elements exceed a tile
+MIN_TRANSPOSED_ROW = 4  # elements; shorter rows fill no square of the transpose routine
 
 
-def computed_in(x: Instruction, phase: Phase, stored: set[Instruction]) -> bool:
-    """Whether a phase computes each element of x just once."""
-    if x.array_shape.dimensions != iteration_space(phase[0]):
+def is_computed_once(x: Instruction, stage: Stage, materialized: set[Instruction]) -> bool:
+    """True if a stage computes each element of x exactly once."""
+    if x.array_shape.dimensions != iteration_space(stage[0]):
         return False
-    return any(
-        y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk_producers(phase, stored)
-    )
+    reads = [access for producer, access, _ in walk_producers(stage, materialized) if producer is x]
+    return any(all(c in (-1, d) for d, c in enumerate(access)) for access in reads)
 
 
-def suits(fusion: Fusion, axes: Sequence[Axis], stored: set[Instruction]) -> bool:
-    """Whether what rows read are rows, or lies along the last axis."""
-    lanes = range(axes[-1].first, axes[-1].last + 1)
-    sizes = {iteration_space(root) for root in fusion.roots if len(iteration_space(root)) > len(fusion.outer)}
-    for x, place, from_memory in walk_producers(fusion.roots, stored):
-        wide = [c for c in place if c not in (CONSTANT, frozenset())]
-        across = any(not isinstance(c, int) or c in lanes for c in wide) and wide[-1] != axes[-1].last
-        if from_memory and across and x.array_shape.dimensions not in sizes:
+def applies(fusion: Fusion, axes: Sequence[Axis], materialized: set[Instruction]) -> bool:
+    """True if every array that a row reads is of the shape of the rows or contiguous along the last outer axis."""
+    row_dims = range(axes[-1].first, axes[-1].last + 1)
+    row_shapes = {iteration_space(root) for root in fusion.roots if len(iteration_space(root)) > len(fusion.outer)}
+    for x, access, from_memory in walk_producers(fusion.roots, materialized):
+        mapped = [c for c in access if c not in (CONSTANT, frozenset())]
+        is_strided = any(not isinstance(c, int) or c in row_dims for c in mapped) and mapped[-1] != axes[-1].last
+        if from_memory and is_strided and x.array_shape.dimensions not in row_shapes:
             return False
     return True
 
 
-class Strips:
-    """Emits the kernel of rows of the dimensions `outer`, along the last one of whose axes strips are cut."""
+class TransposedRows:
+    """Emits the kernel of a row fusion with outer dimensions `outer`, in tiles of the last of the outer axes."""
 
     def __init__(
-        self, low: Lowering, outer: tuple[int, ...], axes: Sequence[Axis], kept: set[Instruction], users: Users
+        self, low: Lowering, outer: tuple[int, ...], axes: Sequence[Axis], cached: set[Instruction], users: Users
     ) -> None:
-        self.low, self.b, self.outer, self.axes, self.kept, self.users = low, low.builder, outer, axes, kept, users
-        self.count, self.rest = divmod(axes[-1].size, LANES)
-        self.others: Sequence[Index] = ()
-        self.begin: Index = 0
-        self.rows: Index = 0
-        self.lane: Index = 0
-        self.most = LANES + self.rest  # rows of a strip: the last one has what is left, too
+        self.low, self.b, self.outer, self.axes, self.cached, self.users = low, low.builder, outer, axes, cached, users
+        self.tiles, self.remainder = divmod(axes[-1].size, TILE_ROWS)
+        self.outer_indices: Sequence[Index] = ()
+        self.tile_start: Index = 0
+        self.tile_rows: Index = 0
+        self.row_in_tile: Index = 0
+        self.max_tile_rows = TILE_ROWS + self.remainder  # the last tile of an axis includes the remainder
 
-    def lowered(self, phases: Sequence[Phase], longest: int) -> LoweredKernel:
+    def lower(self, stages: Sequence[Stage], row_size: int) -> LoweredKernel:
+        """The kernel of all stages."""
         low, b = self.low, self.b
-        counts = [*(a.size for a in self.axes[:-1]), self.count]
-        roots = [root for phase in phases for root in phase]
+        sizes = [*(a.size for a in self.axes[:-1]), self.tiles]
+        roots = [root for stage in stages for root in stage]
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            *self.others, strip = low.split_index(index, counts)
-            self.begin = b.mul(strip, LANES)
-            is_last = b.floordiv(strip, self.count - 1) if self.count > 1 else 1
-            self.rows = b.add(LANES, b.mul(is_last, self.rest))
-            done: list[tuple[Instruction, Buffer]] = []
-            for phase in phases:
-                done = self._phase(phase, done)
-            self._between(done)
-        return make_kernel(low, math.prod(counts), ops_per_element(roots, low.materialized) * longest * LANES, roots)
+            *self.outer_indices, tile = low.split_index(index, sizes)
+            self.tile_start = b.mul(tile, TILE_ROWS)
+            is_last = b.floordiv(tile, self.tiles - 1) if self.tiles > 1 else 1
+            self.tile_rows = b.add(TILE_ROWS, b.mul(is_last, self.remainder))
+            finished: list[tuple[Instruction, Buffer]] = []
+            for stage in stages:
+                finished = self._emit_stage(stage, finished)
+            self._emit_row_values(finished)
+        ops = ops_per_element(roots, low.materialized) * row_size * TILE_ROWS
+        return make_kernel(low, math.prod(sizes), ops, roots)
 
-    def _phase(self, phase: Phase, done: Sequence[tuple[Instruction, Buffer]]) -> list[tuple[Instruction, Buffer]]:
-        """One loop over all rows of a strip, after one with reductions; gives its own."""
-        low, b, sizes = self.low, self.b, iteration_space(phase[0])
-        reduced = [producer_of(root) for root in phase if producer_of(root).op is reduction.reduce]
-        plain = [root for root in phase if producer_of(root).op is not reduction.reduce]
-        whole = normalize(range(len(sizes)), sizes)
-        for x, place, _ in walk_producers(phase, low.materialized):
-            if low.in_memory(x) and place == whole and self._is_turned(x, sizes) and not low.has_memory(x):
-                self._turn(x, self._new_tile(x), back=False)
-        made = {
-            x: self._new_tile(x) for x in self.kept if not low.has_memory(x) and computed_in(x, phase, low.materialized)
-        }
-        tiles = {x: self._new_tile(x) for x in plain if self._is_turned(x, sizes)}
+    def _emit_stage(
+        self, stage: Stage, finished: Sequence[tuple[Instruction, Buffer]]
+    ) -> list[tuple[Instruction, Buffer]]:
+        """Emit one loop over the elements of the rows of a tile. `finished` are the results of the previous stage's
+        reductions with their buffers; returns those of this stage."""
+        low, b, sizes = self.low, self.b, iteration_space(stage[0])
+        reduced = [producer_of(root) for root in stage if producer_of(root).op is reduction.reduce]
+        pointwise = [root for root in stage if producer_of(root).op is not reduction.reduce]
+        identity = normalize(range(len(sizes)), sizes)
+        for x, access, _ in walk_producers(stage, low.materialized):
+            if low.in_memory(x) and access == identity and self._is_transposed(x, sizes) and not low.has_memory(x):
+                self._transpose(x, self._allocate_tile(x), to_memory=False)
+        computed = [x for x in self.cached if not low.has_memory(x)]
+        computed = [x for x in computed if is_computed_once(x, stage, low.materialized)]
+        new_tiles = {x: self._allocate_tile(x) for x in computed}
+        root_tiles = {x: self._allocate_tile(x) for x in pointwise if self._is_transposed(x, sizes)}
         initial = [value for x in reduced for value in low.initial(x)]
-        sums = [b.scratch(value.type, self.most) for value in initial]
-        self._between(done, zip(sums, initial, strict=True), self._once(phase))
+        accumulators = [b.scratch(value.type, self.max_tile_rows) for value in initial]
+        self._emit_row_values(finished, zip(accumulators, initial, strict=True), self._row_invariants(stage))
 
-        def body(places: Sequence[Coordinates]) -> None:
-            with low.loop(0, self.rows) as (self.lane, loop):
-                row = self._row(self.lane)
-                values: list[Operand] = [b.load(row, self.lane) for row in sums]
-                for indices in places:
-                    place = (*row, *indices)
-                    for x, tile in made.items():
-                        b.store(*self._in_tile(tile, x, place), low.value(x, place))
-                    values = reductions.update_each(low.accumulate, reduced, values, place)
-                    for x in plain:
-                        if x in tiles:
-                            value = low.compute(x, place)
-                            low.bind_value(x, place, value)
-                            b.store(*self._in_tile(tiles[x], x, place), value)
+        def body(positions: Sequence[Coordinates]) -> None:
+            with low.loop(0, self.tile_rows) as (self.row_in_tile, loop):
+                row = self._outer_coordinates(self.row_in_tile)
+                values: list[Operand] = [b.load(row, self.row_in_tile) for row in accumulators]
+                for position in positions:
+                    coordinates = (*row, *position)
+                    for x, tile in new_tiles.items():
+                        b.store(*self._locate(tile, x, coordinates), low.value(x, coordinates))
+                    values = reductions.update_each(low.accumulate, reduced, values, coordinates)
+                    for x in pointwise:
+                        if x in root_tiles:
+                            value = low.compute(x, coordinates)
+                            low.bind_value(x, coordinates, value)
+                            b.store(*self._locate(root_tiles[x], x, coordinates), value)
                         else:
-                            low.emit_root(x, place)
-                for row, value in zip(sums, values, strict=True):
-                    b.store(row, self.lane, value)
-                loop.has_remainder = widest_of(loop) < NARROW
+                            low.emit_root(x, coordinates)
+                for row, value in zip(accumulators, values, strict=True):
+                    b.store(row, self.row_in_tile, value)
+                loop.has_remainder = max_element_bytes(loop) < MAX_NARROW_BYTES
 
-        together = AT_ONCE if reduced and ops_per_element(phase, low.materialized) <= COSTLY_WORK else [1]
-        low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], together, body)
-        for x, tile in (made | tiles).items():
-            self._keep(x, tile)
-        for x, tile in tiles.items():
+        is_cheap = ops_per_element(stage, low.materialized) <= COSTLY_WORK
+        unroll_counts = ROW_UNROLL_COUNTS if reduced and is_cheap else [1]
+        low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], unroll_counts, body)
+        for x, tile in (new_tiles | root_tiles).items():
+            self._bind_tile(x, tile)
+        for x, tile in root_tiles.items():
             if x in low.live_out:
-                self._turn(x, tile, back=True)
-        low.mark_materialized(plain)
-        found: list[tuple[Instruction, Buffer]] = []
+                self._transpose(x, tile, to_memory=True)
+        low.mark_materialized(pointwise)
+        results: list[tuple[Instruction, Buffer]] = []
         for x in reduced:
-            mine, sums = sums[: len(x.operands) // 2], sums[len(x.operands) // 2 :]
-            found += [(r, mine[r.attributes.index if r is not x else 0]) for r in results_of(x, self.users)]
-        return found
+            own, accumulators = accumulators[: len(x.operands) // 2], accumulators[len(x.operands) // 2 :]
+            results += [(r, own[r.attributes.index if r is not x else 0]) for r in results_of(x, self.users)]
+        return results
 
-    # --- what a row has once
+    # --- one value per row
 
-    def _once(self, phase: Phase) -> list[Instruction]:
-        """What is computed for a row, and read for each of its elements."""
-        rows, computed, spread_out = (
-            normalize(range(len(self.outer)), self.outer),
-            list[Instruction](),
-            set[Instruction](),
-        )
-        for x, place, from_memory in walk_producers(phase, self.low.materialized):
+    def _row_invariants(self, stage: Stage) -> list[Instruction]:
+        """Values per row that are broadcast along the row."""
+        row_access = normalize(range(len(self.outer)), self.outer)
+        computed, broadcast = list[Instruction](), set[Instruction]()
+        for x, access, from_memory in walk_producers(stage, self.low.materialized):
             if x.op.name not in elementwise.NAMES:
-                spread_out.update(x.operands)
-            elif place == rows and not from_memory and not self.low.has_memory(x):
+                broadcast.update(x.operands)
+            elif access == row_access and not from_memory and not self.low.has_memory(x):
                 computed.append(x)
-        return [x for x in computed if x in spread_out]
+        return [x for x in computed if x in broadcast]
 
-    def _between(
+    def _emit_row_values(
         self,
-        done: Sequence[tuple[Instruction, Buffer]],
+        finished: Sequence[tuple[Instruction, Buffer]],
         initial: Iterable[tuple[Buffer, Operand]] = (),
-        once: Sequence[Instruction] = (),
+        invariants: Sequence[Instruction] = (),
     ) -> None:
-        """What has been reduced goes where it belongs; what follows begins."""
+        """A loop over the rows of a tile between stages: store finished results, compute row invariants, and
+        initialize accumulators."""
         low, b = self.low, self.b
-        rows = [b.scratch(x.array_shape.element_type.name, self.most) for x in once]
-        for x, row in done:
-            self._keep_once(x, row)
+        buffers = [b.scratch(x.array_shape.element_type.name, self.max_tile_rows) for x in invariants]
+        for x, buffer in finished:
+            self._bind_row_values(x, buffer)
         stores = [*initial]
-        if not (stores or once or any(x in low.live_out for x, _ in done)):
+        if not (stores or invariants or any(x in low.live_out for x, _ in finished)):
             return
-        with low.loop(0, self.rows) as (self.lane, _):
-            place = self._row(self.lane)
-            for x, row in done:
-                low.store(x, place, b.load(row, self.lane))
-            for x, row in zip(once, rows, strict=True):
-                b.store(row, self.lane, low.value(x, place))
-            for row, value in stores:
-                b.store(row, self.lane, value)
-        for x, row in zip(once, rows, strict=True):
-            self._keep_once(x, row)
+        with low.loop(0, self.tile_rows) as (self.row_in_tile, _):
+            coordinates = self._outer_coordinates(self.row_in_tile)
+            for x, buffer in finished:
+                low.store(x, coordinates, b.load(buffer, self.row_in_tile))
+            for x, buffer in zip(invariants, buffers, strict=True):
+                b.store(buffer, self.row_in_tile, low.value(x, coordinates))
+            for buffer, value in stores:
+                b.store(buffer, self.row_in_tile, value)
+        for x, buffer in zip(invariants, buffers, strict=True):
+            self._bind_row_values(x, buffer)
 
-    def _keep_once(self, x: Instruction, row: Buffer) -> None:
-        self.low.bind_memory(x, lambda _: (row, self.lane))
+    def _bind_row_values(self, x: Instruction, buffer: Buffer) -> None:
+        self.low.bind_memory(x, lambda _: (buffer, self.row_in_tile))
 
-    def _row(self, lane: Index) -> Coordinates:
-        return expand_indices(self.axes, [*self.others, self.b.add(self.begin, lane)], len(self.outer))
+    def _outer_coordinates(self, row: Index) -> Coordinates:
+        return expand_indices(self.axes, [*self.outer_indices, self.b.add(self.tile_start, row)], len(self.outer))
 
-    # --- what has an element for each of a row's
+    # --- one value per element of a row
 
-    def _is_turned(self, x: Instruction, sizes: tuple[int, ...]) -> bool:
-        along = sizes[len(self.outer) :]
-        return x.array_shape.dimensions == sizes and math.prod(along) >= SQUARE
+    def _is_transposed(self, x: Instruction, sizes: tuple[int, ...]) -> bool:
+        row_shape = sizes[len(self.outer) :]
+        return x.array_shape.dimensions == sizes and math.prod(row_shape) >= MIN_TRANSPOSED_ROW
 
-    def _new_tile(self, x: Instruction) -> Buffer:
+    def _allocate_tile(self, x: Instruction) -> Buffer:
         size = math.prod(x.array_shape.dimensions[len(self.outer) :])
-        return self.b.scratch(x.array_shape.element_type.name, size * self.most)
+        return self.b.scratch(x.array_shape.element_type.name, size * self.max_tile_rows)
 
-    def _keep(self, x: Instruction, tile: Buffer) -> None:
-        """Elements of the rows of this strip are in a tile."""
+    def _bind_tile(self, x: Instruction, tile: Buffer) -> None:
+        """Bind x to its tile, for elements in rows of the current tile."""
         rank = len(self.outer)
-        self.low.bind_memory(
-            x, lambda place: self._in_tile(tile, x, place) if place[:rank] == self._row(self.lane) else None
-        )
 
-    def _in_tile(self, tile: Buffer, x: Instruction, place: Coordinates) -> tuple[Buffer, Index]:
+        def locate(coordinates: Coordinates) -> tuple[Buffer, Index] | None:
+            is_current = coordinates[:rank] == self._outer_coordinates(self.row_in_tile)
+            return self._locate(tile, x, coordinates) if is_current else None
+
+        self.low.bind_memory(x, locate)
+
+    def _locate(self, tile: Buffer, x: Instruction, coordinates: Coordinates) -> tuple[Buffer, Index]:
         rank = len(self.outer)
-        return self._turned(tile, self.low.linearize(x.array_shape.dimensions[rank:], place[rank:]), self.lane)
+        k = self.low.linearize(x.array_shape.dimensions[rank:], coordinates[rank:])
+        return self._tile_element(tile, k, self.row_in_tile)
 
-    def _turned(self, tile: Buffer, k: Index, lane: Index) -> tuple[Buffer, Index]:
-        return tile, self.b.add(self.b.mul(k, self.most), lane)
+    def _tile_element(self, tile: Buffer, k: Index, row: Index) -> tuple[Buffer, Index]:
+        return tile, self.b.add(self.b.mul(k, self.max_tile_rows), row)
 
-    def _turn(self, x: Instruction, tile: Buffer, back: bool) -> None:
+    def _transpose(self, x: Instruction, tile: Buffer, to_memory: bool) -> None:
+        """Transpose an operand's rows to its tile, or a tile back to memory."""
         low, zeros = self.low, [0] * (x.array_shape.rank - len(self.outer) - 1)
 
-        def memory(k: Index, lane: Index) -> tuple[Buffer, Index]:
-            return low.buffer(x, back), low.linearize(x.array_shape.dimensions, (*self._row(lane), *zeros, k))
+        def memory(k: Index, row: Index) -> tuple[Buffer, Index]:
+            buffer, coordinates = low.buffer(x, to_memory), (*self._outer_coordinates(row), *zeros, k)
+            return buffer, low.linearize(x.array_shape.dimensions, coordinates)
 
-        size, turned = math.prod(x.array_shape.dimensions[len(self.outer) :]), partial(self._turned, tile)
-        if back:
-            source, target = (partial(_flipped, at) for at in (turned, memory))
-            register_transpose.turn(low, source, target, (self.rows, size), min(size, LANES), source)
+        row_size = math.prod(x.array_shape.dimensions[len(self.outer) :])
+        in_tile, max_size = partial(self._tile_element, tile), min(row_size, TILE_ROWS)
+        if to_memory:
+            source, target = (partial(_swap_indices, address) for address in (in_tile, memory))
+            register_transpose.transpose_copy(low, source, target, (self.tile_rows, row_size), max_size, source)
         else:
-            register_transpose.turn(low, memory, turned, (size, self.rows), min(size, LANES), memory)
-            self._keep(x, tile)
+            register_transpose.transpose_copy(low, memory, in_tile, (row_size, self.tile_rows), max_size, memory)
+            self._bind_tile(x, tile)
 
 
-def _flipped(at: register_transpose.Address, j: Index, i: Index) -> tuple[Buffer, Index]:
-    return at(i, j)
+def _swap_indices(address: register_transpose.Address, j: Index, i: Index) -> tuple[Buffer, Index]:
+    return address(i, j)

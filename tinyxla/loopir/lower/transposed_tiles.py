@@ -1,15 +1,12 @@
-"""Loops over arrays of which some lie across: memory goes on along another dimension than the innermost loop.
+"""Cache-blocked loop nests over operands with different minor dimensions: transposed tiles.
 
-The result is made in *strips*: pieces of as many of its lines as elements of what lies across are on a line of the
-cache, or on a pair of these. What lies across is first copied, as it is read, to a strip that stays in the first cache;
-so every line of memory is read once, and loops go along memory on both sides.
+If an operand is contiguous along an outer axis, the nest is tiled; a tile has as many rows as elements of the
+transposed operand fit a cache line, or a pair of lines. The operand's tile is transposed to scratch in the first-level
+cache, so that every cache line is read once and the inner loop is unit-stride on both sides.
 
-Neither side is long enough for a processor to foresee what comes next. So what the strip that follows will read is
-asked for meanwhile, and so is what it will write, if caches do not have that: a store waits until its line is there,
-and later ones wait for it. Strips follow each other along the result, where one may end in the middle of a line.
-
-A matrix that no cache holds and that is read both ways, as in x + x.T, is read once, too: a square of strips is
-followed by the one that is its mirror image, which reads the same.
+Neither side is contiguous long enough for the hardware prefetcher, so the next tile's operands are prefetched, and its
+result for writing if it exceeds the caches. For a large square matrix that is read both ways, as in x + x.T, blocks of
+tiles alternate with their mirror images, so that each block is read from memory once.
 """
 
 from __future__ import annotations
@@ -29,163 +26,178 @@ from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices,
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import last_cache
 
-ACROSS = 1 << 13  # elements that had better not be read across
-_LINE = 64  # bytes of the cache
-_ENOUGH = 32  # lines of a strip for which what lies across is read in pairs of the cache's lines
-_MANY = 128  # lines of a strip
-_FAR = 1 << 22  # bytes that a processor's own caches hardly hold
-_STRIPS = 1 << 16  # bytes of all that is turned for a piece
-_SQUARE = 1 << 18  # bytes, of which the second cache holds two and more
-_MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
+MIN_TRANSPOSED_ELEMENTS = 1 << 13  # smaller arrays are read with strides
+_CACHE_LINE_BYTES = 64
+_MAX_LINE_PAIR_ROWS = 32  # rows of a tile; up to here, transposed operands are read in pairs of cache lines
+_MAX_STREAMED_ROWS = 128  # rows of a tile that reads from main memory
+_PRIVATE_CACHE_BYTES = 1 << 22  # a core's own caches hold less
+_MAX_TILE_BYTES = 1 << 16  # of the transposed tiles of all operands
+_MIRRORED_BLOCK_BYTES = 1 << 18  # two fit into the second-level cache
+_PITCH_PADDING = 16  # elements between the rows of a tile, against conflict misses
 
 Reads = Sequence[tuple[Instruction, AccessMap]]
 
 
-def crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
-    """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
+def transposed_axis(roots: Sequence[Instruction], materialized: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
+    """An outer axis along which an operand is contiguous that the inner loop would read with long strides; None if
+    there is none."""
     for axis in axes[:-1]:
-        if _read_along(axis, axes[-1], roots, stored):
+        if _contiguous_reads(axis, axes[-1], roots, materialized):
             return axis
     return None
 
 
-def _read_along(axis: Axis, inner: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> Reads:
-    """What is read from memory such that this loop runs through it without gaps, and the inner one with them."""
-    found: list[tuple[Instruction, AccessMap]] = []
-    for x, place, from_memory in walk_producers(roots, stored, views=True):
-        wide = [c for c in place if c != -1]
-        plain = not any(isinstance(c, frozenset) for c in wide)
-        along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
-        if from_memory and along and x.array_shape.size >= ACROSS:
-            found.append((x, place))
-    return found
+def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], materialized: set[Instruction]) -> Reads:
+    """Operands in memory that are contiguous along `axis` and vary along `inner`, with their access maps."""
+    reads: list[tuple[Instruction, AccessMap]] = []
+    for x, access, from_memory in walk_producers(roots, materialized, views=True):
+        mapped = [c for c in access if c != -1]
+        is_mapped = not any(isinstance(c, frozenset) for c in mapped)
+        varies_along_inner = any(d in mapped for d in range(inner.first, inner.last + 1))
+        is_contiguous = is_mapped and mapped and mapped[-1] == axis.last and varies_along_inner
+        if from_memory and is_contiguous and x.array_shape.size >= MIN_TRANSPOSED_ELEMENTS:
+            reads.append((x, access))
+    return reads
 
 
-def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
-    """A kernel of strips; memory of something goes on along the outer axis."""
+def lower_transposed_tiles(
+    low: Lowering, axes: Sequence[Axis], outer: Axis, ops: int, roots: Sequence[Instruction]
+) -> LoweredKernel:
+    """The tiled kernel; operands contiguous along `outer` are transposed."""
     b, inner = low.builder, axes[-1]
-    across = _read_along(outer, inner, roots, low.materialized)
-    straight = [item for item in _read_along(inner, outer, roots, low.materialized) if buffer_of(item[0]) not in roots]
-    sizes = [x.array_shape.dtype.itemsize for x, _ in across]
-    moved = _bytes(across, straight, roots)
-    is_far = moved >= _FAR
-    lines = min(_lines(sizes, inner.size, moved), outer.size)
-    width = _width(inner.size, max(sizes), _STRIPS // (lines * sum(sizes)), max(_MORE, lines))
-    pitch = -(-width // (4 * _MORE)) * 4 * _MORE + 2 * _MORE  # of which there are few, since each has its routine
-    others = [a for a in axes if a not in (outer, inner)]
-    columns, strips = -(-inner.size // width), -(-outer.size // lines)
-    pairs = _pairs(across, straight, inner.size, outer.size, width, lines)
-    counts = [*(a.size for a in others), *(pairs.counts if pairs else (strips, columns))]
+    transposed = _contiguous_reads(outer, inner, roots, low.materialized)
+    untransposed = _contiguous_reads(inner, outer, roots, low.materialized)
+    untransposed = [item for item in untransposed if buffer_of(item[0]) not in roots]
+    sizes = [x.array_shape.dtype.itemsize for x, _ in transposed]
+    moved_bytes = _moved_bytes(transposed, untransposed, roots)
+    exceeds_private_cache = moved_bytes >= _PRIVATE_CACHE_BYTES
+    tile_rows = min(_tile_rows(sizes, inner.size, moved_bytes), outer.size)
+    max_columns = _MAX_TILE_BYTES // (tile_rows * sum(sizes))
+    tile_columns = _tile_columns(inner.size, max(sizes), max_columns, max(_PITCH_PADDING, tile_rows))
+    # Rounded, so that few distinct kernels result.
+    pitch = -(-tile_columns // (4 * _PITCH_PADDING)) * 4 * _PITCH_PADDING + 2 * _PITCH_PADDING
+    other_axes = [a for a in axes if a not in (outer, inner)]
+    columns, row_tiles = -(-inner.size // tile_columns), -(-outer.size // tile_rows)
+    mirrored = _mirrored_tiles(transposed, untransposed, inner.size, outer.size, tile_columns, tile_rows)
+    counts = [*(a.size for a in other_axes), *(mirrored.counts if mirrored else (row_tiles, columns))]
     rank, extent = len(iteration_space(roots[0])), math.prod(counts)
-    has_gaps = columns > 1  # else whole lines of the result follow each other
-    claimed = [root for root in roots if is_far and has_gaps and root in low.live_out]
-    copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
+    is_split = columns > 1  # otherwise the rows of the result are contiguous
+    write_prefetched = [root for root in roots if exceeds_private_cache and is_split and root in low.live_out]
+    max_square = min(tile_rows, inner.size)
+    copies = [b.scratch(x.array_shape.element_type.name, tile_rows * pitch) for x, _ in transposed]
 
-    def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
-        return copy, b.add(b.mul(i, pitch), _MORE, j)
+    def tile_element(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
+        return copy, b.add(b.mul(i, pitch), _PITCH_PADDING, j)
 
-    def corner(number: Index) -> tuple[list[Index], Index]:
-        """Where a strip begins, and how many of its lines another one has, too."""
-        coordinates = low.split_index(number, counts)
-        indices, place = coordinates[: len(others)], coordinates[len(others) :]
-        strip, column = pairs.place(b, place, strips) if pairs else place
-        begin = b.mul(strip, lines)
-        top = b.min(begin, outer.size - lines)
-        return [*indices, top, b.mul(column, width)], b.sub(begin, top)
+    def tile_origin(tile: Index) -> tuple[list[Index], Index]:
+        """The coordinates at which a tile begins, and how many of its rows overlap the previous tile."""
+        coordinates = low.split_index(tile, counts)
+        indices, position = coordinates[: len(other_axes)], coordinates[len(other_axes) :]
+        row, column = mirrored.tile(b, position, row_tiles) if mirrored else position
+        start = b.mul(row, tile_rows)
+        top = b.min(start, outer.size - tile_rows)
+        return [*indices, top, b.mul(column, tile_columns)], b.sub(start, top)
 
     def coordinates_at(start: Sequence[Index], i: Index, j: Index) -> Coordinates:
-        here = (*start[:-2], b.add(start[-2], i), b.add(start[-1], j))
-        by_axis = dict(zip([*others, outer, inner], here, strict=True))
+        indices = (*start[:-2], b.add(start[-2], i), b.add(start[-1], j))
+        by_axis = dict(zip([*other_axes, outer, inner], indices, strict=True))
         return expand_indices(axes, [by_axis[a] for a in axes], rank)
 
-    def address(x: Instruction, place: AccessMap, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
-        return low.buffer(buffer_of(x)), low.linearize(
-            x.array_shape.dimensions, evaluate_access_map(place, coordinates_at(start, i, j))
-        )
+    def address(x: Instruction, access: AccessMap, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
+        coordinates = evaluate_access_map(access, coordinates_at(start, i, j))
+        return low.buffer(buffer_of(x)), low.linearize(x.array_shape.dimensions, coordinates)
 
     def result(root: Instruction, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
         return low.buffer(root, True), low.linearize(root.array_shape.dimensions, coordinates_at(start, i, j))
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.assume_range(index, 0, extent - 1)
-        here, first = corner(index)
-        ahead, _ = corner(b.min(b.add(index, 1), extent - 1))
-        length = b.max(b.min(b.sub(inner.size, here[-1]), width), 0)
-        for (x, place), copy in zip(across, copies, strict=True):
-            at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
-            register_transpose.turn(
-                low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon, first
-            )
-        with low.loop(first, lines) as (i, _):
-            for x, place in straight:
-                b.call(declare_prefetch_read(), *(address(x, place, ahead, i, j) for j in (0, length)))
-            for root in claimed:
-                b.call(declare_prefetch_write(), *(result(root, ahead, i, j) for j in (0, length)))
-            with low.loop(0, length) as (j, _):
-                coordinates = coordinates_at(here, i, j)
-                for (x, place), copy in zip(across, copies, strict=True):
-                    low.bind_value(x, evaluate_access_map(place, coordinates), b.load(*copied(copy, i, j)))
+        origin, first = tile_origin(index)
+        next_origin, _ = tile_origin(b.min(b.add(index, 1), extent - 1))
+        columns_left = b.max(b.min(b.sub(inner.size, origin[-1]), tile_columns), 0)
+        for (x, access), copy in zip(transposed, copies, strict=True):
+            source, prefetched = partial(address, x, access, origin), partial(address, x, access, next_origin)
+            target, size = partial(tile_element, copy), (tile_rows, columns_left)
+            register_transpose.transpose_copy(low, source, target, size, max_square, prefetched, first)
+        with low.loop(first, tile_rows) as (i, _):
+            for x, access in untransposed:
+                b.call(declare_prefetch_read(), *(address(x, access, next_origin, i, j) for j in (0, columns_left)))
+            for root in write_prefetched:
+                b.call(declare_prefetch_write(), *(result(root, next_origin, i, j) for j in (0, columns_left)))
+            with low.loop(0, columns_left) as (j, _):
+                coordinates = coordinates_at(origin, i, j)
+                for (x, access), copy in zip(transposed, copies, strict=True):
+                    low.bind_value(x, evaluate_access_map(access, coordinates), b.load(*tile_element(copy, i, j)))
                 for root in roots:
                     low.emit_root(root, coordinates)
-    return make_kernel(low, extent, work * lines * width, roots)
+    return make_kernel(low, extent, ops * tile_rows * tile_columns, roots)
 
 
-def _lines(sizes: Sequence[int], length: int, moved: int) -> int:
-    """Lines of a strip, where what lies across has elements of so many bytes: as many as are on a line of the cache.
-    From far away, processors fetch pairs of these; from memory they read ahead what is longer, as it can be if lines
-    are short."""
-    one, two = _LINE // min(sizes), 2 * _LINE // max(sizes)
-    many = min(_MANY, _STRIPS // (length * sum(sizes))) // one * one if moved >= 2 * last_cache() else 0
-    return max(one, min(_ENOUGH, two), many) if moved >= _FAR else one
+def _tile_rows(sizes: Sequence[int], columns: int, moved_bytes: int) -> int:
+    """Rows of a tile, for transposed operands with elements of `sizes` bytes: one cache line of elements; a pair of
+    lines if the arrays exceed the private caches, since processors fetch pairs; more if they come from main memory
+    and rows are short, for the hardware prefetcher."""
+    line_rows, line_pair_rows = _CACHE_LINE_BYTES // min(sizes), 2 * _CACHE_LINE_BYTES // max(sizes)
+    if moved_bytes < _PRIVATE_CACHE_BYTES:
+        return line_rows
+    streamed_rows = 0
+    if moved_bytes >= 2 * last_cache():
+        max_rows = min(_MAX_STREAMED_ROWS, _MAX_TILE_BYTES // (columns * sum(sizes)))
+        streamed_rows = max_rows // line_rows * line_rows
+    return max(line_rows, min(_MAX_LINE_PAIR_ROWS, line_pair_rows), streamed_rows)
 
 
-def _bytes(across: Reads, straight: Reads, roots: Sequence[Instruction]) -> int:
-    """How much a kernel moves."""
-    arrays = {buffer_of(x): x.array_shape for x in (*(x for x, _ in (*across, *straight)), *roots)}
+def _moved_bytes(transposed: Reads, untransposed: Reads, roots: Sequence[Instruction]) -> int:
+    """Bytes that a kernel reads and writes."""
+    arrays = {buffer_of(x): x.array_shape for x in (*(x for x, _ in (*transposed, *untransposed)), *roots)}
     return sum(x.size * x.dtype.itemsize for x in arrays.values())
 
 
-def _width(size: int, bytes_each: int, most: int, unit: int) -> int:
-    """Elements of pieces of lines of this size: as equal as can be, and longer where the cache's lines are cut."""
-    near = (512 if size * bytes_each % _LINE == 0 else 1024) // max(2, bytes_each)
-    pieces = max(1, round(size / min(near, most)))
-    return size if pieces == 1 else -(-size // (pieces * unit)) * unit
+def _tile_columns(size: int, bytes_each: int, max_columns: int, unit: int) -> int:
+    """Columns of a tile: equal tiles near the target size, a multiple of `unit`; the target is larger if tiles split
+    cache lines."""
+    target_columns = (512 if size * bytes_each % _CACHE_LINE_BYTES == 0 else 1024) // max(2, bytes_each)
+    tiles = max(1, round(size / min(target_columns, max_columns)))
+    return size if tiles == 1 else -(-size // (tiles * unit)) * unit
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Squares of strips, in pairs that mirror each other: so many on a side of the matrix, and in each so many columns
-    of so many strips."""
+class _MirroredTiles:
+    """Square blocks of tiles, in pairs that mirror each other at the diagonal: `blocks` blocks on each side of the
+    matrix, each of `rows` x `columns` tiles."""
 
-    squares: int
+    blocks: int
     columns: int
-    strips: int
+    rows: int
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Rows and columns of pairs, the two, and the strips and columns of one. A pair is a place on or above the
-        diagonal, and these make a rectangle: those from a diagonal on, and beside them the rest turned round."""
-        width = self.squares | 1
-        return self.squares * (self.squares + 1) // 2 // width, width, 2, self.strips, self.columns
+        """Rows and columns of the triangle of block pairs, folded to a rectangle at its diagonal; the 2 blocks of a
+        pair; rows and columns of tiles in a block."""
+        width = self.blocks | 1
+        return self.blocks * (self.blocks + 1) // 2 // width, width, 2, self.rows, self.columns
 
-    def place(self, b: Builder, at: Sequence[Index], end: int) -> tuple[Index, Index]:
-        """Number and column of a strip; the number is at the end where the second of a pair is the first again."""
-        row, column, second, *inside = at
-        shift = 1 - self.squares % 2
+    def tile(self, b: Builder, position: Sequence[Index], row_count: int) -> tuple[Index, Index]:
+        """Row and column of a tile. The row is `row_count`, past the end, for the mirror image of a block on the
+        diagonal."""
+        row, column, second, *in_block = position
+        shift = 1 - self.blocks % 2
         is_first = b.compare("GE", column, b.add(row, shift))
-        i = b.select(is_first, row, b.sub(self.squares - shift, row))
-        j = b.select(is_first, b.sub(column, shift), b.sub(self.squares - 1, column))
+        i = b.select(is_first, row, b.sub(self.blocks - shift, row))
+        j = b.select(is_first, b.sub(column, shift), b.sub(self.blocks - 1, column))
         is_mirror = b.compare("EQ", second, 1)
-        down, along = b.select(is_mirror, j, i), b.select(is_mirror, i, j)
-        strip = b.add(b.mul(down, self.strips), inside[0])
-        is_again = b.compare("GT", b.add(i, second), j)
-        return b.select(is_again, end, strip), b.add(b.mul(along, self.columns), inside[1])
+        block_row, block_column = b.select(is_mirror, j, i), b.select(is_mirror, i, j)
+        tile_row = b.add(b.mul(block_row, self.rows), in_block[0])
+        is_repeated = b.compare("GT", b.add(i, second), j)
+        return b.select(is_repeated, row_count, tile_row), b.add(b.mul(block_column, self.columns), in_block[1])
 
 
-def _pairs(across: Reads, straight: Reads, size: int, other: int, width: int, lines: int) -> _Pairs | None:
-    """Where something that no cache holds is read both ways."""
-    both = [x.array_shape.dtype.itemsize for x, _ in across if any(x is y for y, _ in straight)]
-    side = max(1, math.isqrt(_SQUARE // max(both, default=1)) // width) * width
-    if size != other or size * size * sum(both) < last_cache() or side % lines:
+def _mirrored_tiles(
+    transposed: Reads, untransposed: Reads, size: int, outer_size: int, tile_columns: int, tile_rows: int
+) -> _MirroredTiles | None:
+    """The blocks of a square matrix that is read both ways and exceeds the last-level cache; None otherwise."""
+    itemsizes = [x.array_shape.dtype.itemsize for x, _ in transposed if any(x is y for y, _ in untransposed)]
+    side = max(1, math.isqrt(_MIRRORED_BLOCK_BYTES // max(itemsizes, default=1)) // tile_columns) * tile_columns
+    if size != outer_size or size * size * sum(itemsizes) < last_cache() or side % tile_rows:
         return None
-    return _Pairs(-(-size // side), side // width, side // lines)
+    return _MirroredTiles(-(-size // side), side // tile_columns, side // tile_rows)

@@ -1,5 +1,7 @@
-"""Kernels that write a result over an operand: for every element they read the old value before they write the new one,
-and never afterwards."""
+"""In-place aliasing: kernels that write a result over an operand. Legal if every element of the operand is read no
+later than in the iteration that writes the result's element at its offset, by dependence tests on linear index
+forms.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.lower.emit import LoweredKernel
 
-_Place = tuple[tuple[int, ...], tuple[Loop, ...]]  # the positions of a statement and of the loops around it; these
-_Form = dict[object, int]  # a sum: terms and how often each is in it; the constant is that of None
+_Position = tuple[tuple[int, ...], tuple[Loop, ...]]  # the path of statement numbers, and the loops around
+_LinearForm = dict[object, int]  # coefficients of terms; the constant term is None
 
 
-class InPlace:
-    """Kernels of one program that write results over operands. Equal nests share a kernel, which is analysed once."""
+class AliasedKernels:
+    """The aliased kernels of one program. Equal nests share a kernel, which is analysed once."""
 
     def __init__(self) -> None:
-        self._dependences: dict[tuple[int, int], Dependences] = {}  # by the kernel, which they hold, and the extent
+        self._dependences: dict[tuple[int, int], Dependences] = {}  # by kernel and extent; hold the kernel
         self._kernels: dict[tuple[int, tuple[tuple[int, int], ...]], Kernel] = {}
 
     def dependences(self, lowered: LoweredKernel) -> Dependences:
@@ -40,176 +42,185 @@ class InPlace:
             self._dependences[key] = Dependences(lowered)
         return self._dependences[key]
 
-    def merged(self, lowered: LoweredKernel, pairs: Sequence[tuple[int, int]]) -> LoweredKernel:
-        """The kernel for which each pair of arguments (source, target) is one memory, that of the target."""
+    def merge_buffers(self, lowered: LoweredKernel, pairs: Sequence[tuple[int, int]]) -> LoweredKernel:
+        """The kernel in which each pair of arguments (source, target) is one buffer, the target."""
         if not pairs:
             return lowered
         key = id(lowered.kernel), tuple(pairs)
         if key not in self._kernels:
-            self._kernels[key] = _merged(lowered.kernel, pairs)
+            self._kernels[key] = _merge_buffers(lowered.kernel, pairs)
         sources = {source for source, _ in pairs}
-        storages = [x for k, x in enumerate(lowered.arguments) if k not in sources]
-        return replace(lowered, kernel=self._kernels[key], arguments=storages)
+        arguments = [x for k, x in enumerate(lowered.arguments) if k not in sources]
+        return replace(lowered, kernel=self._kernels[key], arguments=arguments)
 
 
-def _merged(kernel: Kernel, pairs: Sequence[tuple[int, int]]) -> Kernel:
+def _merge_buffers(kernel: Kernel, pairs: Sequence[tuple[int, int]]) -> Kernel:
     targets = {id(kernel.arguments[source]): kernel.arguments[target] for source, target in pairs}
     arguments = [x for x in kernel.arguments if id(x) not in targets]
-    return replace(kernel, arguments=arguments, body=_reading(kernel.body, targets))
+    return replace(kernel, arguments=arguments, body=_redirect_loads(kernel.body, targets))
 
 
 class Dependences:
-    """Dependence tests on the loops of a kernel: which operands its results may be written over. The statements are
-    gone through once, for all pairs of arguments."""
+    """Dependence tests on the loops of a kernel: which operands its results may overwrite. One traversal of the
+    statements serves all pairs of arguments."""
 
     def __init__(self, lowered: LoweredKernel) -> None:
         self._lowered = lowered
-        self._loads: dict[int, list[tuple[_Place, Index]]] = {}  # of each buffer, by identity
-        self._stores: dict[int, list[tuple[_Place, Index]]] = {}
+        self._loads: dict[int, list[tuple[_Position, Index]]] = {}  # by the buffer's identity
+        self._stores: dict[int, list[tuple[_Position, Index]]] = {}
         self._opaque: set[int] = set()  # buffers that routines read and write
-        self._made: dict[Value, Statement] = {}  # what defines a value
-        self._forms: dict[Value, _Form] = {}
-        self._repeats: dict[int, bool] = {}  # of a loop, by identity
-        for place, x in _statements(lowered.kernel.body):
-            self._add(place, x)
+        self._definitions: dict[Value, Statement] = {}
+        self._forms: dict[Value, _LinearForm] = {}
+        self._slow_path_loops: dict[int, bool] = {}  # by the loop's identity
+        for position, x in _statements(lowered.kernel.body):
+            self._add(position, x)
 
-    def _add(self, place: _Place, x: Statement) -> None:
+    def _add(self, position: _Position, x: Statement) -> None:
         if isinstance(x, Multiply):
             self._opaque.update(map(id, (x.result.buffer, x.left.buffer, x.right.buffer)))
         elif isinstance(x, Call):
-            self._opaque.update(id(buffer) for buffer, _ in x.places)
+            self._opaque.update(id(buffer) for buffer, _ in x.arguments)
         elif isinstance(x, Store):
-            self._stores.setdefault(id(x.buffer), []).append((place, x.index))
+            self._stores.setdefault(id(x.buffer), []).append((position, x.index))
         elif isinstance(x, Loop):
-            self._made[x.index] = x
+            self._definitions[x.index] = x
             for carried in x.carried:
-                self._made[carried.arg] = self._made[carried.result] = x
+                self._definitions[carried.arg] = self._definitions[carried.result] = x
         else:
-            self._made[x.result] = x
+            self._definitions[x.result] = x
             if isinstance(x, Load):
-                self._loads.setdefault(id(x.buffer), []).append((place, x.index))
+                self._loads.setdefault(id(x.buffer), []).append((position, x.index))
 
-    def is_target(self, number: int) -> bool:
-        """Whether an argument is written by one statement, each element in an iteration of its own, and never read."""
-        new = self._lowered.kernel.arguments[number]
-        writes = self._stores.get(id(new), ())
-        if id(new) in self._opaque or id(new) in self._loads or len(writes) != 1:
+    def is_target(self, argument: int) -> bool:
+        """True if an argument is written by one statement, each element in its own iteration, and is never read."""
+        target = self._lowered.kernel.arguments[argument]
+        stores = self._stores.get(id(target), ())
+        if id(target) in self._opaque or id(target) in self._loads or len(stores) != 1:
             return False
-        (_, loops), index = writes[0]
+        (_, loops), index = stores[0]
         first = self._lowered.kernel.first
-        repeated = {x.index for x in loops if self._lowered.extent != 1 or x.start is not first}
-        return isinstance(index, Value) and repeated <= _depends(self._made, index)
+        loop_indices = {x.index for x in loops if self._lowered.extent != 1 or x.start is not first}
+        return isinstance(index, Value) and loop_indices <= _dependencies(self._definitions, index)
 
-    def is_source(self, number: int) -> bool:
-        """Whether an argument is never written."""
-        old = self._lowered.kernel.arguments[number]
-        return id(old) not in self._opaque and id(old) not in self._stores
+    def is_source(self, argument: int) -> bool:
+        """True if an argument is never written."""
+        source = self._lowered.kernel.arguments[argument]
+        return id(source) not in self._opaque and id(source) not in self._stores
 
     def is_safe(self, source: int, target: int) -> bool:
-        """Whether a `target` may be written over a `source`: all reads of that come before the one write, of elements
-        that are written in the same iteration of the loops around both, and in no other."""
-        old, new = self._lowered.kernel.arguments[source], self._lowered.kernel.arguments[target]
-        if old.type != new.type:
+        """True if `target` may overwrite `source`: all loads of `source` precede the one store to `target`, and load
+        only elements that are stored in the same iteration of the loops around both."""
+        source_buffer, target_buffer = self._lowered.kernel.arguments[source], self._lowered.kernel.arguments[target]
+        if source_buffer.type != target_buffer.type:
             return False
-        ((at, loops), index) = self._stores[id(new)][0]
-        repeats = bool(loops) and self._has_slow_path(loops[-1])
-        written = self._form(index)
+        ((store_path, store_loops), index) = self._stores[id(target_buffer)][0]
+        repeats = bool(store_loops) and self._has_slow_path(store_loops[-1])
+        store_index = self._linear_form(index)
         return all(
-            before <= at and self._reads_what_is_written(around, place, loops, written, repeats)
-            for (before, around), place in self._loads.get(id(old), ())
+            load_path <= store_path
+            and self._reads_same_elements(load_loops, load_index, store_loops, store_index, repeats)
+            for (load_path, load_loops), load_index in self._loads.get(id(source_buffer), ())
         )
 
     def _has_slow_path(self, loop: Loop) -> bool:
-        """Whether a loop reads its operands a second time, for rare cases of an operation."""
-        if id(loop) not in self._repeats:
-            self._repeats[id(loop)] = any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body)
-        return self._repeats[id(loop)]
+        """True if a loop may run again for the slow path of an operation, and so reads its operands a second time."""
+        if id(loop) not in self._slow_path_loops:
+            self._slow_path_loops[id(loop)] = any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body)
+        return self._slow_path_loops[id(loop)]
 
-    def _reads_what_is_written(
-        self, around: Sequence[Loop], place: Index, loops: Sequence[Loop], written: _Form, repeats: bool
+    def _reads_same_elements(
+        self,
+        load_loops: Sequence[Loop],
+        load_index: Index,
+        store_loops: Sequence[Loop],
+        store_form: _LinearForm,
+        repeats: bool,
     ) -> bool:
-        inside = [x for x in loops if not any(x is y for y in around)]
-        span = _taken(written, inside)
-        read = _taken(self._form(place), [x for x in around if not any(x is y for y in loops)])
-        if (repeats and not inside) or span is None or read is None or span[0] != read[0] or len(inside) > 1:
+        inner_loops = [x for x in store_loops if not any(x is y for y in load_loops)]
+        written = _footprint(store_form, inner_loops)
+        read_loops = [x for x in load_loops if not any(x is y for y in store_loops)]
+        read = _footprint(self._linear_form(load_index), read_loops)
+        if (repeats and not inner_loops) or len(inner_loops) > 1:
             return False
-        return span[1].start <= read[1].start <= read[1].stop <= span[1].stop and span[1].step == 1
+        if written is None or read is None or written[0] != read[0]:
+            return False
+        return written[1].start <= read[1].start <= read[1].stop <= written[1].stop and written[1].step == 1
 
-    def _form(self, x: Operand | int) -> _Form:
+    def _linear_form(self, x: Operand | int) -> _LinearForm:
         if not isinstance(x, Value):
-            return _form(self._made, x)
+            return _linear_form(self._definitions, x)
         if x not in self._forms:
-            self._forms[x] = _form(self._made, x)
+            self._forms[x] = _linear_form(self._definitions, x)
         return self._forms[x]
 
 
-def _statements(body: list[Statement], place: _Place = ((), ())) -> Iterator[tuple[_Place, Statement]]:
-    for position, x in enumerate(body):
-        path = (*place[0], position)
-        yield (path, place[1]), x
+def _statements(body: list[Statement], position: _Position = ((), ())) -> Iterator[tuple[_Position, Statement]]:
+    for k, x in enumerate(body):
+        path = (*position[0], k)
+        yield (path, position[1]), x
         if isinstance(x, Loop):
-            yield from _statements(x.body, (path, (*place[1], x)))
+            yield from _statements(x.body, (path, (*position[1], x)))
 
 
-def _depends(made: Mapping[Value, Statement], value: Value) -> set[Value]:
-    """On which values an index depends. One that depends on data, or on what a loop carries, depends on nothing."""
-    found: set[Value] = set()
+def _dependencies(definitions: Mapping[Value, Statement], value: Value) -> set[Value]:
+    """The values that an index depends on; empty if it depends on loaded or loop-carried values."""
+    dependencies: set[Value] = set()
     pending: list[Operand | int] = [value]
     while pending:
         x = pending.pop()
-        if isinstance(x, Value) and x not in found:
-            found.add(x)
-            by = made.get(x)
-            if isinstance(by, Loop) and by.index is x:
-                pending.append(by.start)
-            elif isinstance(by, Compute):
-                pending += by.operands
-            elif by is not None:
+        if isinstance(x, Value) and x not in dependencies:
+            dependencies.add(x)
+            definition = definitions.get(x)
+            if isinstance(definition, Loop) and definition.index is x:
+                pending.append(definition.start)
+            elif isinstance(definition, Compute):
+                pending += definition.operands
+            elif definition is not None:
                 return set()
-    return found
+    return dependencies
 
 
-def _form(made: Mapping[Value, Statement], x: Operand | int) -> _Form:
-    """An index as a sum."""
+def _linear_form(definitions: Mapping[Value, Statement], x: Operand | int) -> _LinearForm:
+    """An index as a linear form."""
     if not isinstance(x, Value):
-        number = x if isinstance(x, int) else x.value
-        return {None: number} if number else {}
-    by = made.get(x)
-    if not isinstance(by, Compute):
+        constant = x if isinstance(x, int) else x.value
+        return {None: constant} if constant else {}
+    definition = definitions.get(x)
+    if not isinstance(definition, Compute):
         return {x: 1}
-    forms = [_form(made, operand) for operand in by.operands]
-    if by.op in ("add", "subtract"):
-        one, other = forms
-        sign = 1 if by.op == "add" else -1
-        total = {term: one.get(term, 0) + sign * other.get(term, 0) for term in {**one, **other}}
-        return {term: times for term, times in total.items() if times}
-    if by.op == "multiply":
-        for factor, form in (forms, forms[::-1]):
-            if factor.keys() <= {None}:
-                return {term: times * factor.get(None, 0) for term, times in form.items() if factor}
-    return {(by.op, by.attributes, *(frozenset(form.items()) for form in forms)): 1}
+    forms = [_linear_form(definitions, operand) for operand in definition.operands]
+    if definition.op in ("add", "subtract"):
+        x_form, y_form = forms
+        sign = 1 if definition.op == "add" else -1
+        total = {term: x_form.get(term, 0) + sign * y_form.get(term, 0) for term in {**x_form, **y_form}}
+        return {term: factor for term, factor in total.items() if factor}
+    if definition.op == "multiply":
+        for scale, form in (forms, forms[::-1]):
+            if scale.keys() <= {None}:
+                return {term: factor * scale.get(None, 0) for term, factor in form.items() if scale}
+    return {(definition.op, definition.attributes, *(frozenset(form.items()) for form in forms)): 1}
 
 
-def _taken(form: _Form, loops: Sequence[Loop]) -> tuple[_Form, range] | None:
-    """What of a sum is the same in all iterations of these loops, and between what the rest is; None if that is not
-    known. The step of the range is the distance between neighbours."""
-    first, last, step = 0, 0, 1
-    rest = dict(form)
+def _footprint(form: _LinearForm, loops: Sequence[Loop]) -> tuple[_LinearForm, range] | None:
+    """The part of a linear form that is invariant in the loops, and the range of the remainder; None if the range is
+    unknown. The step of the range is the distance of neighbours."""
+    minimum, maximum, step = 0, 0, 1
+    remainder = dict(form)
     for loop in loops:
-        times = rest.pop(loop.index, 0)
+        factor = remainder.pop(loop.index, 0)
         if not isinstance(loop.start, int) or not isinstance(loop.stop, int):
             return None
-        ends = loop.start * times, (loop.stop - 1) * times
-        first, last, step = first + min(ends), last + max(ends), max(step, abs(times))
-    return rest, range(first, last + 1, step)
+        ends = loop.start * factor, (loop.stop - 1) * factor
+        minimum, maximum, step = minimum + min(ends), maximum + max(ends), max(step, abs(factor))
+    return remainder, range(minimum, maximum + 1, step)
 
 
-def _reading(body: list[Statement], merged: Mapping[int, Buffer]) -> list[Statement]:
-    """The statements, with results read where they read what these are written over."""
+def _redirect_loads(body: list[Statement], targets: Mapping[int, Buffer]) -> list[Statement]:
+    """The statements with loads from aliased operands replaced by loads from the targets."""
     return [
-        replace(x, buffer=merged[id(x.buffer)])
-        if isinstance(x, Load) and id(x.buffer) in merged
-        else replace(x, body=_reading(x.body, merged))
+        replace(x, buffer=targets[id(x.buffer)])
+        if isinstance(x, Load) and id(x.buffer) in targets
+        else replace(x, body=_redirect_loads(x.body, targets))
         if isinstance(x, Loop)
         else x
         for x in body

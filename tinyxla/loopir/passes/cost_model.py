@@ -1,9 +1,10 @@
-"""What a kernel costs, counted on its loop IR. `tinyxla.compiler.report` says by which rules.
+"""Static cost model of kernels: bytes read and written, operations and transcendentals of one execution, counted on the
+loop IR. `tinyxla.compiler.report` states the rules.
 
-Each value is followed through the loops: the loops in which it changes, and, where it is an index that does not depend
-on data, its value at a sample of points. A point has an index for each loop, evenly spread over the loop's range there,
-so that loops whose ends depend on the indices around them count with their mean length. Equal indices of loops over
-equal ranges, such as the passes over a row, count as equal.
+For each value the model tracks the loops in which the value changes, and samples of the values of indices. A sample
+assigns each loop an index, evenly spread over the loop's range there, so that loops with bounds that depend on outer
+indices count with their mean trip count. Equal indices of loops over equal ranges, such as the stages of a row, count
+as equal.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.report import NEAR, Cost
+from tinyxla.compiler.report import CACHED_BYTES, Cost
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer as Memory,
@@ -32,31 +33,31 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
-from tinyxla.loopir.ir.prefetch import CLAIM, REQUEST
+from tinyxla.loopir.ir.prefetch import PREFETCH_READ, PREFETCH_WRITE
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
-from tinyxla.loopir.passes.nontemporal_stores import ROUTINE
+from tinyxla.loopir.passes.nontemporal_stores import STREAM_ROUTINE
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
-_POINTS = 1024
-_COPIES = ("panels", "pairs", "pad", "shuffle")  # kernels that only copy, in the order in which another one reads
-_FILLED = (*_COPIES, "product", "convolution")  # kernels whose routines write without reading what was there
-_NO_ARITHMETIC = ("transpose", "wait", "announce", ROUTINE)  # routines
-_UNBOUNDED = 1 << 60  # a loop that ends when its body says so
+_MAX_SAMPLES = 1024
+_COPY_KERNELS = ("panels", "pairs", "pad", "shuffle")  # kernels that only copy, such as packing
+_WRITE_ONLY_KERNELS = (*_COPY_KERNELS, "product", "convolution")  # their routines do not read what they write
+_FREE_ROUTINES = ("transpose", "wait", "announce", STREAM_ROUTINE)  # routines without arithmetic
+_UNBOUNDED = 1 << 60  # of a loop with an early exit
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A value: the loops in which it changes, a number that equal ones share, and what it is at the points."""
+class _SampledValue:
+    """A value: the loops in which it changes, a key that equal values share, and its samples."""
 
     loops: frozenset[int]
     key: int
-    at: Any = None  # an array over the points, or a number; None if it depends on data
+    samples: Any = None  # an array or a number; None if it depends on data
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Elements of a buffer that one statement touches, in one pass: `count` of them, `key` tells which."""
+    """Elements of a buffer that one statement accesses in one pass: `count` elements, identified by `key`."""
 
     buffer: str
     key: Any
@@ -65,22 +66,22 @@ class _Access:
 
 
 def kernel_cost(lowered: LoweredKernel) -> Cost:
-    """What one execution costs."""
-    counting = _Counting(lowered)
+    """The cost of one execution of a kernel."""
+    counter = _CostCounter(lowered)
     kernel = lowered.kernel
-    counting.block(kernel.body, ())
+    counter.block(kernel.body, ())
     sizes = {b.name: _elements(x) for b, x in zip(kernel.arguments, lowered.arguments, strict=True)}
     widths = {
         b.name: _bytes(x) // max(1, _elements(x)) for b, x in zip(kernel.arguments, lowered.arguments, strict=True)
     }
-    loads = counting.loads
-    near = sum(x.count * widths.get(x.buffer, 0) for x in _distinct([*loads, *counting.stores]))
-    by_pass = near > NEAR * max(1, lowered.extent)
+    loads = counter.loads
+    cached_bytes_used = sum(x.count * widths.get(x.buffer, 0) for x in _distinct([*loads, *counter.stores]))
+    per_pass = cached_bytes_used > CACHED_BYTES * max(1, lowered.extent)
     return Cost(
-        sum(_touched(name, size, loads, by_pass) * widths[name] for name, size in sizes.items()),
-        sum(_touched(name, size, counting.stores, False) * widths[name] for name, size in sizes.items()),
-        round(counting.operations),
-        round(counting.transcendentals),
+        sum(_footprint(name, size, loads, per_pass) * widths[name] for name, size in sizes.items()),
+        sum(_footprint(name, size, counter.stores, False) * widths[name] for name, size in sizes.items()),
+        round(counter.operations),
+        round(counter.transcendentals),
     )
 
 
@@ -97,119 +98,119 @@ def _distinct(accesses: Sequence[_Access]) -> list[_Access]:
     return list({(x.buffer, x.key): x for x in accesses}.values())
 
 
-def _touched(name: str, size: int, accesses: Sequence[_Access], by_pass: bool) -> int:
-    """How many elements of a buffer come from memory, or go there."""
-    mine = [x for x in accesses if x.buffer == name]
-    passes = {x.one_pass for x in mine} if by_pass else {None}
+def _footprint(name: str, size: int, accesses: Sequence[_Access], per_pass: bool) -> int:
+    """The number of elements of a buffer that are transferred from or to memory."""
+    own = [x for x in accesses if x.buffer == name]
+    passes = {x.one_pass for x in own} if per_pass else {None}
     return sum(
-        min(size, round(sum(x.count for x in _distinct([x for x in mine if not by_pass or x.one_pass == p]))))
-        for p in passes
+        min(size, round(sum(x.count for x in _distinct([x for x in own if not per_pass or x.one_pass == pass_]))))
+        for pass_ in passes
     )
 
 
-class _Counting:
+class _CostCounter:
     def __init__(self, lowered: LoweredKernel) -> None:
         extent = max(1, lowered.extent)
-        count = extent * max(1, 256 // extent) if extent <= _POINTS else _POINTS
-        self._fractions = (np.arange(count) + 0.5) / count
-        self._numbers: dict[Any, int] = {}
-        self._trips: dict[int, Any] = {}  # of each loop, at the points
-        self._counted: dict[frozenset[int], float] = {}
+        samples = extent * max(1, 256 // extent) if extent <= _MAX_SAMPLES else _MAX_SAMPLES
+        self._fractions = (np.arange(samples) + 0.5) / samples
+        self._keys: dict[Any, int] = {}
+        self._trip_counts: dict[int, Any] = {}  # of each loop, sampled
+        self._iteration_counts: dict[frozenset[int], float] = {}
         kernel = lowered.kernel
-        self._values: dict[str, _Known] = {
-            kernel.first.name: _Known(frozenset(), self._number(("literal", 0)), 0),
-            kernel.last.name: _Known(frozenset(), self._number(("literal", extent)), extent),
+        self._values: dict[str, _SampledValue] = {
+            kernel.first.name: _SampledValue(frozenset(), self._key(("literal", 0)), 0),
+            kernel.last.name: _SampledValue(frozenset(), self._key(("literal", extent)), extent),
         }
         for value, word in zip(kernel.parameters, lowered.parameters, strict=True):
-            self._values[value.name] = _Known(frozenset(), self._number(("literal", repr(word))), word)
+            self._values[value.name] = _SampledValue(frozenset(), self._key(("literal", repr(word))), word)
         self._name = kernel.name
         self._roots = list(lowered.roots)
-        self._whole = {b.name: _elements(x) for b, x in zip(kernel.arguments, lowered.arguments, strict=True)}
+        self._sizes = {b.name: _elements(x) for b, x in zip(kernel.arguments, lowered.arguments, strict=True)}
         self.loads: list[_Access] = []
         self.stores: list[_Access] = []
         self.operations = 0.0
         self.transcendentals = 0.0
 
-    def _number(self, key: Any) -> int:
-        return self._numbers.setdefault(key, len(self._numbers))
+    def _key(self, key: Any) -> int:
+        return self._keys.setdefault(key, len(self._keys))
 
-    def _times(self, loops: frozenset[int]) -> float:
-        """How often the indices of these loops differ."""
-        if loops not in self._counted:
-            self._counted[loops] = float(np.mean(self._product(tuple(loops))))
-        return self._counted[loops]
+    def _iterations(self, loops: frozenset[int]) -> float:
+        """The number of distinct index combinations of some loops."""
+        if loops not in self._iteration_counts:
+            self._iteration_counts[loops] = float(np.mean(self._total_iterations(tuple(loops))))
+        return self._iteration_counts[loops]
 
-    def _known(self, x: Operand | Index) -> _Known:
+    def _sampled(self, x: Operand | Index) -> _SampledValue:
         if isinstance(x, Value):
             return self._values[x.name]
         value = x.value if isinstance(x, Literal) else x
-        return _Known(
-            frozenset(), self._number(("literal", repr(value))), value if type(value) in (int, bool) else None
+        return _SampledValue(
+            frozenset(), self._key(("literal", repr(value))), value if type(value) in (int, bool) else None
         )
 
-    def block(self, statements: Sequence[Statement], around: tuple[int, ...]) -> None:
+    def block(self, statements: Sequence[Statement], loops: tuple[int, ...]) -> None:
         for statement in statements:
             if isinstance(statement, Compute):
                 self._compute(statement)
             elif isinstance(statement, Load):
-                self._load(statement, around)
+                self._load(statement, loops)
             elif isinstance(statement, Store):
-                self.stores.append(self._access(statement.buffer, self._known(statement.index), around))
+                self.stores.append(self._access(statement.buffer, self._sampled(statement.index), loops))
             elif isinstance(statement, Loop):
-                self._loop(statement, around)
+                self._loop(statement, loops)
             elif isinstance(statement, Multiply):
-                self._multiply(statement, around)
+                self._multiply(statement, loops)
             else:
                 self._call(statement)
 
-    def _access(self, buffer: Memory, index: _Known, around: tuple[int, ...]) -> _Access:
-        inner = max(index.loops, default=None) if around else None
-        return _Access(buffer.name, index.key, inner, self._times(index.loops))
+    def _access(self, buffer: Memory, index: _SampledValue, outer: tuple[int, ...]) -> _Access:
+        innermost = max(index.loops, default=None) if outer else None
+        return _Access(buffer.name, index.key, innermost, self._iterations(index.loops))
 
     def _compute(self, x: Compute) -> None:
-        operands = [self._known(o) for o in x.operands]
+        operands = [self._sampled(o) for o in x.operands]
         loops = frozenset[int]().union(*(o.loops for o in operands))
-        key = self._number((x.op, x.result.type, x.attributes, *(o.key for o in operands)))
-        values = [o.at for o in operands]
+        key = self._key((x.op, x.result.type, x.attributes, *(o.key for o in operands)))
+        operand_samples = [o.samples for o in operands]
         is_index = x.op in _FOLD and x.result.type in (INDEX, "pred")
-        at = _folded(x.op, dict(x.attributes), values) if is_index else None
-        self._values[x.result.name] = _Known(loops, key, at)
+        samples = _evaluate_samples(x.op, dict(x.attributes), operand_samples) if is_index else None
+        self._values[x.result.name] = _SampledValue(loops, key, samples)
         if x.op in TRANSCENDENTAL:
-            self.transcendentals += self._times(loops)
+            self.transcendentals += self._iterations(loops)
         elif not dict(x.attributes).get("index") and x.op != "convert":
-            self.operations += self._times(loops)
+            self.operations += self._iterations(loops)
 
-    def _load(self, x: Load, around: tuple[int, ...]) -> None:
-        index = self._known(x.index)
-        loops = frozenset(around) if x.buffer.written else index.loops
-        self._values[x.result.name] = _Known(loops, self._number(("load", x.buffer.name, index.key, loops)))
-        access = self._access(x.buffer, index, around)
-        if not any(access.buffer == made.buffer and access.key == made.key for made in self.stores):
-            self.loads.append(access)  # what it has written itself is still near
+    def _load(self, x: Load, outer: tuple[int, ...]) -> None:
+        index = self._sampled(x.index)
+        loops = frozenset(outer) if x.buffer.written else index.loops
+        self._values[x.result.name] = _SampledValue(loops, self._key(("load", x.buffer.name, index.key, loops)))
+        access = self._access(x.buffer, index, outer)
+        if not any(access.buffer == store.buffer and access.key == store.key for store in self.stores):
+            self.loads.append(access)  # own stores are still cached
 
-    def _loop(self, x: Loop, around: tuple[int, ...]) -> None:
-        start, stop = self._known(x.start), self._known(x.stop)
-        number = len(self._trips)
+    def _loop(self, x: Loop, outer: tuple[int, ...]) -> None:
+        start, stop = self._sampled(x.start), self._sampled(x.stop)
+        loop = len(self._trip_counts)
         trips: Any = 1
         index: Any = None
-        if start.at is not None and stop.at is not None:
-            trips = np.maximum(np.asarray(stop.at) - start.at, 0)
+        if start.samples is not None and stop.samples is not None:
+            trips = np.maximum(np.asarray(stop.samples) - start.samples, 0)
             trips = np.where(trips >= _UNBOUNDED, 1, trips)
-            fractions = self._fractions if not around else (self._fractions + number * _GOLDEN) * 997 * _GOLDEN % 1
-            index = start.at + np.floor(fractions * trips).astype(np.int64)
-        self._trips[number] = trips
-        inside = (*around, number)
-        key = self._number(("index", len(around), start.key, stop.key))
-        self._values[x.index.name] = _Known(start.loops | {number}, key, index)
+            fractions = self._fractions if not outer else (self._fractions + loop * _GOLDEN) * 997 * _GOLDEN % 1
+            index = start.samples + np.floor(fractions * trips).astype(np.int64)
+        self._trip_counts[loop] = trips
+        inner = (*outer, loop)
+        key = self._key(("index", len(outer), start.key, stop.key))
+        self._values[x.index.name] = _SampledValue(start.loops | {loop}, key, index)
         for c in x.carried:
-            self._values[c.arg.name] = _Known(frozenset(inside), self._number(("carried", c.arg.name)))
-        self.block(x.body, inside)
+            self._values[c.arg.name] = _SampledValue(frozenset(inner), self._key(("carried", c.arg.name)))
+        self.block(x.body, inner)
         for c in x.carried:
-            self._values[c.result.name] = _Known(frozenset(around), self._number(("result", c.result.name)))
+            self._values[c.result.name] = _SampledValue(frozenset(outer), self._key(("result", c.result.name)))
 
-    def _multiply(self, x: Multiply, around: tuple[int, ...]) -> None:
+    def _multiply(self, x: Multiply, outer: tuple[int, ...]) -> None:
         m, n, k = (self._size(size) for size in x.sizes)
-        self.operations += 2 * float(np.mean(m * n * k * self._product(around)))
+        self.operations += 2 * float(np.mean(m * n * k * self._total_iterations(outer)))
         for matrix, size, accesses in (
             (x.left, m * k, self.loads),
             (x.right, k * n, self.loads),
@@ -217,33 +218,33 @@ class _Counting:
         ):
             accesses.append(self._matrix(matrix, size))
 
-    def _product(self, loops: tuple[int, ...]) -> Any:
+    def _total_iterations(self, loops: tuple[int, ...]) -> Any:
         product: Any = 1.0
         for loop in loops:
-            product = product * self._trips[loop]
+            product = product * self._trip_counts[loop]
         return product
 
     def _size(self, size: Index) -> Any:
-        at = self._known(size).at
-        return np.asarray(1.0 if at is None else at, np.float64)
+        samples = self._sampled(size).samples
+        return np.asarray(1.0 if samples is None else samples, np.float64)
 
     def _matrix(self, x: Matrix, size: Any) -> _Access:
-        start = self._known(x.start)
-        count = float(np.mean(size * self._product(tuple(start.loops))))
+        start = self._sampled(x.start)
+        count = float(np.mean(size * self._total_iterations(tuple(start.loops))))
         return _Access(x.buffer.name, ("matrix", start.key, x.pitch, x.transposed), None, count)
 
     def _call(self, x: Call) -> None:
-        """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
-        if x.routine in (REQUEST, CLAIM):
+        """The cost of a routine: it accesses its buffers once, and does the arithmetic of the graph's operation."""
+        if x.routine in (PREFETCH_READ, PREFETCH_WRITE):
             return
-        streams = x.routine.startswith(ROUTINE)
-        for buffer, _ in x.places[: 3 if streams else None]:
-            size = self._whole.get(buffer.name, 0)
-            if not buffer.written or not (self._name in _FILLED or streams):
+        is_stream = x.routine.startswith(STREAM_ROUTINE)
+        for buffer, _ in x.arguments[: 3 if is_stream else None]:
+            size = self._sizes.get(buffer.name, 0)
+            if not buffer.written or not (self._name in _WRITE_ONLY_KERNELS or is_stream):
                 self.loads.append(_Access(buffer.name, "read", None, size))
             if buffer.written:
                 self.stores.append(_Access(buffer.name, "written", None, size))
-        while self._roots and self._name not in _COPIES and not x.routine.startswith(_NO_ARITHMETIC):
+        while self._roots and self._name not in _COPY_KERNELS and not x.routine.startswith(_FREE_ROUTINES):
             self.operations += operations_of(self._roots.pop())[0]
 
 
@@ -257,8 +258,8 @@ _COMPARE = {
 }
 
 
-def _folded(op: str, attributes: dict[str, Any], values: Sequence[Any]) -> Any:
-    """What an operation on indices gives at the points; None if it depends on data. Where data choose, the larger."""
+def _evaluate_samples(op: str, attributes: dict[str, Any], values: Sequence[Any]) -> Any:
+    """The samples of an operation on indices; None if it depends on data. A select by data takes the larger operand."""
     if op == "select" and values[0] is None:
         return None if values[1] is None or values[2] is None else np.maximum(values[1], values[2])
     if any(x is None for x in values):

@@ -1,10 +1,11 @@
-"""Results that no cache can hold go past the caches.
+"""Non-temporal stores for results that exceed the last-level cache.
 
-A store to memory first reads the line that it changes, and a line that is written takes the place of another one in
-every cache. Stores with a hint that the line is not needed soon do neither, if they write whole lines ("non-temporal";
-AMD64 Architecture Programmer's Manual, volume 1, section 5.5.5). LLVM makes vectors of loops with such stores only
-where it knows that these are aligned. So a loop that writes such a result is cut into blocks, which go to a buffer in
-the first cache, and from there to the result. What is in such a buffer anyway goes straight to the result.
+An ordinary store reads its cache line first, and the written line evicts another one. Non-temporal stores of full lines
+do neither (AMD64 Architecture Programmer's Manual, volume 1, section 5.5.5). LLVM vectorizes loops with such stores
+only if they are known to be aligned. So a loop that writes a large result is blocked; a block goes to a buffer in the
+first-level cache, and a routine copies the buffer to the result by non-temporal stores. Results that are copied from
+scratch anyway are streamed directly. Does not apply to results that the kernel reads, and to loops that are sequential,
+carry values, or are short.
 """
 
 from __future__ import annotations
@@ -29,44 +30,47 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
 )
 from tinyxla.loopir.ir.prefetch import (
-    CLAIM,
-    PARTS,
+    PREFETCH_WRITE,
+    PREFETCHES_PER_TILE,
     PrefetchStream,
-    computes_long,
-    loads_of_arguments,
+    has_expensive_ops,
     prefetch_loop,
     prefetch_stream_of,
+    unit_stride_input_loads,
 )
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import has_feature, last_cache, processor_name
 
-BLOCK = 1024  # iterations
-_PART = BLOCK // PARTS
-SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what it reads was asked for; else twice
-ROUTINE = "stream"
-_FENCE = "fence"
-_KINDS = ("loop", "part", "row", "scan")  # of nests
+BLOCK_ITERATIONS = 1024
+_STEP_ITERATIONS = BLOCK_ITERATIONS // PREFETCHES_PER_TILE
+MIN_LOOP_ITERATIONS = 64  # in kernels with transposes, which prefetch; twice as many in others
+STREAM_ROUTINE = "stream"
+_FENCE_ROUTINE = "fence"
+_KERNEL_NAMES = ("loop", "part", "row", "scan")  # of loop nests
 
 
 def use_nontemporal_stores(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
-    """The kernel, whose arguments have so many bytes, with such stores where they gain something.
+    """The kernel with non-temporal stores where they pay off; `sizes` are the bytes of its arguments.
 
-    What it writes first must have left the caches anyway before it ends; rows of squares are so far apart that it is
-    enough if the caches are full. On AMD's Zen it must read, too: what only writes is slower there with such stores,
-    while on Intel's processors it takes half the time.
+    The arrays must be larger than twice the last-level cache, so that the first elements are evicted before the kernel
+    ends; for kernels with transposes, whose rows are far apart, larger than the cache. On AMD's Zen a kernel must read
+    as well: kernels that only write are slower with non-temporal stores there, while they take half the time on Intel's
+    processors.
     """
     kernel = lowered.kernel
-    written = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if x.written)
-    turns = _turns(kernel.body)
-    least = max(last_cache() * (1 if turns else 2), 1.5 * written if processor_name().startswith("znver") else 0)
-    if kernel.name not in _KINDS or sum(sizes) < least or not has_feature("sse2"):
+    written_bytes = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if x.written)
+    has_transposes = _has_transposes(kernel.body)
+    min_bytes: float = last_cache() * (1 if has_transposes else 2)
+    if processor_name().startswith("znver"):
+        min_bytes = max(min_bytes, 1.5 * written_bytes)
+    if kernel.name not in _KERNEL_NAMES or sum(sizes) < min_bytes or not has_feature("sse2"):
         return lowered
-    streaming = _Streaming(kernel, SHORTEST if turns else 2 * SHORTEST)
-    body = [*streaming.block(kernel.body), Call(_FENCE, ())]
-    if not streaming.found:
+    stores = _StreamedStores(kernel, MIN_LOOP_ITERATIONS if has_transposes else 2 * MIN_LOOP_ITERATIONS)
+    body = [*stores.block(kernel.body), Call(_FENCE_ROUTINE, ())]
+    if not stores.is_changed:
         return lowered
-    return replace(lowered, kernel=replace(kernel, body=body, scratch=[*kernel.scratch, *streaming.scratch]))
+    return replace(lowered, kernel=replace(kernel, body=body, scratch=[*kernel.scratch, *stores.scratch]))
 
 
 _TEXT = """
@@ -77,19 +81,19 @@ entry:
   %bytes = sub i64 %stop, %start
   %head = call i64 @llvm.smin.i64(i64 (and i64 (sub i64 0, %start), 63), i64 %bytes)
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %head, i1 false)
-  %whole = and i64 (sub i64 %bytes, %head), -64
-  %lines = add i64 %head, %whole
-  br i1 (icmp ne i64 %whole, 0), label %line, label %tail
+  %full_lines_bytes = and i64 (sub i64 %bytes, %head), -64
+  %full_lines_end = add i64 %head, %full_lines_bytes
+  br i1 (icmp ne i64 %full_lines_bytes, 0), label %line, label %tail
 line:
   %k = phi i64 [ %head, %entry ], [ %next, %line ]
   %values = load <16 x i32>, ptr %from[i8 %k], align 1
   store <16 x i32> %values, ptr %to[i8 %k], align 64, !nontemporal !0
   %next = add i64 %k, 64
-  br i1 (icmp ult i64 %next, %lines), label %line, label %tail
+  br i1 (icmp ult i64 %next, %full_lines_end), label %line, label %tail
 tail:
-  %last_target = getelementptr i8, ptr %to, i64 %lines
-  %left = sub i64 %bytes, %lines
-  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %from[i8 %lines], i64 %left, i1 false)
+  %last_target = getelementptr i8, ptr %to, i64 %full_lines_end
+  %left = sub i64 %bytes, %full_lines_end
+  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %from[i8 %full_lines_end], i64 %left, i1 false)
   ret void
 }
 
@@ -106,131 +110,144 @@ declare void @llvm.x86.sse.sfence()
 """
 
 
-def _provide() -> str:
-    """Let kernels call the routine that copies bytes, up to an address, past the caches; return its name. And the fence
-    that a kernel needs at its end, since other threads see such stores in any order."""
-    for name in (ROUTINE, _FENCE):
-        declare_llvm(name, _TEXT, name, final=True)
-    return ROUTINE
+def _declare() -> str:
+    """Declare the routine that copies a range by non-temporal stores, and the fence that ends a kernel, since other
+    threads see such stores in any order; returns the name of the former."""
+    for name in (STREAM_ROUTINE, _FENCE_ROUTINE):
+        declare_llvm(name, _TEXT, name, is_optimized=True)
+    return STREAM_ROUTINE
 
 
-class _Streaming:
-    """Copies statements; cuts loops that store to what the kernel does not read into blocks."""
+class _StreamedStores:
+    """Rewrites statements: loops that store to results that the kernel does not read are blocked, and stream each
+    block."""
 
-    def __init__(self, kernel: Kernel, shortest: int) -> None:
-        self._shortest = shortest
-        self.buffers = {x for x in kernel.arguments if x.written} - set(_read(kernel.body))
+    def __init__(self, kernel: Kernel, min_iterations: int) -> None:
+        self._min_iterations = min_iterations
+        self.buffers = {x for x in kernel.arguments if x.written} - set(_read_buffers(kernel.body))
         self.scratch: list[Buffer] = []
-        self.found = False
-        self._number = len(kernel.scratch)
+        self.is_changed = False
+        self._scratch_count = len(kernel.scratch)
 
-    def block(self, statements: Sequence[Statement], around: Loop | None = None) -> list[Statement]:
-        found: list[Statement] = []
+    def block(self, statements: Sequence[Statement], outer: Loop | None = None) -> list[Statement]:
+        result: list[Statement] = []
         for x in statements:
             if isinstance(x, Loop) and any(isinstance(inner, Loop | Multiply | Call) for inner in x.body):
-                found.append(replace(x, body=self.block(x.body, x)))
+                result.append(replace(x, body=self.block(x.body, x)))
             elif isinstance(x, Loop):
-                found += self._cut(x, around)
-            elif not (isinstance(x, Call) and x.routine == CLAIM and x.places[0][0] in self.buffers):
-                found.append(x)
-        return found
+                result += self._block_loop(x, outer)
+            elif not (isinstance(x, Call) and x.routine == PREFETCH_WRITE and x.arguments[0][0] in self.buffers):
+                result.append(x)
+        return result
 
-    def _cut(self, loop: Loop, outer: Loop | None) -> list[Statement]:
-        """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
+    def _block_loop(self, loop: Loop, outer: Loop | None) -> list[Statement]:
+        """A loop over blocks of a loop's iterations; each block writes to scratch, which is streamed to the results."""
         stores = [
             x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and is_unit_stride(x.index, loop)
         ]
-        short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._shortest
-        if not stores or short or loop.sequential or loop.carried:
+        is_short = (
+            isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._min_iterations
+        )
+        if not stores or is_short or loop.sequential or loop.carried:
             return [loop]
-        name, around, body = loop.index.name, IndexRewriter(), IndexRewriter()
-        loads = {x.result: x for x in loop.body if isinstance(x, Load)}
-        made = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
-        if (
-            len(stores) == len(made) == 1
-            and made[0] is not None
-            and made[0].buffer.size
-            and is_unit_stride(made[0].index, loop)
-        ):
-            source, target = made[0], stores[0]
-            ends = [
-                body.at(target.index, loop.body, {loop.index: at}, f"{name}{k}")
-                for k, at in enumerate((loop.start, loop.stop))
-            ]
-            begin = body.at(source.index, loop.body, {loop.index: loop.start}, f"{name}2")
-            self.found = True
-            return [
-                *body.statements,
-                Call(_provide(), ((source.buffer, begin), *((target.buffer, end) for end in ends))),
-            ]
-        self.found = True
+        self.is_changed = True
+        source = _copied_scratch(loop, stores)
+        if source is not None:
+            return _stream(loop, source, stores[0])
+        name, outer_index, block_index = loop.index.name, IndexRewriter(), IndexRewriter()
         first, end = loop.start, loop.stop
-        is_one = isinstance(first, int) and isinstance(end, int) and end - first <= BLOCK
-        number = Value(INDEX, f"{name}_block")
-        if not is_one:
-            offset = body.compute(f"{name}_offset", "multiply", number, BLOCK)
-            first = body.compute(f"{name}_first", "add", loop.start, offset)
-            end = body.compute(f"{name}_end", "add", first, BLOCK)
-            end = body.compute(f"{name}_last", "minimum", end, loop.stop)
-        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, operand_of(first)), WIDE)
-        inner, calls = [here, *loop.body], []
+        is_single_block = isinstance(first, int) and isinstance(end, int) and end - first <= BLOCK_ITERATIONS
+        block = Value(INDEX, f"{name}_block")
+        if not is_single_block:
+            offset = block_index.compute(f"{name}_offset", "multiply", block, BLOCK_ITERATIONS)
+            first = block_index.compute(f"{name}_first", "add", loop.start, offset)
+            end = block_index.compute(f"{name}_end", "add", first, BLOCK_ITERATIONS)
+            end = block_index.compute(f"{name}_last", "minimum", end, loop.stop)
+        position = Compute(Value(INDEX, f"{name}_position"), "subtract", (loop.index, operand_of(first)), WIDE)
+        inner, calls = [position, *loop.body], []
         for x in stores:
-            row = Buffer(x.buffer.type, f"row{self._number + len(self.scratch)}", BLOCK, True)
-            self.scratch.append(row)
-            inner[inner.index(x)] = Store(row, here.result, x.value)
-            places = [
-                body.at(x.index, loop.body, {loop.index: at}, f"{len(self.scratch)}{k}")
-                for k, at in enumerate((first, end))
+            buffer = Buffer(x.buffer.type, f"row{self._scratch_count + len(self.scratch)}", BLOCK_ITERATIONS, True)
+            self.scratch.append(buffer)
+            inner[inner.index(x)] = Store(buffer, position.result, x.value)
+            target_ends = [
+                block_index.at(x.index, loop.body, {loop.index: value}, f"{len(self.scratch)}{k}")
+                for k, value in enumerate((first, end))
             ]
-            calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
-        asking = [] if is_one or computes_long(loop) else _asking(loop, outer, first)
-        cut = [*body.statements, *asking, replace(loop, start=first, stop=end, body=inner), *calls]
-        if is_one:  # whose length is known where it runs, so that what vectors leave is masked
-            return cut
-        count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
-        count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
-        count = around.compute(f"{name}_blocks", "divide", count, BLOCK)
-        return [*around.statements, Loop(number, 0, count, cut, [])]
+            calls.append(Call(_declare(), ((buffer, 0), *((x.buffer, end) for end in target_ends))))
+        prefetch = [] if is_single_block or has_expensive_ops(loop) else _prefetch(loop, outer, first)
+        statements = [*block_index.statements, *prefetch, replace(loop, start=first, stop=end, body=inner), *calls]
+        if is_single_block:  # of constant length, so that the remainder is masked
+            return statements
+        count = outer_index.compute(f"{name}_count", "subtract", loop.stop, loop.start)
+        count = outer_index.compute(f"{name}_length", "maximum", count, 0)
+        count = outer_index.compute(f"{name}_rounded", "add", count, BLOCK_ITERATIONS - 1)
+        count = outer_index.compute(f"{name}_blocks", "divide", count, BLOCK_ITERATIONS)
+        return [*outer_index.statements, Loop(block, 0, count, statements, [])]
 
 
-def _asking(loop: Loop, around: Loop | None, first: Index) -> list[Statement]:
-    """What asks for what the blocks that follow read, where this one begins with some iteration; nothing if memory does
-    not go on with the loop around where the loop ends."""
+def _copied_scratch(loop: Loop, stores: Sequence[Store]) -> Load | None:
+    """The load of a loop that only copies scratch to one result; None for other loops."""
+    loads = {x.result: x for x in loop.body if isinstance(x, Load)}
+    stored_loads = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
+    source = stored_loads[0] if len(stores) == len(stored_loads) == 1 else None
+    is_scratch = source is not None and source.buffer.size and is_unit_stride(source.index, loop)
+    return source if is_scratch else None
+
+
+def _stream(loop: Loop, source: Load, target: Store) -> list[Statement]:
+    """The call that streams scratch to a result instead of a loop that copies it."""
+    name, index = loop.index.name, IndexRewriter()
+    ends = [
+        index.at(target.index, loop.body, {loop.index: value}, f"{name}{k}")
+        for k, value in enumerate((loop.start, loop.stop))
+    ]
+    start = index.at(source.index, loop.body, {loop.index: loop.start}, f"{name}2")
+    call = Call(_declare(), ((source.buffer, start), *((target.buffer, end) for end in ends)))
+    return [*index.statements, call]
+
+
+def _prefetch(loop: Loop, outer: Loop | None, first: Index) -> list[Statement]:
+    """The prefetch loop for the inputs of the blocks after the one starting at `first`; empty unless inputs continue
+    contiguously in the next iteration of the outer loop."""
     name = loop.index.name
-    loads = [x for x in loads_of_arguments(loop) if around is None or _goes_on(x, loop, around)]
+    loads = [x for x in unit_stride_input_loads(loop) if outer is None or _is_contiguous_across(x, loop, outer)]
 
-    def lines(inside: IndexRewriter, ahead: Value, part: Value) -> Iterator[PrefetchStream]:
-        then = inside.compute(f"{name}_then", "add", first, inside.compute(f"{name}_before", "multiply", ahead, BLOCK))
-        begin = inside.compute(f"{name}_from", "add", then, inside.compute(f"{name}_in", "multiply", part, _PART))
-        end = inside.compute(f"{name}_to", "add", begin, _PART)
+    def streams(rewriter: IndexRewriter, ahead: Value, step: Value) -> Iterator[PrefetchStream]:
+        block_offset = rewriter.compute(f"{name}_before", "multiply", ahead, BLOCK_ITERATIONS)
+        block_start = rewriter.compute(f"{name}_then", "add", first, block_offset)
+        step_offset = rewriter.compute(f"{name}_in", "multiply", step, _STEP_ITERATIONS)
+        start = rewriter.compute(f"{name}_from", "add", block_start, step_offset)
+        end = rewriter.compute(f"{name}_to", "add", start, _STEP_ITERATIONS)
         for k, load in enumerate(loads):
-            yield prefetch_stream_of(load, inside, loop.body, [{loop.index: at} for at in (begin, end)], f"{name}_{k}")
+            bounds = [{loop.index: start}, {loop.index: end}]
+            yield prefetch_stream_of(load, rewriter, loop.body, bounds, f"{name}_{k}")
 
-    return [prefetch_loop(name, lines)] if loads else []
+    return [prefetch_loop(name, streams)] if loads else []
 
 
-def _goes_on(load: Load, loop: Loop, around: Loop) -> bool:
+def _is_contiguous_across(load: Load, loop: Loop, outer: Loop) -> bool:
+    """True if a load continues contiguously from the end of the loop into the outer loop's next iteration."""
     if not (isinstance(load.index, Value) and isinstance(loop.start, int) and isinstance(loop.stop, int)):
         return False
-    return stride_of(around.index, load.index, [*around.body, *loop.body]) == loop.stop - loop.start
+    return stride_of(outer.index, load.index, [*outer.body, *loop.body]) == loop.stop - loop.start
 
 
-def _turns(statements: Sequence[Statement]) -> bool:
-    """Whether squares are transposed."""
+def _has_transposes(statements: Sequence[Statement]) -> bool:
+    """True if a kernel calls transpose routines."""
     return any(
-        _turns(x.body) if isinstance(x, Loop) else isinstance(x, Call) and x.routine.startswith("transpose")
+        _has_transposes(x.body) if isinstance(x, Loop) else isinstance(x, Call) and x.routine.startswith("transpose")
         for x in statements
     )
 
 
-def _read(statements: Sequence[Statement]) -> Iterator[Buffer]:
+def _read_buffers(statements: Sequence[Statement]) -> Iterator[Buffer]:
     """The buffers that are not only stored to."""
     for x in statements:
         if isinstance(x, Loop):
-            yield from _read(x.body)
+            yield from _read_buffers(x.body)
         elif isinstance(x, Load):
             yield x.buffer
-        elif isinstance(x, Call) and x.routine != CLAIM:
-            yield from (buffer for buffer, _ in x.places)
+        elif isinstance(x, Call) and x.routine != PREFETCH_WRITE:
+            yield from (buffer for buffer, _ in x.arguments)
         elif isinstance(x, Multiply):
             yield from (x.result.buffer, x.left.buffer, x.right.buffer)

@@ -1,18 +1,15 @@
-"""What is worked on in the first cache for long: meanwhile, the rows that follow are read.
+"""Software pipelining and prefetch of the next rows, in kernels that read rows from memory.
 
-A kernel of rows reads a row from memory, and goes over it again in the cache. The processor reads ahead by itself, but
-only along what a program reads, so while exponentials are computed, the memory rests. Where a loop over a row computes
-such functions of what another loop read before, memory and processor work at the same time in two ways:
+A row kernel reads a row from memory, then works on it in the cache. The hardware prefetcher follows only what the
+program reads, so memory is idle during expensive stages. If a loop computes expensive functions of a row that an
+earlier loop read, memory and computation overlap in two ways:
 
-- Where the first loop finds an extremum, it does so for the next row in the loop that works on this one.
-- From an array that no cache holds, a processor gets all that the memory can give only if it waits for many lines at
-  once. It asks for few of them itself, and reads ahead within a page of 4096 bytes, for each page apart. So the loop is
-  cut into blocks, with which parts of several rows are asked for: of the next one its last part, of the one after it
-  the part before that, and so on. When its turn comes, all of a row was asked for.
+- An extremum that the first loop computes is computed for the next row by the loop that works on this row.
+- Arrays that exceed the last-level cache are prefetched: the expensive loop is blocked, and with each block a step of
+  several following rows is prefetched (see `ir.prefetch`).
 
-Little work on a single array that no cache holds gains from asking, too: there a loop asks for what lies some blocks
-behind in memory, which at the end of a row is that of the next one. What finds a place in a row goes over it in groups
-already, and asks with each.
+Cheap kernels over a single array that exceeds the last-level cache prefetch the blocks that follow in memory, across
+the end of the row. An argmin or argmax runs over a row in groups already, and prefetches with each group.
 """
 
 from __future__ import annotations
@@ -40,221 +37,232 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
 )
 from tinyxla.loopir.ir.prefetch import (
-    PARTS,
+    PREFETCHES_PER_TILE,
     PrefetchStream,
-    computes_long,
-    loads_of_arguments,
+    has_expensive_ops,
     prefetch_loop,
     prefetch_stream_of,
+    unit_stride_input_loads,
 )
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import last_cache
 from tinyxla.shapes import element_type
 
-_BLOCK = 256  # iterations
-_MOST = 1 << 17  # bytes of a row and the one that follows, which are in the second cache together
-_LEAST = 1 << 21  # bytes of what is read, which the second cache does not hold
-_MANY = 4  # rows of a piece of work, whose last one has no next row
+BLOCK_ITERATIONS = 256
+MAX_TWO_ROWS_BYTES = 1 << 17  # two rows must fit into the second-level cache
+MIN_READ_BYTES = 1 << 21  # arrays that fit into the second-level cache need no prefetch
+MIN_CHUNK_ROWS = 4  # of a chunk, whose last row has no next one
 
-_EXTREMA = ("maximum", "minimum", "and", "or")  # which are the same in whatever order they are found
+_EXTREMUM_OPS = ("maximum", "minimum", "and", "or")  # exact in any order
 
 _Read = tuple[Loop, Load]
 
 
 def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
-    """The kernel, whose arguments have so many bytes, with what reads rows early where it gains something."""
+    """The kernel with next rows read early where that pays off; `sizes` are the bytes of its arguments."""
     kernel = lowered.kernel
-    read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
-    if kernel.name not in ("row", "split") or read < _LEAST:
+    read_bytes = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
+    if kernel.name not in ("row", "split") or read_bytes < MIN_READ_BYTES:
         return lowered
-    is_large = read >= 2 * last_cache()
+    is_large = read_bytes >= 2 * last_cache()
     body: list[Statement] = []
     for x in kernel.body:
-        body += _rows(x, is_large, lowered.grain >= _MANY) if isinstance(x, Loop) else [x]
+        body += _prefetch_rows(x, is_large, lowered.grain >= MIN_CHUNK_ROWS) if isinstance(x, Loop) else [x]
     return replace(lowered, kernel=replace(kernel, body=body))
 
 
-def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
-    """What reads rows early, instead of a loop over rows: where one of its loops computes long of what is there
-    already; or where a row is one of a single array that is large, and the loop that reads it takes little time."""
-    loops = list(filter(_is_plain, around.body))
-    read: dict[Buffer, _Read] = {}
+def _prefetch_rows(row_loop: Loop, is_large: bool, has_many_rows: bool) -> list[Statement]:
+    """Replace a loop over rows, if one of its inner loops is expensive and an earlier one reads the row, or if a
+    cheap inner loop reads rows of a single large array."""
+    loops = list(filter(_is_simple_loop, row_loop.body))
+    reads: dict[Buffer, _Read] = {}
     for loop in loops:
-        for load in loads_of_arguments(loop):
-            read.setdefault(load.buffer, (loop, load))
-    reading = [loop for loop, _ in read.values()]
+        for load in unit_stride_input_loads(loop):
+            reads.setdefault(load.buffer, (loop, load))
+    reading_loops = [loop for loop, _ in reads.values()]
     for k, loop in enumerate(loops):
-        if computes_long(loop) and any(x in reading for x in loops[:k]):
-            return _while_working(loop, around, loops[:k], list(read.values()), is_large, are_many)
-    if is_large and len(read) == 1:
-        ((loop, load),) = read.values()
-        if _is_long(loop) and _moves(load.index, around, loop):
-            return [_with(around, loop, _asking_for_rows(loop, around, [(loop, load)], 1))]
-    return _in_groups(around) if is_large else [around]
+        if has_expensive_ops(loop) and any(x in reading_loops for x in loops[:k]):
+            return _overlap_expensive_loop(loop, row_loop, loops[:k], list(reads.values()), is_large, has_many_rows)
+    if is_large and len(reads) == 1:
+        ((loop, load),) = reads.values()
+        if _is_long(loop) and _varies_with(load.index, row_loop, loop):
+            return [_replace_loop(row_loop, loop, _block_with_prefetch(loop, row_loop, [(loop, load)], 1))]
+    return _prefetch_in_groups(row_loop) if is_large else [row_loop]
 
 
-def _in_groups(around: Loop) -> list[Statement]:
-    """The loop over rows, which asks where rows of a single array are gone over group by group."""
-    loops = [x for x in around.body if isinstance(x, Loop)]
-    over = next((x for x in loops[0].body if isinstance(x, Loop)), None) if len(loops) == 1 else None
-    if over is None or isinstance(over.start, int) or any(isinstance(x, Loop) for x in over.body):
-        return [around]
+def _prefetch_in_groups(row_loop: Loop) -> list[Statement]:
+    """The loop over rows, with prefetch in the loop over groups of a row that reads a single array."""
+    loops = [x for x in row_loop.body if isinstance(x, Loop)]
+    inner = next((x for x in loops[0].body if isinstance(x, Loop)), None) if len(loops) == 1 else None
+    if inner is None or isinstance(inner.start, int) or any(isinstance(x, Loop) for x in inner.body):
+        return [row_loop]
     (groups,) = loops
-    size = stride_of(groups.index, over.start, groups.body)
-    read = [(over, load) for load in loads_of_arguments(over) if _moves(load.index, around, over)]
-    if len(read) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not size >= PARTS:
-        return [around]
-    asking = _asking_with(groups.index, groups.stop, int(size) // PARTS, around, read, 1)
-    return [_with(around, groups, replace(groups, body=[asking, *groups.body]))]
+    group_size = stride_of(groups.index, inner.start, groups.body)
+    reads = [(inner, load) for load in unit_stride_input_loads(inner) if _varies_with(load.index, row_loop, inner)]
+    if len(reads) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not group_size >= PREFETCHES_PER_TILE:
+        return [row_loop]
+    prefetch = _prefetch_step(groups.index, groups.stop, int(group_size) // PREFETCHES_PER_TILE, row_loop, reads, 1)
+    return [_replace_loop(row_loop, groups, replace(groups, body=[prefetch, *groups.body]))]
 
 
-def _with(around: Loop, loop: Loop, other: Loop) -> Loop:
-    return replace(around, body=[other if x is loop else x for x in around.body])
+def _replace_loop(row_loop: Loop, loop: Loop, replacement: Loop) -> Loop:
+    return replace(row_loop, body=[replacement if x is loop else x for x in row_loop.body])
 
 
-def _is_plain(x: Statement) -> TypeGuard[Loop]:
+def _is_simple_loop(x: Statement) -> TypeGuard[Loop]:
     return (
         isinstance(x, Loop)
         and x.start == 0
         and isinstance(x.stop, int)
         and not (x.sequential or x.continue_while)
-        and not any(isinstance(y, (Loop, Call, Multiply)) for y in x.body)
+        and not any(isinstance(inner, (Loop, Call, Multiply)) for inner in x.body)
     )
 
 
 def _is_long(loop: Loop) -> bool:
-    return isinstance(loop.stop, int) and loop.stop >= 2 * _BLOCK
+    return isinstance(loop.stop, int) and loop.stop >= 2 * BLOCK_ITERATIONS
 
 
-def _while_working(
-    work: Loop, around: Loop, before: Sequence[Loop], read: Sequence[_Read], is_large: bool, are_many: bool
+def _overlap_expensive_loop(
+    expensive_loop: Loop,
+    row_loop: Loop,
+    before: Sequence[Loop],
+    reads: Sequence[_Read],
+    is_large: bool,
+    has_many_rows: bool,
 ) -> list[Statement]:
-    """The loop over rows, and what comes before it, where `work` takes long."""
-    length = work.stop
+    """The loop over rows with memory accesses overlapped with `expensive_loop`, and the statements before it."""
+    length = expensive_loop.stop
     assert isinstance(length, int)
-    read = [(over, load) for over, load in read if over.stop == length and _moves(load.index, around, over)]
-    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in read)
-    if not any(over in before for over, _ in read) or length < 2 * _BLOCK or 2 * row > _MOST:
-        return [around]
-    if are_many and len(before) == 1 and before[0].stop == length and _finds_extrema(before[0], around):
-        first, both, around = _found_early(before[0], work, around)
+    reads = [read for read in reads if read[0].stop == length and _varies_with(read[1].index, row_loop, read[0])]
+    row_bytes = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in reads)
+    is_read_before = any(inner in before for inner, _ in reads)
+    if not is_read_before or length < 2 * BLOCK_ITERATIONS or 2 * row_bytes > MAX_TWO_ROWS_BYTES:
+        return [row_loop]
+    if has_many_rows and len(before) == 1 and before[0].stop == length and _only_computes_extrema(before[0], row_loop):
+        first_row, combined, row_loop = _hoist_next_extremum(before[0], expensive_loop, row_loop)
         if is_large:
-            around = _with(around, both, _asking_for_rows(both, around, read, 2))
-        return [first, around]
-    if is_large or length % _BLOCK == 0:
-        around = _with(around, work, _asking_for_rows(work, around, read, 1))
-    return [around]
+            row_loop = _replace_loop(row_loop, combined, _block_with_prefetch(combined, row_loop, reads, 2))
+        return [first_row, row_loop]
+    if is_large or length % BLOCK_ITERATIONS == 0:
+        row_loop = _replace_loop(row_loop, expensive_loop, _block_with_prefetch(expensive_loop, row_loop, reads, 1))
+    return [row_loop]
 
 
-def _finds_extrema(loop: Loop, around: Loop) -> bool:
-    """Whether a loop does nothing else, with a row of arguments alone."""
-    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
+def _only_computes_extrema(loop: Loop, row_loop: Loop) -> bool:
+    """True if a loop does nothing but reduce a row of arguments to extrema."""
+    definitions = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
     if any(isinstance(x, Store) or (isinstance(x, Load) and x.buffer.written) for x in loop.body):
         return False
     for c in loop.carried:
-        x = made.get(c.next) if isinstance(c.next, Value) else None
-        if not isinstance(x, Compute) or x.op not in _EXTREMA or c.arg not in x.operands:
+        x = definitions.get(c.next) if isinstance(c.next, Value) else None
+        if not isinstance(x, Compute) or x.op not in _EXTREMUM_OPS or c.arg not in x.operands:
             return False
-    known = {loop.index, around.index, *made, *(c.arg for c in loop.carried)}
-    return all(isinstance(o, Literal | int) or o in known for x in loop.body for o in _operands(x))
+    inputs = {loop.index, row_loop.index, *definitions, *(c.arg for c in loop.carried)}
+    return all(isinstance(o, Literal | int) or o in inputs for x in loop.body for o in _operands(x))
 
 
 def _operands(x: Statement) -> Sequence[Operand | Index]:
     return x.operands if isinstance(x, Compute) else [x.index] if isinstance(x, Load) else []
 
 
-def _found_early(find: Loop, work: Loop, around: Loop) -> tuple[Loop, Loop, Loop]:
-    """The loop that finds something in the first row; that which works on a row and finds it in the next one; and the
-    loop over rows, of which the last one is its own next."""
-    inside, name = IndexRewriter(), f"{find.index.name}_next"
-    last = inside.compute(f"{name}_last", "subtract", around.stop, 1)
-    following = inside.compute(f"{name}_following", "add", around.index, 1)
-    following = inside.compute(f"{name}_row", "minimum", following, last)
-    before = _copied(find, "first", Value(INDEX, f"{find.index.name}_first"), {around.index: operand_of(around.start)})
-    next_one = _copied(find, "next", work.index, {around.index: following})
-    both = replace(work, body=[*work.body, *next_one.body], carried=[*work.carried, *next_one.carried])
+def _hoist_next_extremum(extremum_loop: Loop, expensive_loop: Loop, row_loop: Loop) -> tuple[Loop, Loop, Loop]:
+    """Software pipelining of an extremum: the loop for the first row; the expensive loop, which also computes the
+    extremum of the next row; and the loop over rows, in which the last row is its own next row."""
+    rewriter, name = IndexRewriter(), f"{extremum_loop.index.name}_next"
+    last_row = rewriter.compute(f"{name}_last", "subtract", row_loop.stop, 1)
+    next_row = rewriter.compute(f"{name}_following", "add", row_loop.index, 1)
+    next_row = rewriter.compute(f"{name}_row", "minimum", next_row, last_row)
+    first_index = Value(INDEX, f"{extremum_loop.index.name}_first")
+    first_row = _clone(extremum_loop, "first", first_index, {row_loop.index: operand_of(row_loop.start)})
+    clone = _clone(extremum_loop, "next", expensive_loop.index, {row_loop.index: next_row})
+    combined_body, combined_carried = [*expensive_loop.body, *clone.body], [*expensive_loop.carried, *clone.carried]
+    combined = replace(expensive_loop, body=combined_body, carried=combined_carried)
     carried = [
-        LoopCarried(x.result, first.result, Value(x.result.type, f"{x.result.name}_last"), following.result)
-        for x, first, following in zip(find.carried, before.carried, next_one.carried, strict=True)
+        LoopCarried(x.result, first_carry.result, Value(x.result.type, f"{x.result.name}_last"), next_carry.result)
+        for x, first_carry, next_carry in zip(extremum_loop.carried, first_row.carried, clone.carried, strict=True)
     ]
-    body = [both if x is work else x for x in around.body if x is not find]
-    return before, both, replace(around, body=[*inside.statements, *body], carried=[*around.carried, *carried])
+    body = [combined if x is expensive_loop else x for x in row_loop.body if x is not extremum_loop]
+    row_loop = replace(row_loop, body=[*rewriter.statements, *body], carried=[*row_loop.carried, *carried])
+    return first_row, combined, row_loop
 
 
-def _copied(loop: Loop, suffix: str, index: Value, known: dict[Value, Operand]) -> Loop:
-    """A loop whose index and values have other names, and in which some values are known."""
-    names: dict[Index | Operand | None, Operand] = {loop.index: index, **known}
+def _clone(loop: Loop, suffix: str, index: Value, substitutions: dict[Value, Operand]) -> Loop:
+    """A copy of a loop with new names; some values are substituted."""
+    new_names: dict[Index | Operand | None, Operand] = {loop.index: index, **substitutions}
 
-    def renamed(x: Value) -> Value:
-        names[x] = found = Value(x.type, f"{x.name}_{suffix}")
-        return found
+    def rename(x: Value) -> Value:
+        new_names[x] = new_value = Value(x.type, f"{x.name}_{suffix}")
+        return new_value
 
-    carried = [replace(c, arg=renamed(c.arg), result=renamed(c.result)) for c in loop.carried]
+    carried = [replace(c, arg=rename(c.arg), result=rename(c.result)) for c in loop.carried]
     body: list[Statement] = []
     for x in loop.body:
         if isinstance(x, Compute):
-            operands = tuple(names.get(o, o) for o in x.operands)
-            body.append(replace(x, operands=operands, result=renamed(x.result)))
+            operands = tuple(new_names.get(o, o) for o in x.operands)
+            body.append(replace(x, operands=operands, result=rename(x.result)))
         elif isinstance(x, Load):
-            body.append(replace(x, index=names.get(x.index, x.index), result=renamed(x.result)))
-    carried = [replace(c, next=names[c.next]) for c in carried]
-    return replace(loop, index=names[loop.index], body=body, carried=carried)
+            body.append(replace(x, index=new_names.get(x.index, x.index), result=rename(x.result)))
+    carried = [replace(c, next=new_names[c.next]) for c in carried]
+    return replace(loop, index=new_names[loop.index], body=body, carried=carried)
 
 
-def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int) -> Loop:
-    """The loop in blocks, with each of which parts of rows are asked for, the first of which is so far ahead."""
+def _block_with_prefetch(loop: Loop, row_loop: Loop, reads: Sequence[_Read], distance: int) -> Loop:
+    """The loop in blocks, each with a prefetch step of the following rows, beginning `distance` rows ahead."""
     length = loop.stop
     assert isinstance(length, int)
-    block, blocks = Value(INDEX, f"{loop.index.name}_ask_block"), -(-length // _BLOCK)
-    asking = _asking_with(block, blocks, -(-length // (blocks * PARTS)), around, read, first)
-    return _in_blocks(loop, block, [asking])
+    block, blocks = Value(INDEX, f"{loop.index.name}_prefetch_block"), -(-length // BLOCK_ITERATIONS)
+    prefetch = _prefetch_step(block, blocks, -(-length // (blocks * PREFETCHES_PER_TILE)), row_loop, reads, distance)
+    return _block_loop(loop, block, [prefetch])
 
 
-def _asking_with(block: Value, blocks: int, size: int, around: Loop, read: Sequence[_Read], first: int) -> Loop:
-    """What each of so many blocks of a row asks for: so many elements of each of the rows that follow."""
-    name = f"{block.name}_ask"
+def _prefetch_step(block: Value, blocks: int, size: int, row_loop: Loop, reads: Sequence[_Read], distance: int) -> Loop:
+    """The loop that prefetches, in block number `block` of a row, `size` elements of each following row."""
+    name = f"{block.name}_prefetch"
 
-    def lines(inside: IndexRewriter, ahead: Value, part: Value) -> Iterator[PrefetchStream]:
-        row = inside.compute(f"{name}_before", "add", around.index, ahead)
-        row = inside.compute(f"{name}_row", "add", row, first - 1)
-        begin = inside.compute(f"{name}_begin", "multiply", part, blocks)
-        begin = inside.compute(f"{name}_in_part", "add", begin, block)
-        begin = inside.compute(f"{name}_from", "multiply", begin, size)
-        end = inside.compute(f"{name}_to", "add", begin, size)
-        for k, (over, load) in enumerate(read):
-            ends = [{over.index: at, around.index: row} for at in (begin, end)]
-            yield prefetch_stream_of(load, inside, [*around.body, *over.body], ends, f"{name}_{k}")
+    def streams(rewriter: IndexRewriter, ahead: Value, step: Value) -> Iterator[PrefetchStream]:
+        row = rewriter.compute(f"{name}_before", "add", row_loop.index, ahead)
+        row = rewriter.compute(f"{name}_row", "add", row, distance - 1)
+        start = rewriter.compute(f"{name}_begin", "multiply", step, blocks)
+        start = rewriter.compute(f"{name}_in_step", "add", start, block)
+        start = rewriter.compute(f"{name}_from", "multiply", start, size)
+        end = rewriter.compute(f"{name}_to", "add", start, size)
+        for k, (inner, load) in enumerate(reads):
+            bounds = [{inner.index: index, row_loop.index: row} for index in (start, end)]
+            yield prefetch_stream_of(load, rewriter, [*row_loop.body, *inner.body], bounds, f"{name}_{k}")
 
-    return prefetch_loop(name, lines)
+    return prefetch_loop(name, streams)
 
 
-def _in_blocks(loop: Loop, block: Value, before: Sequence[Statement]) -> Loop:
-    """The loop in blocks of iterations, each after some statements."""
+def _block_loop(loop: Loop, block: Value, prologue: Sequence[Statement]) -> Loop:
+    """The loop in blocks of iterations, each after the statements `prologue`."""
     length, name = loop.stop, block.name
     assert isinstance(length, int)
-    inside = IndexRewriter()
-    first = inside.compute(f"{name}_first", "multiply", block, _BLOCK)
-    count: Index = _BLOCK  # known to LLVM where it can be
-    if length % _BLOCK:
-        left = inside.compute(f"{name}_left", "subtract", length, first)
-        count = inside.compute(f"{name}_count", "minimum", left, _BLOCK)
+    rewriter = IndexRewriter()
+    first = rewriter.compute(f"{name}_first", "multiply", block, BLOCK_ITERATIONS)
+    count: Index = BLOCK_ITERATIONS  # constant if possible, for LLVM
+    if length % BLOCK_ITERATIONS:
+        remaining = rewriter.compute(f"{name}_remaining", "subtract", length, first)
+        count = rewriter.compute(f"{name}_count", "minimum", remaining, BLOCK_ITERATIONS)
     carried: list[LoopCarried] = []
-    passed: list[LoopCarried] = []
+    inner_carried: list[LoopCarried] = []
     for x in loop.carried:
-        start, end = (Value(x.arg.type, f"{x.arg.name}_{which}") for which in ("before", "after"))
+        start, end = (Value(x.arg.type, f"{x.arg.name}_{suffix}") for suffix in ("before", "after"))
         carried.append(LoopCarried(start, x.init, x.result, end))
-        passed.append(LoopCarried(x.arg, start, end, x.next))
-    here = Value(INDEX, f"{name}_here")
-    index = Compute(loop.index, "add", (first, here), WIDE)
-    part = replace(loop, index=here, stop=count, body=[index, *loop.body], carried=passed)
-    return Loop(block, 0, -(-length // _BLOCK), [*before, *inside.statements, part], carried)
+        inner_carried.append(LoopCarried(x.arg, start, end, x.next))
+    position = Value(INDEX, f"{name}_position")
+    index = Compute(loop.index, "add", (first, position), WIDE)
+    inner_loop = replace(loop, index=position, stop=count, body=[index, *loop.body], carried=inner_carried)
+    return Loop(block, 0, -(-length // BLOCK_ITERATIONS), [*prologue, *rewriter.statements, inner_loop], carried)
 
 
-def _moves(index: Index, around: Loop, over: Loop) -> bool:
-    """Whether an index depends on that of the loop around."""
-    made = {x.result: x for x in [*around.body, *over.body] if isinstance(x, Compute)}
+def _varies_with(index: Index, row_loop: Loop, inner: Loop) -> bool:
+    """True if an index depends on the index of the loop over rows."""
+    definitions = {x.result: x for x in [*row_loop.body, *inner.body] if isinstance(x, Compute)}
 
     def depends(x: object) -> bool:
-        return x is around.index or (isinstance(x, Value) and x in made and any(map(depends, made[x].operands)))
+        return x is row_loop.index or (
+            isinstance(x, Value) and x in definitions and any(map(depends, definitions[x].operands))
+        )
 
     return depends(index)

@@ -1,11 +1,11 @@
-"""Kernels that differ in numbers only become one, which takes the numbers from its table: so arrays of another size
-need no other code.
+"""Specialization policy: sizes in kernels as constants or as run-time parameters, so that kernels that differ in sizes
+only can share code.
 
-Numbers that come from sizes are the ends of loops, the strides, bounds and divisors of indices, and the floats n and
-1/n that means leave. Those that cost nothing at run time are taken from the table from the beginning. The others make
-inner loops faster where LLVM knows them, so each value gets its own code, until kernels that are otherwise equal have
-come with three. A short loop whose end is not known has its rest in masked vectors, whatever the number: one by one
-that takes longer than all before it.
+Numbers that may come from sizes are loop bounds; strides, bounds and divisors of indices; and the floats n and 1/n of
+means. Numbers whose value does not matter for speed are parameters from the beginning. The others make inner loops
+faster as constants, so each value gets its own code, until kernels that are otherwise equal have come with three
+values. A short loop with a parameter as its bound has a masked remainder for all values, since a scalar remainder would
+take longer than the vectors.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
-    LONG,
+    LONG_LOOP_ITERATIONS,
     Compute,
     Index,
     Kernel,
@@ -32,42 +32,43 @@ from tinyxla.loopir.ir.loop_ir import (
     leaves_remainder,
     may_leave_remainder,
 )
-from tinyxla.loopir.ir.operations import widest_of
+from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower.emit import UNBOUNDED
 
-LEAST = 16  # smaller numbers are more often a dimension of vectors than a number of them
-FEW = 1 << 12  # iterations of the innermost loops
-_VALUES = 3  # of a number, from which on it is one that varies
-_FORMATS = {"s32": "q", "s64": "q", "f32": "fxxxx", "f64": "d"}
+MIN_SIZE = 16  # smaller numbers are rarely sizes that vary between calls
+SHORT_KERNEL_ITERATIONS = 1 << 12  # of the innermost loops
+MAX_SPECIALIZATIONS = 3  # values of a number; from the third on, it is a parameter
+_WORD_FORMATS = {"s32": "q", "s64": "q", "f32": "fxxxx", "f64": "d"}
 _ARITHMETIC = frozenset("add subtract multiply divide remainder minimum maximum compare negate clamp select".split())
 _DIVISIONS = ("divide", "remainder")
 
-# What replaces a number: given its type, its value, and whether knowing it makes code faster.
+# What replaces a number, given its type, its value, and whether specialization makes the code faster.
 _Choice = Callable[[str, Any, bool], Operand | None]
 
 
 class SpecializationCache:
-    """Kernels that are equal up to numbers: the values that each had, and which of them the code is to know."""
+    """For kernels that are equal up to numbers, the values that each number had."""
 
     def __init__(self) -> None:
         self._seen: list[set[Any]] = []
 
-    def known(self, values: Sequence[Any], useful: Sequence[bool]) -> list[bool]:
-        """For each number of another kernel, whether its code knows it."""
+    def specialized(self, values: Sequence[Any], is_useful: Sequence[bool]) -> list[bool]:
+        """For each number of another kernel, whether it stays a constant."""
         if not self._seen:
             self._seen = [set() for _ in values]
-        for seen, value in zip(self._seen, values, strict=True):
-            if len(seen) < _VALUES:
-                seen.add(value)
-        return [use and len(seen) < _VALUES for use, seen in zip(useful, self._seen, strict=True)]
+        for seen_values, value in zip(self._seen, values, strict=True):
+            if len(seen_values) < MAX_SPECIALIZATIONS:
+                seen_values.add(value)
+        few_values = [len(seen_values) < MAX_SPECIALIZATIONS for seen_values in self._seen]
+        return [useful and few for useful, few in zip(is_useful, few_values, strict=True)]
 
 
-_families: dict[str, SpecializationCache] = {}
-_lock = threading.RLock()  # a signal's handler may come back in
+_caches: dict[str, SpecializationCache] = {}
+_lock = threading.RLock()  # a signal handler may re-enter
 
 
 def _renew_lock() -> None:
-    """In the child of a fork: a thread of the parent may have held the lock."""
+    """Renew the lock in the child of a fork: a thread of the parent may have held it."""
     global _lock
     _lock = threading.RLock()
 
@@ -77,50 +78,50 @@ if hasattr(os, "register_at_fork"):
 
 
 def forget() -> None:
-    """Forget which kernels there were."""
-    _families.clear()
+    """Forget all kernels."""
+    _caches.clear()
 
 
-def generalize(kernel: Kernel, once: bool = False) -> tuple[Kernel, list[int]]:
-    """The kernel that is compiled in place of another, and the words that follow the addresses in its table. What a
-    call of the program does `once` need not be as fast as can be, if it is little."""
-    once = once and _iterations(kernel.body) < FEW
+def generalize(kernel: Kernel, is_cold: bool = False) -> tuple[Kernel, list[int]]:
+    """The kernel to compile for another, with numbers as parameters, and the words of the parameters in its table.
+    If it `is_cold`, run once per call of the program and little work, it need not be specialized."""
+    is_cold = is_cold and _trip_count(kernel.body) < SHORT_KERNEL_ITERATIONS
     values: list[Any] = []
-    useful: list[bool] = []
+    is_useful: list[bool] = []
 
-    def note(type: str, value: Any, use: bool) -> Operand:
+    def collect(type: str, value: Any, useful: bool) -> Operand:
         values.append(value)
-        useful.append(use and not once)
+        is_useful.append(useful and not is_cold)
         return Value(type, f"n{len(values)}")
 
-    widest = _Numbers(note).kernel(kernel)
+    generic = _SizeRewriter(collect).kernel(kernel)
     if not values:
         return kernel, []
-    text = canonical(widest)
+    key = kernel_fingerprint(generic)
     with _lock:
-        known = iter(_families.setdefault(text, SpecializationCache()).known(values, useful))
-    words: list[int] = []
+        is_specialized = iter(_caches.setdefault(key, SpecializationCache()).specialized(values, is_useful))
+    parameter_words: list[int] = []
 
-    def choose(type: str, value: Any, use: bool) -> Operand | None:
-        if next(known):
+    def parametrize(type: str, value: Any, useful: bool) -> Operand | None:
+        if next(is_specialized):
             return None
-        words.append(struct.unpack("q", struct.pack(_FORMATS[type], value))[0])
-        return Value(type, f"n{len(words)}")
+        parameter_words.append(struct.unpack("q", struct.pack(_WORD_FORMATS[type], value))[0])
+        return Value(type, f"n{len(parameter_words)}")
 
-    return _Numbers(choose).kernel(kernel), words
+    return _SizeRewriter(parametrize).kernel(kernel), parameter_words
 
 
-class _Numbers:
-    """Copies a kernel, asking for each number that may come from a size what to put in its place."""
+class _SizeRewriter:
+    """Copies a kernel with numbers that may come from sizes replaced, as `choose` decides."""
 
     def __init__(self, choose: _Choice) -> None:
         self._choose = choose
-        self._numbers: list[Value] = []
+        self._parameters: list[Value] = []
         self._innermost = False
 
     def kernel(self, kernel: Kernel) -> Kernel:
         body = self._block(kernel.body)
-        return replace(kernel, body=body, parameters=self._numbers)
+        return replace(kernel, body=body, parameters=self._parameters)
 
     def _block(self, statements: Sequence[Statement]) -> list[Statement]:
         return [self._statement(x) for x in statements]
@@ -130,47 +131,52 @@ class _Numbers:
             return replace(x, operands=tuple(self._operand(x, k) for k in range(len(x.operands))))
         if not isinstance(x, Loop):
             return x
-        around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
-        short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
+        outer, self._innermost = self._innermost, not any(isinstance(inner, Loop) for inner in x.body)
+        is_short = isinstance(x.stop, int) and x.stop * min(4, max_element_bytes(x)) < 4 * LONG_LOOP_ITERATIONS
         stop: Index = x.stop
-        has_rest = x.has_remainder or leaves_remainder(x, LONG)
-        if isinstance(x.stop, int) and x.stop >= LEAST:
-            found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
-            assert not isinstance(found, Literal)
-            if found is not None:
-                stop, has_rest = found, has_rest or (x.stop < LONG and may_leave_remainder(x, LEAST))
-        made = replace(x, stop=stop, body=self._block(x.body), has_remainder=has_rest)
-        self._innermost = around
-        return made
+        has_remainder = x.has_remainder or leaves_remainder(x, LONG_LOOP_ITERATIONS)
+        if isinstance(x.stop, int) and x.stop >= MIN_SIZE:
+            parameter = self._parameter_for(INDEX, x.stop, self._innermost and is_short and not x.sequential)
+            assert not isinstance(parameter, Literal)
+            if parameter is not None:
+                stop, is_long = parameter, x.stop >= LONG_LOOP_ITERATIONS
+                has_remainder = has_remainder or (not is_long and may_leave_remainder(x, MIN_SIZE))
+        loop = replace(x, stop=stop, body=self._block(x.body), has_remainder=has_remainder)
+        self._innermost = outer
+        return loop
 
-    def _operand(self, x: Compute, place: int) -> Operand:
-        operand = x.operands[place]
-        if not isinstance(operand, Literal) or not _is_of_size(operand):
+    def _operand(self, x: Compute, position: int) -> Operand:
+        operand = x.operands[position]
+        if not isinstance(operand, Literal) or not _may_be_size(operand):
             return operand
-        divides = x.op in _DIVISIONS and place == 1
+        is_divisor = x.op in _DIVISIONS and position == 1
         is_stride = x.op == "multiply" and x.result.type == INDEX
-        return self._replaced(operand.type, operand.value, is_stride or (divides and self._innermost)) or operand
+        return (
+            self._parameter_for(operand.type, operand.value, is_stride or (is_divisor and self._innermost)) or operand
+        )
 
-    def _replaced(self, type: str, value: Any, useful: bool) -> Value | None:
-        found = self._choose(type, value, useful)
-        if found is not None:
-            assert isinstance(found, Value)
-            self._numbers.append(found)
-        return found
+    def _parameter_for(self, type: str, value: Any, is_useful: bool) -> Value | None:
+        parameter = self._choose(type, value, is_useful)
+        if parameter is not None:
+            assert isinstance(parameter, Value)
+            self._parameters.append(parameter)
+        return parameter
 
 
-def _iterations(statements: Sequence[Statement]) -> int:
-    """How often a block's innermost statements run, as far as it is known."""
+def _trip_count(statements: Sequence[Statement]) -> int:
+    """How often the innermost statements of a block run, as far as known."""
     loops = [x for x in statements if isinstance(x, Loop)]
-    known = [(x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) else 1, x.body) for x in loops]
-    return sum(count * _iterations(body) for count, body in known) or 1
+    trip_counts = [
+        (x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) else 1, x.body) for x in loops
+    ]
+    return sum(count * _trip_count(body) for count, body in trip_counts) or 1
 
 
-def _is_of_size(x: Literal) -> bool:
-    """Whether a literal may come from the size of an array: a number that is not small, or 1 over one."""
+def _may_be_size(x: Literal) -> bool:
+    """True if a literal may come from the size of an array: a number that is not small, or the inverse of one."""
     if x.type in ("s32", "s64"):
-        return LEAST <= x.value < UNBOUNDED  # of which LLVM is to know that it is positive
-    if x.type not in ("f32", "f64") or not LEAST <= max(abs(x.value), 1 / (abs(x.value) or 1)) < 1 << 31:
+        return MIN_SIZE <= x.value < UNBOUNDED  # LLVM should know that UNBOUNDED is positive
+    if x.type not in ("f32", "f64") or not MIN_SIZE <= max(abs(x.value), 1 / (abs(x.value) or 1)) < 1 << 31:
         return False
-    whole = abs(x.value) if abs(x.value) > 1 else 1 / abs(x.value)
-    return abs(whole - round(whole)) <= whole * 1e-6
+    size = abs(x.value) if abs(x.value) > 1 else 1 / abs(x.value)
+    return abs(size - round(size)) <= size * 1e-6

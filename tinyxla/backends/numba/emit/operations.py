@@ -23,7 +23,7 @@ import numpy as np
 
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir.llvm_templates import MEMORY, REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.complex_numbers import Complex
 
@@ -390,7 +390,7 @@ def _carrier(type: str) -> str:
 def register_type(type: str) -> str:
     """The type of the scalar, or of each of the two, that holds a value of `type`."""
     held = "f32" if type in NARROW else PARTS.get(type, type)
-    if held not in REGISTERS:
+    if held not in REGISTER_TYPES:
         raise UnsupportedKernel(f"{type} has no native code; run the operation in the interpreter.")
     return held
 
@@ -412,4 +412,4 @@ def named(emitter: Emitter, type: str, name: str) -> Number:
 def memory_type(type: str) -> str:
     """The LLVM type of an element, or of each of its parts, in memory."""
     register_type(type)
-    return MEMORY[type]
+    return MEMORY_TYPES[type]

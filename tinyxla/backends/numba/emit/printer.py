@@ -39,10 +39,10 @@ from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, Rarely
 from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
-    LONG,
-    TOGETHER,
+    LONG_LOOP_ITERATIONS,
+    VECTOR_ITERATIONS,
     Buffer,
     Call,
     Compute,
@@ -60,7 +60,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Value,
     leaves_remainder,
 )
-from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, widest_of
+from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla_kernels.integers import is_integer, width_of
@@ -189,7 +189,7 @@ class _Printer:
         self._block(kernel.body)
         emitter.line("ret void")
         parameters = [_parameter(buffer) for buffer in kernel.arguments]
-        parameters += [f"{REGISTERS[value.type]} %{value.name}" for value in given]
+        parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in given]
         return "\n".join(
             [
                 *_entry(name, kernel, is_routine),
@@ -272,7 +272,7 @@ class _Printer:
             elif isinstance(statement, Multiply):
                 self._multiply(statement)
             elif isinstance(statement, Call):
-                addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
+                addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.arguments]
                 self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
             else:
                 before, loop, after = split_nan_check(statement, self.kernel.first)
@@ -389,7 +389,7 @@ class _Printer:
 
         matrices = (x.result, x.left, x.right)
         integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
-        arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.more)]
+        arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.accumulate)]
         self._call(multiply_symbol(x.result.buffer.type), arguments)
 
     def _call(self, name: str, arguments: Sequence[str]) -> None:
@@ -445,10 +445,10 @@ class _Printer:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
         middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
         if isinstance(loop.stop, int):
-            middle = loop.stop // TOGETHER * TOGETHER
+            middle = loop.stop // VECTOR_ITERATIONS * VECTOR_ITERATIONS
         else:
             self.values[middle.name] = named(self.emitter, middle.type, middle.name)
-            self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-TOGETHER}")
+            self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-VECTOR_ITERATIONS}")
         self._one_loop(replace(loop, stop=middle), "")
         self.in_rest = True
         self._one_loop(replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".rest")
@@ -574,7 +574,7 @@ class _Printer:
             self.parallel = f", !llvm.access.group {group}"
             facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
         if self.in_rest:  # for so many bytes, masks are more work
-            rolled = widest_of(loop) > 1
+            rolled = max_element_bytes(loop) > 1
         elif loop.sequential or not innermost:
             rolled = count is None or count >= _VECTOR or any(isinstance(x, Call) for x in loop.body)
         else:  # it is written out before vectors are made
@@ -595,19 +595,19 @@ class _Printer:
         if self.in_rest:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
-        is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
+        is_long = count >= LONG_LOOP_ITERATIONS if count is not None else not isinstance(loop.start, int)  # a chunk is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         # Pairs would be gathered singly.
         masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
         if lines > _LONG_BODY and in_any_order and is_long:
             spared = [] if loop.carried or lines <= _LONGER_BODY else masks
             return [*spared, 'interleave.count", i32 2']
-        widest = widest_of(loop)
-        if count is None:  # LLVM takes four vectors together, in which there are more than `TOGETHER` narrow elements
+        widest = max_element_bytes(loop)
+        if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
             return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        if masks and count % _VECTOR and count < LONG:
+        if masks and count % _VECTOR and count < LONG_LOOP_ITERATIONS:
             return masks
         vectors = count * widest // (4 * _VECTOR)
         is_narrow = widest == 1 or (widest == 2 and not loop.carried)
@@ -626,7 +626,7 @@ def _leaves_one(loop: Loop, count: int | None) -> bool:
     """Whether the last of a loop's vectors has one element, which is narrower than what it is computed from. Where LLVM
     knows that, since it writes out the loop, it stores under such a mask all that the element was taken from (LLVM 22,
     on x86): more than the element."""
-    wide = max(4, widest_of(loop))
+    wide = max(4, max_element_bytes(loop))
     is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
     return is_narrow and count is not None and count % _SHORT_VECTOR == 1
 
@@ -684,7 +684,7 @@ def _parameter(buffer: Buffer) -> str:
 def _entry(name: str, kernel: Kernel, is_routine: bool) -> list[str]:
     """The public function: it reads the table, of which a routine gets the addresses one by one, and calls the body."""
     words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
-    numbers = [(REGISTERS[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
+    numbers = [(REGISTER_TYPES[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
     pointers = [f"ptr %{word}" for _, word in words]
     parameters = [*pointers, "ptr %table"] if is_routine else ["ptr %table", "i64 %first", "i64 %last"]
     lines = [f"define void @{name}({', '.join(parameters)}) nounwind {{"]

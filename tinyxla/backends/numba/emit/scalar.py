@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tinyxla.loopir.ir.llvm_templates import REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import REGISTER_TYPES, constant
 from tinyxla_kernels.float_formats import FORMATS, power_of_two
 from tinyxla_kernels.scalar import Operand, Scalar
 
@@ -68,7 +68,7 @@ class LlvmScalar:
         self.emitter = emitter
         self.type = type
         self.text = text
-        self.register = REGISTERS[type]
+        self.register = REGISTER_TYPES[type]
 
     def __repr__(self) -> str:
         return f"LlvmScalar({self.type} {self.text})"

@@ -11,10 +11,10 @@ from typing import Any, Literal as Choice
 
 from tinyxla.backends.numba.emit.operations import emit, memory_type
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
-    LONG,
+    LONG_LOOP_ITERATIONS,
     Buffer,
     Compute,
     Index,
@@ -27,7 +27,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
-from tinyxla.loopir.ir.operations import widest_of
+from tinyxla.loopir.ir.operations import max_element_bytes
 
 _OPERATIONS = frozenset(
     "add and bitcast-convert compare convert maximum minimum or select shift-left shift-right-arithmetic"
@@ -65,7 +65,7 @@ def kinds_of(loop: Loop) -> dict[str, Kind] | None:
 
 
 def _is_integer(type: str) -> bool:
-    return type[0] in "su" and type in REGISTERS
+    return type[0] in "su" and type in REGISTER_TYPES
 
 
 def _computed(x: Compute, kinds: Sequence[Kind]) -> Kind | None:
@@ -102,11 +102,11 @@ class _Vector(LlvmScalar):
         return _Vector(self.emitter, type, text, self.lanes)
 
     def _suffix(self) -> str:
-        return f"v{self.lanes}{REGISTERS[self.type]}"
+        return f"v{self.lanes}{REGISTER_TYPES[self.type]}"
 
 
 def _every(type: str, value: float) -> str:
-    return f"splat ({REGISTERS[type]} {constant(type, value)})"
+    return f"splat ({REGISTER_TYPES[type]} {constant(type, value)})"
 
 
 class VectorLoop:
@@ -124,8 +124,8 @@ class VectorLoop:
     ) -> None:
         self.loop, self.kinds, self.emitter, self.values, self.scalar = loop, kinds, emitter, values, scalar
         known = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
-        count = LONG if known is None else max(1, known)
-        self.lanes = min(vector_bytes // widest_of(loop), 1 << count.bit_length() - 1)
+        count = LONG_LOOP_ITERATIONS if known is None else max(1, known)
+        self.lanes = min(vector_bytes // max_element_bytes(loop), 1 << count.bit_length() - 1)
         waits = loop.carried and not loop.force_vectorize
         self.many = max(1, min(_AT_ONCE, count // self.lanes)) if known is not None or waits else 1
         self.known: dict[str, _Vector] = {}  # numbers of each iteration, and what is the same in all
@@ -180,7 +180,7 @@ class VectorLoop:
         return updates
 
     def _type(self, type: str) -> str:
-        return f"<{self.lanes} x {REGISTERS[type]}>"
+        return f"<{self.lanes} x {REGISTER_TYPES[type]}>"
 
     def _spread(self) -> None:
         """Make vectors of what comes from around the loop."""
@@ -192,7 +192,7 @@ class VectorLoop:
                     self.known[operand.name] = self._vector(operand)
 
     def _vector(self, x: Operand) -> _Vector:
-        emitter, lanes, register = self.emitter, self.lanes, REGISTERS[x.type]
+        emitter, lanes, register = self.emitter, self.lanes, REGISTER_TYPES[x.type]
         if isinstance(x, Literal):
             return _Vector(emitter, x.type, _every(x.type, x.value), lanes)
         if x.name in self.known:
@@ -229,7 +229,7 @@ class VectorLoop:
 
     def _address(self, buffer: Buffer, index: Index) -> str:
         assert isinstance(index, Value), "it is a place"
-        register = REGISTERS[buffer.type]
+        register = REGISTER_TYPES[buffer.type]
         place = self.values[index.name].text
         return self.emitter.value(f"getelementptr inbounds {register}, ptr %{buffer.name}, i64 {place}")
 
@@ -244,8 +244,8 @@ class VectorLoop:
             for other in others:
                 found = self._computed(op, [found, other], (type, type), type, {})
             sign = "" if op in ("and", "or") else type[0]
-            name = f"vector.reduce.{sign}{_FOLDS[op]}.v{self.lanes}{REGISTERS[type]}"
-            text = emitter.intrinsic(name, REGISTERS[type], f"{found.register} {found.text}", found.register)
+            name = f"vector.reduce.{sign}{_FOLDS[op]}.v{self.lanes}{REGISTER_TYPES[type]}"
+            text = emitter.intrinsic(name, REGISTER_TYPES[type], f"{found.register} {found.text}", found.register)
             self.values[carried.result.name] = LlvmScalar(emitter, type, text)
 
 

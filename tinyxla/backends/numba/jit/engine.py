@@ -46,7 +46,7 @@ from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, sy
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
-from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.passes import split_nan_check
@@ -182,7 +182,7 @@ def compile_kernel(kernel: Kernel, is_builtin: bool = False) -> int:
 
 def start_kernel(kernel: Kernel, is_builtin: bool = False) -> Callable[[], int]:
     """Queue a kernel for compilation; returns a function that waits for it and gives its address."""
-    key = _key(canonical(kernel), _emission_version())
+    key = _key(kernel_fingerprint(kernel), _emission_version())
     builtin = _builtin_addresses.get(key)
     if builtin is not None:
         return lambda: builtin["kernel"]
@@ -276,7 +276,7 @@ def define_llvm(symbol: str, text: str, name: str, is_optimized: bool = False, i
 def define_kernel(symbol: str, kernel: Kernel) -> None:
     """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
     arguments and that of its parameters."""
-    key = _key("routine", canonical(kernel), _emission_version())
+    key = _key("routine", kernel_fingerprint(kernel), _emission_version())
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
     _define(_Unit(key, ["kernel"], text, _pipeline(kernel.body, is_builtin=True), symbol))
 

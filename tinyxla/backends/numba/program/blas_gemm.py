@@ -26,7 +26,7 @@ from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol
 from tinyxla.backends.numba.program.small_gemm import row_kernel, small_kernel, vectors_in_matrix
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.problem import gemm_problem
 
@@ -421,7 +421,7 @@ def _compile(
     """The kernel whose table has pointers, integers, the routine's address and the guard's. GEMM takes long beside the
     instructions around it, which need little optimization."""
     words = [*pointers.split(), *integers.split(), routine, "guard"]
-    loads = loaded_words("table", words, f"{pointers} {routine} guard")
+    loads = load_words("table", words, f"{pointers} {routine} guard")
     prologue = "\n".join([loads, _by_reference(by_reference), _alpha_beta(type), _transpose_flags(flags)])
     module = GUARD + text.substitute(element=_element(type), prologue=prologue)
     return compile_llvm(module, ("product",), is_cold=text is _GEMM)["product"]

@@ -22,7 +22,7 @@ from tinyxla.backends.numba.program.blocks import (
 from tinyxla.compiler import HostCall
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.loopir.passes.alias_in_place import InPlace
+from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.ops import movement
 
 MAX_STEPS_MOVED_OVER = 1024  # steps behind which an update may move
@@ -222,7 +222,7 @@ def alias_in_place(block: Block, aliases: AliasMap) -> None:
         for x in [*step.reads, *step.writes]:
             first.setdefault(aliases[x], position)
             last[aliases[x]] = position
-    in_place = InPlace()
+    in_place = AliasedKernels()
     for position, step in enumerate(block.steps):
         if not isinstance(step.work, LoweredKernel):
             continue
@@ -247,7 +247,7 @@ def _alias_results(
     sources: Sequence[Storage],
     aliases: AliasMap,
     kept: set[Storage],
-    in_place: InPlace,
+    in_place: AliasedKernels,
 ) -> list[tuple[Storage, Storage]]:
     """Choose an operand for each result that can be written over one; rewrites the kernel, and returns the pairs."""
     assert isinstance(step.work, LoweredKernel)
@@ -271,7 +271,7 @@ def _alias_results(
                 alike.remove(source)
                 result.append((target, source))
                 break
-    step.work = in_place.merged(step.work, [(numbers[source], numbers[target]) for target, source in result])
+    step.work = in_place.merge_buffers(step.work, [(numbers[source], numbers[target]) for target, source in result])
     return result
 
 

@@ -31,10 +31,10 @@ from tinyxla.backends.numba.program.bufferization import (
 )
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
-from tinyxla.compiler.fusion.epilogue import with_epilogues
+from tinyxla.compiler.fusion.epilogue import fuse_epilogues
 from tinyxla.compiler.fusion.plan import buffer_of, results_of
-from tinyxla.compiler.passes.batch_loop_dots import Kinds
-from tinyxla.compiler.passes.control_flow_dce import resting
+from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
+from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.kernels.gemm.problem import required_permutation
@@ -78,7 +78,7 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
 
 def _build(computation: Computation, aliases: AliasMap) -> Block:
     computation = aliases.unshare(transpose_gemm_operands(computation))
-    block = Block(computation, with_epilogues(plan(computation)))
+    block = Block(computation, fuse_epilogues(plan(computation)))
     users = computation.users()
     lowerings = Lowerings(block.plan, users)
     for step in block.plan.steps:
@@ -155,7 +155,7 @@ def _while(x: Instruction, users: Users, aliases: AliasMap) -> Iterator[Step]:
         condition = _build(x.attributes.condition, aliases)
     else:
         condition = _empty_block(aliases.unshare(x.attributes.condition))
-        step = resting(step, {result.attributes.index for result in results_of(x, users)})
+        step = freeze_unneeded_carries(step, {result.attributes.index for result in results_of(x, users)})
     body = _build(step, aliases)
     parameters = body.computation.parameters
     shared = elide_update_copies(body, aliases, parameters)
@@ -205,7 +205,7 @@ def _row_pointers(
 ) -> list[RowPointer]:
     """Let a loop compute rows of stacked arrays in place: each `dynamic-update-slice` at an index that is linear in the
     iteration becomes a pointer."""
-    kinds = Kinds(body.computation, operands, trip_count)
+    kinds = LoopValueAnalysis(body.computation, operands, trip_count)
     result: list[RowPointer] = []
     uses: dict[Storage, list[Step]] = {}
     for step in body.steps if shared else ():
@@ -219,11 +219,11 @@ def _row_pointers(
         if root is None:
             continue
         whole, part, *starts = root.operands
-        produced, position = aliases[part], kinds.number(starts[0])
+        produced, position = aliases[part], kinds.counter(starts[0])
         makers = [step for step in uses.get(produced, ()) if any(aliases[y] is produced for y in step.writes)]
         if not is_writable(produced, aliases) or len(makers) != 1 or produced in results:
             continue
-        if position is not None and kinds.first_row(whole.array_shape, part.array_shape, starts) is not None:
+        if position is not None and kinds.lowest_row(whole.array_shape, part.array_shape, starts) is not None:
             size = part.array_shape.size * part.array_shape.dtype.itemsize
             aliases[produced] = pointer = aliases.pointer(shape_of(produced), [array])
             result.append(RowPointer(pointer, array, position.start * size, position.step * size))

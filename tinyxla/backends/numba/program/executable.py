@@ -161,7 +161,7 @@ class CompiledModule:
             if key not in self._started:  # steps may have one kernel
                 kernel, words = work.kernel, list(work.parameters)
                 if not words:
-                    kernel, words = generalize(kernel, once=once)
+                    kernel, words = generalize(kernel, is_cold=once)
                 self._started[key] = start_kernel(kernel, work.is_builtin), words
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)

@@ -11,12 +11,12 @@ import numpy as np
 
 from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
-from tinyxla.compiler.report import NEAR, Machine
+from tinyxla.compiler.report import CACHED_BYTES, Machine
 from tinyxla.loopir.ir.loop_ir import Builder, Literal, Operand
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.runtime.threads import get_num_threads
 
-_SIZES = (NEAR // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
+_SIZES = (CACHED_BYTES // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
 _MOVED = 1 << 28  # bytes in one run: long enough for the clock
 _TURNS = 4  # of which the best counts
 _ACCUMULATORS = 10  # enough to hide the latency of an operation, and no more than there are registers

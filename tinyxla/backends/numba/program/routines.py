@@ -15,8 +15,8 @@ def begin_routines() -> None:
 
 def _begin(routine: Routine) -> None:
     match routine:
-        case LlvmRoutine(symbol, text, function, final, seldom):
-            define_llvm(symbol, text, function, final, seldom)
+        case LlvmRoutine(symbol, text, function, is_optimized, is_cold):
+            define_llvm(symbol, text, function, is_optimized, is_cold)
         case KernelRoutine(symbol, kernel):
             define_kernel(symbol, kernel)
         case FortranRoutine(name):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from tinyxla.backends.numba.jit.engine import compile_llvm
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.target import vector_bytes
 
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}  # LLVM type and bytes of an element
@@ -112,7 +112,7 @@ class _Emitter:
             SUFFIX=self.type,
             N=self.n,
             AREA=area,
-            loads=loaded_words("table", "a b c step_a step_b step_c lda ldb ldc".split(), "a b c"),
+            loads=load_words("table", "a b c step_a step_b step_c lda ldb ldc".split(), "a b c"),
             body="\n".join(self.instructions),
         )
         return compile_llvm(text, ("small",))["small"]

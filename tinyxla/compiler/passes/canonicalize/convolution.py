@@ -1,28 +1,25 @@
-"""Convolutions made simple, as a pass from graph to graph. What is left of them afterwards has nothing but strides,
-distances between elements of the window or holes in the input, and groups, so that every index is a sum of multiples
-of loop indices:
+"""Canonical form of convolutions. Canonical convolutions have strides, window dilation or base dilation (holes in the
+input), and groups only, so that every index is a linear form in loop indices.
 
-- padding is made explicit by a `pad`, which fuses with what made the input; and so are holes in the input, unless there
-  are neither strides nor distances: a transposed convolution, and the gradient of one with strides, keep theirs, and
-  no product with a hole is computed (`is_simple` says how far the input is padded then);
-- a window that is reversed becomes a `reverse` of the kernel;
-- 8-bit integers without groups are copied so that the windows are the rows of a matrix, which is multiplied;
-- other narrow types are widened to what products of them are summed in, except bf16 with an even number of input
-  features, which are then last, two of them in a word;
-- groups of few features are put side by side as the last dimension, where vectors are made of them: of an input feature
-  of each group, one feature of the result or some are made. Of a few such columns, places are made vectors.
-  Where nothing has to be moved for that, padding stays: places that differ in which elements of the window are in the
-  array are computed apart (`parts`);
-- few features of the result are sums of products of each element with the whole kernel: a matrix product, and then sums
-  of parts of it that lie apart as the window's elements do, which are loops over places;
-- where the window is larger than the result and makes few features of a batch of many, as in the gradient by a kernel
-  that has few, the input and the kernel change their parts;
-- windows of one element, and those that have one place only, are matrix products; so are others that do not overlap, of
-  types that kernels of convolutions do not have. Holes in the input of those of one element are holes in the result.
+- Padding becomes a `pad`, which fuses with the input's producer. So does base dilation, unless there are neither
+  strides nor window dilation: transposed convolutions, and input gradients of strided ones, keep theirs, so that no
+  products with holes are computed (`is_canonical` defines the remaining padding).
+- A reversed window becomes a `reverse` of the kernel.
+- Ungrouped 8-bit integers are copied to a matrix of windows (im2col) and multiplied by a GEMM.
+- Other narrow types are widened to their accumulator, except bf16 with an even number of input features: these become
+  the minor dimension, two per 32-bit word.
+- Groups of few features become columns of the minor dimension, which vectors hold: depthwise convolutions with one
+  input feature per group and some multipliers. With few such columns, output positions become the vectors. Where no
+  data movement is needed for that, padding stays: positions with different windows are separate ranges
+  (`window_ranges`).
+- Few output features of many input features: a GEMM of all elements with the kernel, then sums of shifted slices.
+- A window larger than the result, with few output features and a large batch, as in kernel gradients with few features:
+  input and kernel are swapped.
+- Windows of one element, and windows with one position, are dots; so are disjoint windows of types without an implicit
+  GEMM. Base dilation of windows of one element becomes padding of the result.
 
-Of what is close to a matrix product, features are put last in the kernel and in the result, where they are not: they
-are what vectors are made of (see the backend). The transposes that give a result the wanted order go on behind what is
-made of its elements, to the next convolution, which reads its input in any order.
+For implicit GEMMs, features become the minor dimension of kernel and result, where vectors are. The transposes of
+results sink through elementwise consumers to the next convolution, which reads its input in any order.
 """
 
 from __future__ import annotations
@@ -33,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.compiler.passes.sink_transposes import sunk
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.compiler.passes.sink_transposes import sink_through
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
@@ -43,29 +40,30 @@ from tinyxla.shapes.window import dilated
 
 Ints = tuple[int, ...]
 
-FEW = 4  # features or terms
-SHORT = 16  # iterations of a loop
-MOST_COPIES = 64  # of an element
-MOST_PARTS = 32  # of places
-LEAST_PLACES = 64  # of a part, on the average
-SHARED = (1, 2, 4, 8)  # features of the result that each of the input makes, for which vectors hold several groups
-PRODUCTS = ("f32", "f64")  # types of which the backend makes products
+MIN_GEMM_FEATURES = 4  # features or terms of a group
+MIN_LOOP_ITERATIONS = 16  # of a vectorized loop
+MAX_COPIES = 64  # of an input element
+MAX_RANGES = 32  # of output positions
+MIN_RANGE_POSITIONS = 64  # of a range, on the average
+VECTOR_MULTIPLIERS = (1, 2, 4, 8)  # depth multipliers for which vectors hold several groups
+GEMM_TYPES = ("f32", "f64")  # types of the backend's implicit GEMM
 
 
-@of_opcodes("convolution", "transpose")
+@for_opcodes("convolution", "transpose")
 def canonicalize_convolutions(computation: Computation) -> Computation:
-    """Leave only convolutions of the simplest kind, and only where they are no matrix products."""
+    """The computation with canonical convolutions, where these are no dots."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is convolution.convolution:
-            return _Convolution(rewriter, x, operands).simpler()
-        return sunk(rewriter, x, operands)  # the transposes of results, which the next convolution takes as they are
+            return _Convolution(rewriter, x, operands).canonical()
+        # The transposes of results sink to the next convolution, which reads its input in any order.
+        return sink_through(rewriter, x, operands)
 
     return rewrite(computation, visit)
 
 
 class _Convolution:
-    """One convolution while it is rewritten: operands and attributes change together."""
+    """One convolution during rewriting: operands and attributes change together."""
 
     def __init__(self, rewriter: Rewriter, x: Instruction, operands: Sequence[Instruction]) -> None:
         self.rewriter = rewriter
@@ -73,177 +71,189 @@ class _Convolution:
         self.dims: Convolution = x.attributes
         self.lhs, self.rhs = operands
         if self.lhs.op is movement.transpose:
-            order, labels = self.lhs.attributes.permutation, self.dims.dim_labels
+            permutation, labels = self.lhs.attributes.permutation, self.dims.dim_labels
             self.lhs = self.lhs.operands[0]
-            labels = labels._replace(lhs_spec=tuple(order[d] for d in labels.lhs_spec))
+            labels = labels._replace(lhs_spec=tuple(permutation[d] for d in labels.lhs_spec))
             self.dims = self.dims._replace(dim_labels=labels)
 
-    def simpler(self) -> Instruction:
-        kind = self.result.element_type
+    def canonical(self) -> Instruction:
+        """Emit the canonical form."""
+        type = self.result.element_type
         emit = self.rewriter.emit
         if 0 in (self.result.size, self.lhs.array_shape.size, self.rhs.array_shape.size):
             zero = emit(movement.constant, literal=Literal(np.zeros((), self.result.dtype)))
             return emit(movement.broadcast, zero, sizes=self.result.dimensions, dimensions=())
-        wide = element_type(contraction.accumulator(kind.dtype))
-        if self._is_of_bytes():
-            return self._converted(self._product_of_bytes(wide), kind)
-        is_paired = self._is_paired()
-        if not is_paired:
-            self.lhs, self.rhs = (self._converted(x, wide) for x in (self.lhs, self.rhs))
-        self.dims = self.dims._replace(preferred_element_type=wide if is_paired else None, operand_precision=())
-        self._turn()
-        holes = self._holes_of_the_result()
-        if self._is_turned_round():
-            return self._converted(self._padded(self._turned_round(), holes), kind)
-        is_tiled = self._is_tiled()
-        columns = None if is_paired or is_tiled else self._columns()
-        if not columns and not is_tiled:
-            self._pad()
-        if columns is not None:
-            found = self._in_columns() if columns else self._in_rows()
-        elif is_tiled or self._is_product():
-            found = self._product()
-        elif is_paired:
-            found = self._in_pairs()
+        sum_type = element_type(contraction.accumulator(type.dtype))
+        if self._uses_im2col_of_bytes():
+            return self._convert_to(self._im2col_gemm(sum_type), type)
+        has_bf16_pairs = self._uses_bf16_pairs()
+        if not has_bf16_pairs:
+            self.lhs, self.rhs = (self._convert_to(x, sum_type) for x in (self.lhs, self.rhs))
+        self.dims = self.dims._replace(
+            preferred_element_type=sum_type if has_bf16_pairs else None, operand_precision=()
+        )
+        self._reverse_kernel()
+        result_padding = self._split_off_result_dilation()
+        if self._swaps_operands():
+            return self._convert_to(self._zero_pad(self._with_swapped_operands(), result_padding), type)
+        is_tiled = self._is_tiled_result()
+        has_columns = None if has_bf16_pairs or is_tiled else self._choose_grouped_layout()
+        if not has_columns and not is_tiled:
+            self._make_padding_explicit()
+        if has_columns is not None:
+            result = self._as_depthwise_columns() if has_columns else self._as_spatial_rows()
+        elif is_tiled or self._is_dot():
+            result = self._as_dot()
+        elif has_bf16_pairs:
+            result = self._as_bf16_pairs()
         else:
-            found = self._by_elements() if self._has_few_features() else self._plain()
-        return self._converted(self._padded(found, holes), kind)
+            result = self._as_elementwise_dot() if self._uses_elementwise_dot() else self._as_convolution()
+        return self._convert_to(self._zero_pad(result, result_padding), type)
 
-    def _is_paired(self) -> bool:
-        """Whether operands stay bf16, and are read two features of the input at a time."""
+    def _uses_bf16_pairs(self) -> bool:
+        """True if operands stay bf16 and are read two input features at a time."""
         spec, sizes, groups = self.dims.dim_labels.rhs_spec, self.rhs.array_shape.dimensions, self.dims.groups
         features, inputs = (sizes[d] for d in spec[:2])
-        has_few = features // groups < FEW or math.prod(sizes) // features < FEW or inputs % 2 == 1
+        has_few = (
+            features // groups < MIN_GEMM_FEATURES
+            or math.prod(sizes) // features < MIN_GEMM_FEATURES
+            or inputs % 2 == 1
+        )
         is_narrow = self._types() == {"bf16"} and self.result.element_type.name in ("bf16", "f32")
-        return is_narrow and not has_few and not _has_holes(self.dims)
+        return is_narrow and not has_few and not _has_base_dilation(self.dims)
 
-    def _is_of_bytes(self) -> bool:
-        """Whether operands stay 8-bit integers: products of matrices multiply many of these at once, which is worth
-        copies of each element for the windows that it is in."""
+    def _uses_im2col_of_bytes(self) -> bool:
+        """True if operands stay 8-bit integers: GEMMs of these are fast enough to pay for copies of the elements of
+        each window."""
         copies = math.prod(w.size for w in self.dims.window) / math.prod(w.stride for w in self.dims.window)
         features = self._size(self.rhs, self.dims.dim_labels.rhs_spec[0])
-        has_few = features < SHORT or self.rhs.array_shape.size // features < SHORT
+        has_few = features < MIN_LOOP_ITERATIONS or self.rhs.array_shape.size // features < MIN_LOOP_ITERATIONS
         is_narrow = self._types() in ({"s8"}, {"u8"}) and self.result.element_type.name in ("s32", "u32")
-        is_one = self.dims.groups == 1 and not _has_holes(self.dims)
-        return is_narrow and is_one and copies <= MOST_COPIES and not has_few
+        is_plain = self.dims.groups == 1 and not _has_base_dilation(self.dims)
+        return is_narrow and is_plain and copies <= MAX_COPIES and not has_few
 
     def _types(self) -> set[str]:
-        """Of the operands."""
+        """The element types of the operands."""
         return {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
 
-    def _product_of_bytes(self, wide: ElementType) -> Instruction:
-        """The elements of each window side by side in the order of the kernel's, features last: a row of a matrix."""
+    def _im2col_gemm(self, wide: ElementType) -> Instruction:
+        """im2col: the elements of each window as a row, in the kernel's order with features last, times the kernel
+        as a matrix."""
         emit, labels = self.rewriter.emit, self.dims.dim_labels
-        self._turn()
-        self._pad()
-        batch, features, *places = labels.lhs_spec
-        lhs = emit(movement.transpose, self.lhs, permutation=(batch, *places, features))
+        self._reverse_kernel()
+        self._make_padding_explicit()
+        batch, features, *spatial_dims = labels.lhs_spec
+        lhs = emit(movement.transpose, self.lhs, permutation=(batch, *spatial_dims, features))
         outputs, inputs, *spatial = labels.rhs_spec
         kernel = emit(movement.transpose, self.rhs, permutation=(*spatial, inputs, outputs))
         rank = len(labels.lhs_spec)
         for d in range(rank - 2, 0, -1):
-            lhs = self._side_by_side(lhs, d, self.dims.window[d - 1])
+            lhs = self._window_columns(lhs, d, self.dims.window[d - 1])
         count = kernel.array_shape.dimensions[-1]
         matrix = emit(movement.reshape, kernel, sizes=(kernel.array_shape.size // count, count))
         product = emit(contraction.dot, lhs, matrix, **contraction.Dot((rank - 1,), (0,), (), (), wide)._asdict())
-        found = dict(zip((labels.out_spec[0], *labels.out_spec[2:], labels.out_spec[1]), range(rank), strict=True))
-        return emit(movement.transpose, product, permutation=tuple(found[d] for d in range(rank)))
+        dim_of = dict(zip((labels.out_spec[0], *labels.out_spec[2:], labels.out_spec[1]), range(rank), strict=True))
+        return emit(movement.transpose, product, permutation=tuple(dim_of[d] for d in range(rank)))
 
-    def _side_by_side(self, x: Instruction, dim: int, w: WindowDimension) -> Instruction:
-        """At each place of a window along a dimension what it has there, before what is last."""
-        last, end = x.array_shape.rank - 1, (w.positions(self._size(x, dim)) - 1) * w.stride + 1
-        found: list[Instruction] = []
+    def _window_columns(self, x: Instruction, dim: int, w: WindowDimension) -> Instruction:
+        """The elements of the window along one dimension, for each position, before the minor dimension."""
+        last, extent = x.array_shape.rank - 1, (w.positions(self._size(x, dim)) - 1) * w.stride + 1
+        slices: list[Instruction] = []
         for k in range(w.size):
             starts, limits, strides = [0] * (last + 1), list(x.array_shape.dimensions), [1] * (last + 1)
             starts[dim] = k * w.window_dilation
-            limits[dim], strides[dim] = starts[dim] + end, w.stride
-            places = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
-            found.append(self.rewriter.emit(movement.slice_, x, **places))
+            limits[dim], strides[dim] = starts[dim] + extent, w.stride
+            attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
+            slices.append(self.rewriter.emit(movement.slice_, x, **attributes))
         if w.size == 1:
-            return found[0]
-        joined = self.rewriter.emit(movement.concatenate, *found, dimension=last)
-        # Stored: else each element of pieces of pieces would be asked for its place.
-        stored = self.rewriter.emit(barrier.opt_barrier, joined)
-        return self.rewriter.emit(calls.get_tuple_element, stored, index=0)
+            return slices[0]
+        columns = self.rewriter.emit(movement.concatenate, *slices, dimension=last)
+        # Materialized, so that no element is read through nested concatenations.
+        materialized = self.rewriter.emit(barrier.opt_barrier, columns)
+        return self.rewriter.emit(calls.get_tuple_element, materialized, index=0)
 
-    def _converted(self, x: Instruction, kind: object) -> Instruction:
-        if x.array_shape.element_type is kind:
+    def _convert_to(self, x: Instruction, type: object) -> Instruction:
+        if x.array_shape.element_type is type:
             return x
-        return self.rewriter.emit(elementwise.convert, x, new_element_type=kind)
+        return self.rewriter.emit(elementwise.convert, x, new_element_type=type)
 
     def _size(self, x: Instruction, dim: int) -> int:
         return x.array_shape.dimensions[dim]
 
-    def _turn(self) -> None:
-        """Reverse the kernel where the window is."""
+    def _reverse_kernel(self) -> None:
+        """Reverse the kernel where the window is reversed."""
         labels, window = self.dims.dim_labels, self.dims.window
-        turned = tuple(d for d, w in zip(labels.rhs_spec[2:], window, strict=True) if w.window_reversal and w.size > 1)
-        if turned:
-            self.rhs = self.rewriter.emit(movement.reverse, self.rhs, dimensions=turned)
+        reversed_dims = tuple(
+            d for d, w in zip(labels.rhs_spec[2:], window, strict=True) if w.window_reversal and w.size > 1
+        )
+        if reversed_dims:
+            self.rhs = self.rewriter.emit(movement.reverse, self.rhs, dimensions=reversed_dims)
         self.dims = self.dims._replace(window=tuple(w._replace(window_reversal=False) for w in window))
 
-    def _holes_of_the_result(self) -> dict[int, tuple[int, int, int]]:
-        """Leave holes in the input away where they are also holes in the result; gives how that is then padded."""
-        found: dict[int, tuple[int, int, int]] = {}
+    def _split_off_result_dilation(self) -> dict[int, tuple[int, int, int]]:
+        """Remove base dilation that is dilation of the result; returns the padding of the result."""
+        padding: dict[int, tuple[int, int, int]] = {}
         window = list(self.dims.window)
         for d, w in enumerate(window):
             if w.size == w.stride == 1 and w.base_dilation > 1:
-                found[self.dims.dim_labels.out_spec[2 + d]] = (w.padding_low, w.padding_high, w.base_dilation - 1)
+                padding[self.dims.dim_labels.out_spec[2 + d]] = (w.padding_low, w.padding_high, w.base_dilation - 1)
                 window[d] = WindowDimension(1)
         self.dims = self.dims._replace(window=tuple(window))
-        return found
+        return padding
 
-    def _padded(self, x: Instruction, config: dict[int, tuple[int, int, int]]) -> Instruction:
-        """x padded with zeros. A few elements inside of the last dimension that is padded become part of it, so that
-        loops along it are long."""
-        config = {d: c for d, c in config.items() if c != (0, 0, 0)}
-        if not config:
+    def _zero_pad(self, x: Instruction, padding: dict[int, tuple[int, int, int]]) -> Instruction:
+        """x padded with zeros. A short minor part is collapsed with the last padded dimension, so that loops are
+        long."""
+        padding = {d: c for d, c in padding.items() if c != (0, 0, 0)}
+        if not padding:
             return x
-        emit, sizes, last = self.rewriter.emit, x.array_shape.dimensions, max(config)
-        inside = math.prod(sizes[last + 1 :])
-        low, high, interior = config[last]
-        if 1 < inside < SHORT and not interior:
-            x = emit(movement.reshape, x, sizes=(*sizes[:last], sizes[last] * inside))
-            config[last] = (low * inside, high * inside, 0)
+        emit, sizes, last_dim = self.rewriter.emit, x.array_shape.dimensions, max(padding)
+        inner_size = math.prod(sizes[last_dim + 1 :])
+        low, high, interior = padding[last_dim]
+        if 1 < inner_size < MIN_LOOP_ITERATIONS and not interior:
+            x = emit(movement.reshape, x, sizes=(*sizes[:last_dim], sizes[last_dim] * inner_size))
+            padding[last_dim] = (low * inner_size, high * inner_size, 0)
         zero = emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
-        whole = tuple(config.get(d, (0, 0, 0)) for d in range(x.array_shape.rank))
-        found = emit(movement.pad, x, zero, padding_config=whole)
+        full_padding = tuple(padding.get(d, (0, 0, 0)) for d in range(x.array_shape.rank))
+        result = emit(movement.pad, x, zero, padding_config=full_padding)
         if x.array_shape.rank == len(sizes):
-            return found
-        *outer, joined = found.array_shape.dimensions
-        return emit(movement.reshape, found, sizes=(*outer, joined // inside, *sizes[last + 1 :]))
+            return result
+        *outer, joined = result.array_shape.dimensions
+        return emit(movement.reshape, result, sizes=(*outer, joined // inner_size, *sizes[last_dim + 1 :]))
 
-    def _sliced(self, x: Instruction, limits: dict[int, tuple[int, int]]) -> Instruction:
-        """From the start to a limit with a stride, for some dimensions."""
+    def _strided_slice(self, x: Instruction, limits: dict[int, tuple[int, int]]) -> Instruction:
+        """Slices from 0 to a limit with a stride, for some dimensions."""
         sizes = x.array_shape.dimensions
-        whole = [limits.get(d, (size, 1)) for d, size in enumerate(sizes)]
-        if all(limit == size and stride == 1 for (limit, stride), size in zip(whole, sizes, strict=True)):
+        limits_and_strides = [limits.get(d, (size, 1)) for d, size in enumerate(sizes)]
+        if all(limit == size and stride == 1 for (limit, stride), size in zip(limits_and_strides, sizes, strict=True)):
             return x
         return self.rewriter.emit(
             movement.slice_,
             x,
             start_indices=(0,) * len(sizes),
-            limit_indices=tuple(limit for limit, _ in whole),
-            strides=tuple(stride for _, stride in whole),
+            limit_indices=tuple(limit for limit, _ in limits_and_strides),
+            strides=tuple(stride for _, stride in limits_and_strides),
         )
 
-    def _pad(self) -> None:
-        """Make padding explicit, and holes where they stand in the way of strides."""
-        config: dict[int, tuple[int, int, int]] = {}
+    def _make_padding_explicit(self) -> None:
+        """Make padding explicit, and base dilation if there are strides or window dilation."""
+        padding: dict[int, tuple[int, int, int]] = {}
         window: list[WindowDimension] = []
         for w, d in zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], strict=True):
-            size, apart = self._size(self.lhs, d), w.base_dilation
-            if apart == 1 or w.stride > 1 or w.window_dilation > 1:
-                (config[d],) = convolution.padded_config((w,), (size,))
+            size, dilation = self._size(self.lhs, d), w.base_dilation
+            if dilation == 1 or w.stride > 1 or w.window_dilation > 1:
+                (padding[d],) = convolution.padded_config((w,), (size,))
                 window.append(WindowDimension(w.size, w.stride, window_dilation=w.window_dilation))
                 continue
             end = w.positions(size) + w.size - 1
-            before = -(-w.padding_low // apart)
-            low = w.padding_low - before * apart
-            needed = (end - 1 + -w.positions(size) % apart - low) // apart + 1  # for all residues as many places
-            config[d] = (before, needed - size - before, 0)
-            window.append(WindowDimension(w.size, 1, low, end - low - dilated(needed, apart), 1, apart))
-        self.lhs = self._padded(self.lhs, config)
+            elements_before = -(-w.padding_low // dilation)
+            low = w.padding_low - elements_before * dilation
+            needed = (
+                end - 1 + -w.positions(size) % dilation - low
+            ) // dilation + 1  # the same number of positions for all residues
+            padding[d] = (elements_before, needed - size - elements_before, 0)
+            window.append(WindowDimension(w.size, 1, low, end - low - dilated(needed, dilation), 1, dilation))
+        self.lhs = self._zero_pad(self.lhs, padding)
         self.dims = self.dims._replace(window=tuple(window))
 
     # --- matrix products
@@ -252,56 +262,56 @@ class _Convolution:
         spatial = self.dims.dim_labels.lhs_spec[2:]
         return tuple(w.positions(self._size(self.lhs, d)) for w, d in zip(self.dims.window, spatial, strict=True))
 
-    def _is_product(self) -> bool:
-        """Whether it is a product of matrices as they stand; or of copies, if the backend has nothing better."""
-        copied = self.result.element_type.name not in PRODUCTS
+    def _is_dot(self) -> bool:
+        """True if the convolution is a dot of its operands, or of copies if the backend has no implicit GEMM."""
+        allows_copies = self.result.element_type.name not in GEMM_TYPES
         return all(
             w.base_dilation == 1
-            and (n == 1 or w.size == 1 or (copied and w.window_dilation == 1 and w.stride >= w.size))
+            and (n == 1 or w.size == 1 or (allows_copies and w.window_dilation == 1 and w.stride >= w.size))
             for w, n in zip(self.dims.window, self._positions(), strict=True)
         )
 
-    def _is_tiled(self) -> bool:
-        """Whether each element of the input makes a tile of the result as large as the window, and all of that."""
+    def _is_tiled_result(self) -> bool:
+        """True if each input element contributes to a disjoint tile of the result, of the size of the window."""
         sizes = (self._size(self.lhs, d) for d in self.dims.dim_labels.lhs_spec[2:])
         return self.dims.groups == 1 and all(
             w == WindowDimension(w.size, 1, w.size - 1, w.size - 1, 1, w.size) and n == w.size * size
             for w, n, size in zip(self.dims.window, self._positions(), sizes, strict=True)
         )
 
-    def _product(self) -> Instruction:
-        """A product over dimensions with names: those that both operands have are terms, or groups."""
+    def _as_dot(self) -> Instruction:
+        """A dot over named dimensions: names of both operands are contracting or group dimensions."""
         emit = self.rewriter.emit
         window = zip(self.dims.dim_labels.rhs_spec[2:], self.dims.window, strict=True)
-        tiled = [d for d, w in window if w.base_dilation > 1]
-        if tiled:
-            self.rhs = emit(movement.reverse, self.rhs, dimensions=tuple(tiled))
-        lhs, left = self._named_lhs()
-        rhs, right = self._named_rhs()
-        groups = [name for name in left if name == "group"]
-        terms = [name for name in left if name in right and name != "group"]
+        tiled_dims = [d for d, w in window if w.base_dilation > 1]
+        if tiled_dims:
+            self.rhs = emit(movement.reverse, self.rhs, dimensions=tuple(tiled_dims))
+        lhs, lhs_names = self._named_lhs()
+        rhs, rhs_names = self._named_rhs()
+        groups = [name for name in lhs_names if name == "group"]
+        contracting = [name for name in lhs_names if name in rhs_names and name != "group"]
         dims = contraction.Dot(
-            tuple(map(left.index, terms)),
-            tuple(map(right.index, terms)),
-            tuple(map(left.index, groups)),
-            tuple(map(right.index, groups)),
+            tuple(map(lhs_names.index, contracting)),
+            tuple(map(rhs_names.index, contracting)),
+            tuple(map(lhs_names.index, groups)),
+            tuple(map(rhs_names.index, groups)),
             self.dims.preferred_element_type,
         )
         product = emit(contraction.dot, lhs, rhs, **dims._asdict())
-        found = [*groups, *(n for n in left if n not in right), *(n for n in right if n not in left)]
-        wanted: list[str] = []
-        of_features = {0: ["batch"], 1: [*groups, "output"]}
+        names = [*groups, *(n for n in lhs_names if n not in rhs_names), *(n for n in rhs_names if n not in lhs_names)]
+        result_names: list[str] = []
+        feature_names = {0: ["batch"], 1: [*groups, "output"]}
         for k in sorted(range(len(self.dims.dim_labels.out_spec)), key=self.dims.dim_labels.out_spec.__getitem__):
-            wanted += of_features.get(k) or [n for n in (f"place{k}", f"window{k}") if n in found]
-        product = emit(movement.transpose, product, permutation=tuple(map(found.index, wanted)))
+            result_names += feature_names.get(k) or [n for n in (f"place{k}", f"window{k}") if n in names]
+        product = emit(movement.transpose, product, permutation=tuple(map(names.index, result_names)))
         return emit(movement.reshape, product, sizes=self._result_sizes())
 
     def _named_lhs(self) -> tuple[Instruction, list[str]]:
-        """The input, with places and what is inside of the window as dimensions of their own, and groups too."""
+        """The input with separate dimensions for positions, window elements and groups; and their names."""
         spec, positions, lhs = self.dims.dim_labels.lhs_spec, self._positions(), self.lhs
         sizes: list[int] = []
         names: list[str] = []
-        taken: dict[int, tuple[int, int]] = {}
+        slices: dict[int, tuple[int, int]] = {}
         for k in sorted(range(len(spec)), key=spec.__getitem__):
             size = self._size(lhs, spec[k])
             if k > 1:
@@ -310,11 +320,11 @@ class _Convolution:
                     sizes.append(size)
                     names.append(f"place{k}")
                     continue
-                inside = w.window_dilation if n == 1 else 1
-                extent = dilated(w.size, inside)
+                dilation = w.window_dilation if n == 1 else 1
+                extent = dilated(w.size, dilation)
                 step = extent if n == 1 else w.stride
-                taken[len(sizes) + 1] = (extent, inside)
-                lhs = self._padded(lhs, {spec[k]: (0, n * step - size, 0)})
+                slices[len(sizes) + 1] = (extent, dilation)
+                lhs = self._zero_pad(lhs, {spec[k]: (0, n * step - size, 0)})
                 sizes += [n, step]
                 names += [f"place{k}", f"window{k}"]
                 continue
@@ -324,7 +334,7 @@ class _Convolution:
                 names.append("group")
             sizes.append(size // groups)
             names.append("input" if k else "batch")
-        return self._sliced(self.rewriter.emit(movement.reshape, lhs, sizes=tuple(sizes)), taken), names
+        return self._strided_slice(self.rewriter.emit(movement.reshape, lhs, sizes=tuple(sizes)), slices), names
 
     def _named_rhs(self) -> tuple[Instruction, list[str]]:
         spec, groups = self.dims.dim_labels.rhs_spec, self.dims.groups
@@ -343,62 +353,74 @@ class _Convolution:
     def _result_sizes(self) -> Ints:
         labels = self.dims.dim_labels
         batch = self._size(self.lhs, labels.lhs_spec[0]) // self.dims.batch_group_count
-        found = [0] * len(labels.out_spec)
+        sizes_by_dim = [0] * len(labels.out_spec)
         sizes = (batch, self._size(self.rhs, labels.rhs_spec[0]), *self._positions())
         for d, size in zip(labels.out_spec, sizes, strict=True):
-            found[d] = size
-        return tuple(found)
+            sizes_by_dim[d] = size
+        return tuple(sizes_by_dim)
 
     # --- groups of few features
 
-    def _columns(self) -> bool | None:
-        """Whether they should become columns (True), or rows of places (False)."""
+    def _choose_grouped_layout(self) -> bool | None:
+        """Groups of few features become columns (True) or rows of output positions (False); None for other
+        convolutions."""
         (lhs, rhs, out), kind, groups = self.dims.dim_labels, self.result.element_type.name, self.dims.groups
         features = self._size(self.rhs, rhs[0])
         terms, inputs = math.prod(self.rhs.array_shape.dimensions) // features, self._size(self.rhs, rhs[1])
-        each = features // groups
-        few = each < FEW or each in SHARED or terms < FEW or (inputs < FEW and each < SHORT)
+        multiplier = features // groups
+        is_small = (
+            multiplier < MIN_GEMM_FEATURES
+            or multiplier in VECTOR_MULTIPLIERS
+            or terms < MIN_GEMM_FEATURES
+            or (inputs < MIN_GEMM_FEATURES and multiplier < MIN_LOOP_ITERATIONS)
+        )
         positions, last = self._positions(), len(lhs) - 1
         moves = any(w.size > 1 and n > 1 for w, n in zip(self.dims.window, positions, strict=True))
-        if kind not in PRODUCTS or groups == 1 or not few or not moves:
+        if kind not in GEMM_TYPES or groups == 1 or not is_small or not moves:
             return None
-        in_rows = [k for k in range(2, last + 1) if lhs[k] == out[k] == last and positions[k - 2] >= SHORT]
+        row_dims = [
+            k for k in range(2, last + 1) if lhs[k] == out[k] == last and positions[k - 2] >= MIN_LOOP_ITERATIONS
+        ]
         strides = any(w.stride * w.base_dilation > 1 for w in self.dims.window)
-        if in_rows and not strides and terms <= SHORT:
+        if row_dims and not strides and terms <= MIN_LOOP_ITERATIONS:
             return None
-        if features >= SHORT:
+        if features >= MIN_LOOP_ITERATIONS:
             return True
-        by_places = self.dims.batch_group_count == 1 and lhs[1] == last and max(positions) >= SHORT
-        return False if by_places else None
+        uses_spatial_rows = (
+            self.dims.batch_group_count == 1 and lhs[1] == last and max(positions) >= MIN_LOOP_ITERATIONS
+        )
+        return False if uses_spatial_rows else None
 
-    def _in_columns(self) -> Instruction:
-        """With an input feature for each of the result, or for some that are neighbours, and all features last."""
+    def _as_depthwise_columns(self) -> Instruction:
+        """Depthwise columns: one input feature per output feature or per few neighbouring ones, all features last."""
         emit, (lhs, rhs, out) = self.rewriter.emit, self.dims.dim_labels
         features, rank = self._size(self.rhs, rhs[0]), len(out)
-        is_so = is_by_columns(self._made())
-        is_turned = lhs[0 if self.dims.batch_group_count > 1 else 1] != rank - 1
-        if not is_so:
+        is_canonical_already = has_depthwise_columns(self._current())
+        is_strided = lhs[0 if self.dims.batch_group_count > 1 else 1] != rank - 1
+        if not is_canonical_already:
             self._put_features_last(features)
-        made = self._made()
-        along = zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], self._positions(), strict=True)
-        edges = math.prod(len(parts(w, self._size(self.lhs, d), n)) for w, d, n in along)
-        is_worth = (is_so or features == self.dims.groups) and edges * LEAST_PLACES <= self.result.size // features
-        if not is_simple(made) or edges > MOST_PARTS or not is_worth:
-            if self.lhs.op is movement.transpose and is_turned:  # which is quick by itself
+        current = self._current()
+        dims = zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], self._positions(), strict=True)
+        range_count = math.prod(len(window_ranges(w, self._size(self.lhs, d), n)) for w, d, n in dims)
+        is_profitable = (
+            is_canonical_already or features == self.dims.groups
+        ) and range_count * MIN_RANGE_POSITIONS <= self.result.size // features
+        if not is_canonical(current) or range_count > MAX_RANGES or not is_profitable:
+            if self.lhs.op is movement.transpose and is_strided:  # a separate transpose is fast
                 self.lhs = emit(calls.get_tuple_element, emit(barrier.opt_barrier, self.lhs), index=0)
-            self._pad()
-        found = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
-        if is_so:
-            return found
-        found = emit(movement.reshape, found, sizes=(*found.array_shape.dimensions[: rank - 1], features))
-        return self._ordered(found, rank - 1, out)
+            self._make_padding_explicit()
+        result = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
+        if is_canonical_already:
+            return result
+        result = emit(movement.reshape, result, sizes=(*result.array_shape.dimensions[: rank - 1], features))
+        return self._transpose_result(result, rank - 1, out)
 
-    def _made(self) -> Instruction:
+    def _current(self) -> Instruction:
         return Instruction(convolution.convolution, (self.lhs, self.rhs), self.dims, self.result)
 
     def _put_features_last(self, features: int) -> None:
-        """An input feature for each group: of several, a dimension of the window is made, which comes before the
-        features. Where vectors cannot be made of a group's features of the result, it is repeated for each of them."""
+        """One input feature per group: several become a window dimension before the features. If vectors cannot hold
+        a group's output features, the input feature is repeated for each."""
         emit, (a, b, _), groups = self.rewriter.emit, self.dims.dim_labels, self.dims.groups
         rank, group = len(a), a[0] if self.dims.batch_group_count > 1 else a[1]
         inputs = self._size(self.rhs, b[1])
@@ -407,142 +429,167 @@ class _Convolution:
         sizes = self.lhs.array_shape.dimensions
         sizes = (*sizes[:group], groups, sizes[group] // groups, *sizes[group + 1 :])
         lhs = emit(movement.reshape, self.lhs, sizes=sizes)
-        batch, inner, *places = (d + (d >= group) for d in a)  # of the dimension that is parted, the second part
-        self.lhs = emit(movement.transpose, lhs, permutation=(batch, *places, inner, group))
-        if features // groups not in SHARED:
-            of_which = np.arange(features, dtype=np.int32) // (features // groups)
+        batch, inner, *spatial_dims = (d + (d >= group) for d in a)  # the inner part of the split dimension
+        self.lhs = emit(movement.transpose, lhs, permutation=(batch, *spatial_dims, inner, group))
+        if features // groups not in VECTOR_MULTIPLIERS:
+            input_of_feature = np.arange(features, dtype=np.int32) // (features // groups)
             groups = features
-            indices = emit(movement.constant, literal=Literal(of_which))
-            whole = (*self.lhs.array_shape.dimensions[:-1], 1)
-            repeated = indexing.Gather(tuple(range(rank)), (rank,), (rank,), 1, whole)
-            self.lhs = emit(indexing.gather, self.lhs, indices, **repeated._asdict())
+            indices = emit(movement.constant, literal=Literal(input_of_feature))
+            slice_sizes = (*self.lhs.array_shape.dimensions[:-1], 1)
+            gather = indexing.Gather(tuple(range(rank)), (rank,), (rank,), 1, slice_sizes)
+            self.lhs = emit(indexing.gather, self.lhs, indices, **gather._asdict())
         spec = (0, rank, *range(1, rank))
         labels = ConvDimensionNumbers(spec, (rank, rank - 1, *range(rank - 1)), spec)
         self.dims = Convolution((*self.dims.window, WindowDimension(inputs)), labels, feature_group_count=groups)
 
-    def _in_rows(self) -> Instruction:
-        """With the places last."""
+    def _as_spatial_rows(self) -> Instruction:
+        """The canonical dimension order with spatial dimensions last."""
         emit, (a, b, out) = self.rewriter.emit, self.dims.dim_labels
         lhs, rhs = (emit(movement.transpose, x, permutation=s) for x, s in ((self.lhs, a), (self.rhs, b)))
         spec = tuple(range(len(a)))
         dims = self.dims._replace(dim_labels=ConvDimensionNumbers(spec, spec, spec))
-        return self._ordered(emit(convolution.convolution, lhs, rhs, **dims._asdict()), 1, out)
+        return self._transpose_result(emit(convolution.convolution, lhs, rhs, **dims._asdict()), 1, out)
 
-    def _ordered(self, x: Instruction, feature: int, spec: Ints) -> Instruction:
-        """A result with the batch first and the features there, in the order that is wanted."""
+    def _transpose_result(self, x: Instruction, feature: int, spec: Ints) -> Instruction:
+        """A result with batch first and features at dimension `feature`, transposed to the required order."""
         names = [0, *range(2, x.array_shape.rank)]
         names.insert(feature, 1)
         return self.rewriter.emit(movement.transpose, x, permutation=tuple(names.index(k) for k in np.argsort(spec)))
 
     # --- few features and a large window
 
-    def _is_turned_round(self) -> bool:
-        """Whether the kernel should be the input: in the gradient by the kernel of a convolution to few features, the
-        window is the whole image, and the batch, which are the features of the input, makes the better columns."""
-        labels, kind = self.dims.dim_labels, self.result.element_type.name
+    def _swaps_operands(self) -> bool:
+        """True if the kernel should be the input: for kernel gradients with few output features, the window is the
+        full image, and the batch, which is contracted, makes better columns."""
+        labels, type = self.dims.dim_labels, self.result.element_type.name
         batch, features = self._size(self.lhs, labels.lhs_spec[0]), self._size(self.rhs, labels.rhs_spec[0])
         is_dense = all(w.stride == w.base_dilation == 1 for w in self.dims.window)
-        is_whole = math.prod(w.size for w in self.dims.window) > math.prod(self._positions())
-        return kind in PRODUCTS and self.dims.groups == 1 and features < FEW <= batch and is_dense and is_whole
+        is_large_window = math.prod(w.size for w in self.dims.window) > math.prod(self._positions())
+        return (
+            type in GEMM_TYPES
+            and self.dims.groups == 1
+            and features < MIN_GEMM_FEATURES <= batch
+            and is_dense
+            and is_large_window
+        )
 
-    def _turned_round(self) -> Instruction:
-        """A place's window begins where the place is. Seen from the other operand, it ends there: so the places come in
-        the opposite order."""
-        (batch, inputs, *places), (features, terms, *inside), out = self.dims.dim_labels
+    def _with_swapped_operands(self) -> Instruction:
+        """The convolution with operands swapped, whose output positions come in reverse order."""
+        (batch, inputs, *spatial_dims), (features, inputs_of_kernel, *window_dims), out = self.dims.dim_labels
         window: list[WindowDimension] = []
-        for w, positions, place in zip(self.dims.window, self._positions(), places, strict=True):
-            size, low = self._size(self.lhs, place), positions - 1 - w.padding_low
+        for w, positions, dim in zip(self.dims.window, self._positions(), spatial_dims, strict=True):
+            size, low = self._size(self.lhs, dim), positions - 1 - w.padding_low
             high = positions + size - 1 - dilated(w.size, w.window_dilation) - low
             window.append(WindowDimension(size, 1, low, high, base_dilation=w.window_dilation))
-        labels = ConvDimensionNumbers((features, terms, *inside), (batch, inputs, *places), (out[1], out[0], *out[2:]))
+        labels = ConvDimensionNumbers(
+            (features, inputs_of_kernel, *window_dims), (batch, inputs, *spatial_dims), (out[1], out[0], *out[2:])
+        )
         x = Instruction(convolution.convolution, (self.rhs, self.lhs), Convolution(tuple(window), labels), self.result)
-        found = _Convolution(self.rewriter, x, x.operands).simpler()
-        return self.rewriter.emit(movement.reverse, found, dimensions=tuple(sorted(out[2:])))
+        result = _Convolution(self.rewriter, x, x.operands).canonical()
+        return self.rewriter.emit(movement.reverse, result, dimensions=tuple(sorted(out[2:])))
 
     # --- products of elements
 
-    def _has_few_features(self) -> bool:
-        """Whether it has so few features of the result, and so many of the input, that products of all elements with
-        the whole kernel, of which each result is a sum, are done faster than sums for each feature."""
-        labels, kind = self.dims.dim_labels, self.result.element_type.name
+    def _uses_elementwise_dot(self) -> bool:
+        """True if output features are so few and input features so many that a GEMM of all elements with the kernel,
+        followed by sums, is faster than sums per output feature."""
+        labels, type = self.dims.dim_labels, self.result.element_type.name
         features, terms = (self._size(self.rhs, d) for d in labels.rhs_spec[:2])
-        is_dense = all(w.stride == 1 and w.size <= SHORT for w in self.dims.window)
-        return kind in PRODUCTS and self.dims.groups == 1 and features < FEW and terms >= SHORT and is_dense
+        is_dense = all(w.stride == 1 and w.size <= MIN_LOOP_ITERATIONS for w in self.dims.window)
+        return (
+            type in GEMM_TYPES
+            and self.dims.groups == 1
+            and features < MIN_GEMM_FEATURES
+            and terms >= MIN_LOOP_ITERATIONS
+            and is_dense
+        )
 
-    def _by_elements(self) -> Instruction:
+    def _as_elementwise_dot(self) -> Instruction:
         lhs, rhs, out = self.dims.dim_labels
         dims = contraction.Dot((rhs[1],), (lhs[1],), (), ())
-        found = self.rewriter.emit(contraction.dot, self.rhs, self.lhs, **dims._asdict())
-        inside = {d: f"window{k}" for k, d in enumerate(rhs[2:])} | {rhs[0]: "output"}
-        around = {d: f"place{k}" for k, d in enumerate(lhs[2:])} | {lhs[0]: "batch"}
-        names = [name for _, name in (*sorted(inside.items()), *sorted(around.items()))]
+        result = self.rewriter.emit(contraction.dot, self.rhs, self.lhs, **dims._asdict())
+        window_names = {d: f"window{k}" for k, d in enumerate(rhs[2:])} | {rhs[0]: "output"}
+        position_names = {d: f"place{k}" for k, d in enumerate(lhs[2:])} | {lhs[0]: "batch"}
+        names = [name for _, name in (*sorted(window_names.items()), *sorted(position_names.items()))]
         for k, w in enumerate(self.dims.window):
-            found = self._summed(found, names.index(f"window{k}"), names.index(f"place{k}"), w)
+            result = self._sum_over_window(result, names.index(f"window{k}"), names.index(f"place{k}"), w)
             names.remove(f"window{k}")
-        wanted = {out[0]: "batch", out[1]: "output"} | {d: f"place{k}" for k, d in enumerate(out[2:])}
-        order = tuple(names.index(wanted[d]) for d in range(len(out)))
-        return self.rewriter.emit(movement.transpose, found, permutation=order)
+        result_names = {out[0]: "batch", out[1]: "output"} | {d: f"place{k}" for k, d in enumerate(out[2:])}
+        order = tuple(names.index(result_names[d]) for d in range(len(out)))
+        return self.rewriter.emit(movement.transpose, result, permutation=order)
 
-    def _summed(self, x: Instruction, inside: int, place: int, w: WindowDimension) -> Instruction:
-        """Sums over a dimension of the window, which comes before that of its places: of places moved by as much."""
-        emit, apart = self.rewriter.emit, w.base_dilation
-        sizes, positions = x.array_shape.dimensions, w.positions(self._size(x, place))
-        count = -(-positions // apart)
-        whole = (*sizes[:inside], *sizes[inside + 1 : place], count, 1, *sizes[place + 1 :])
-        found: list[Instruction] = []
-        for residue in range(apart):
-            first = (w.padding_low - residue) % apart
-            begin = (residue + first - w.padding_low) // apart
+    def _sum_over_window(self, x: Instruction, window_dim: int, position_dim: int, w: WindowDimension) -> Instruction:
+        """Sums over a window dimension, which precedes its position dimension, of slices shifted by the window
+        index."""
+        emit, dilation = self.rewriter.emit, w.base_dilation
+        sizes, positions = x.array_shape.dimensions, w.positions(self._size(x, position_dim))
+        count = -(-positions // dilation)
+        summed_sizes = (
+            *sizes[:window_dim],
+            *sizes[window_dim + 1 : position_dim],
+            count,
+            1,
+            *sizes[position_dim + 1 :],
+        )
+        sums: list[Instruction] = []
+        for residue in range(dilation):
+            first = (w.padding_low - residue) % dilation
+            start = (residue + first - w.padding_low) // dilation
             total: Instruction | None = None
-            for step, k in enumerate(range(first, w.size, apart)):
+            for step, k in enumerate(range(first, w.size, dilation)):
                 starts, limits = [0] * len(sizes), list(sizes)
-                starts[inside], limits[inside] = k, k + 1
-                starts[place] = begin + step * w.window_dilation
-                limits[place] = starts[place] + count
-                part = emit(
+                starts[window_dim], limits[window_dim] = k, k + 1
+                starts[position_dim] = start + step * w.window_dilation
+                limits[position_dim] = starts[position_dim] + count
+                term = emit(
                     movement.slice_,
                     x,
                     start_indices=tuple(starts),
                     limit_indices=tuple(limits),
                     strides=(1,) * len(sizes),
                 )
-                total = part if total is None else emit(elementwise.add, total, part)
+                total = term if total is None else emit(elementwise.add, total, term)
             if total is None:
                 zero = emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
-                total = emit(movement.broadcast, zero, sizes=whole, dimensions=())
-            found.append(emit(movement.reshape, total, sizes=whole))
-        together = found[0] if apart == 1 else emit(movement.concatenate, *found, dimension=place)
-        flat = emit(movement.reshape, together, sizes=(*whole[: place - 1], count * apart, *whole[place + 1 :]))
-        return self._sliced(flat, {place - 1: (positions, 1)})
+                total = emit(movement.broadcast, zero, sizes=summed_sizes, dimensions=())
+            sums.append(emit(movement.reshape, total, sizes=summed_sizes))
+        interleaved = sums[0] if dilation == 1 else emit(movement.concatenate, *sums, dimension=position_dim)
+        flat = emit(
+            movement.reshape,
+            interleaved,
+            sizes=(*summed_sizes[: position_dim - 1], count * dilation, *summed_sizes[position_dim + 1 :]),
+        )
+        return self._strided_slice(flat, {position_dim - 1: (positions, 1)})
 
-    def _plain(self) -> Instruction:
-        """What stays a convolution."""
+    def _as_convolution(self) -> Instruction:
+        """The convolution that remains."""
         emit, labels = self.rewriter.emit, self.dims.dim_labels
-        found = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
-        if not is_product(found):
-            return found if self.dims.groups > 1 else self._by_terms()
+        result = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
+        if not is_gemm(result):
+            return result if self.dims.groups > 1 else self._with_contiguous_terms()
         last = len(labels.rhs_spec) - 1
-        kernel, result = (_with_last(spec, feature) for spec, feature in ((labels.rhs_spec, 0), (labels.out_spec, 1)))
-        rhs = emit(movement.transpose, self.rhs, permutation=_order(labels.rhs_spec[0], last))
-        dims = self.dims._replace(dim_labels=ConvDimensionNumbers(labels.lhs_spec, kernel, result))
-        found = emit(convolution.convolution, self.lhs, rhs, **dims._asdict())
-        back = np.argsort(_order(labels.out_spec[1], last))
-        return emit(movement.transpose, found, permutation=tuple(map(int, back)))
+        kernel_spec, result_spec = _spec_with_last(labels.rhs_spec, 0), _spec_with_last(labels.out_spec, 1)
+        rhs = emit(movement.transpose, self.rhs, permutation=_permutation_to_last(labels.rhs_spec[0], last))
+        dims = self.dims._replace(dim_labels=ConvDimensionNumbers(labels.lhs_spec, kernel_spec, result_spec))
+        result = emit(convolution.convolution, self.lhs, rhs, **dims._asdict())
+        inverse = np.argsort(_permutation_to_last(labels.out_spec[1], last))
+        return emit(movement.transpose, result, permutation=tuple(map(int, inverse)))
 
-    def _in_pairs(self) -> Instruction:
-        """With all features last, and in the kernel those of the input before them."""
+    def _as_bf16_pairs(self) -> Instruction:
+        """Features last, and in the kernel the input features before them."""
         emit, (a, b, c) = self.rewriter.emit, self.dims.dim_labels
         last = len(a) - 1
-        lhs = emit(movement.transpose, self.lhs, permutation=_order(a[1], last))
+        lhs = emit(movement.transpose, self.lhs, permutation=_permutation_to_last(a[1], last))
         rhs = emit(movement.transpose, self.rhs, permutation=(*b[2:], b[1], b[0]))
-        labels = ConvDimensionNumbers(_with_last(a, 1), (last, last - 1, *range(last - 1)), _with_last(c, 1))
+        labels = ConvDimensionNumbers(_spec_with_last(a, 1), (last, last - 1, *range(last - 1)), _spec_with_last(c, 1))
         dims = self.dims._replace(dim_labels=labels)
-        found = emit(convolution.convolution, lhs, rhs, **dims._asdict())
-        back = np.argsort(_order(c[1], last))
-        return emit(movement.transpose, found, permutation=tuple(map(int, back)))
+        result = emit(convolution.convolution, lhs, rhs, **dims._asdict())
+        inverse = np.argsort(_permutation_to_last(c[1], last))
+        return emit(movement.transpose, result, permutation=tuple(map(int, inverse)))
 
-    def _by_terms(self) -> Instruction:
-        """Of few features, with the kernel's features first and all else in the input's order: sums run along both."""
+    def _with_contiguous_terms(self) -> Instruction:
+        """Few output features: the kernel's output features first, and its other dimensions in the input's order, so
+        that sums are contiguous in both operands."""
         labels = self.dims.dim_labels
         inner = sorted(range(1, len(labels.rhs_spec)), key=labels.lhs_spec.__getitem__)
         order = (labels.rhs_spec[0], *(labels.rhs_spec[k] for k in inner))
@@ -552,126 +599,133 @@ class _Convolution:
         return self.rewriter.emit(convolution.convolution, self.lhs, rhs, **dims._asdict())
 
 
-def _order(dim: int, last: int) -> Ints:
-    """The dimensions up to the last with one of them at the end."""
+def _permutation_to_last(dim: int, last: int) -> Ints:
+    """The permutation that moves one dimension to the end."""
     return (*(d for d in range(last + 1) if d != dim), dim)
 
 
-def _with_last(spec: Ints, k: int) -> Ints:
-    """Where the dimensions are when the k-th of them was put last."""
-    order = _order(spec[k], len(spec) - 1)
-    return tuple(map(order.index, spec))
+def _spec_with_last(spec: Ints, k: int) -> Ints:
+    """A dimension spec after its k-th dimension was moved to the end."""
+    permutation = _permutation_to_last(spec[k], len(spec) - 1)
+    return tuple(map(permutation.index, spec))
 
 
-class Part(NamedTuple):
-    """Places along a dimension whose windows have the same elements in the array: the first, how far they are apart,
-    and how many; and these elements of the window."""
+class WindowRange(NamedTuple):
+    """Output positions along a dimension whose windows overlap the array in the same elements: the first position,
+    the stride and number of positions, and the range of window elements."""
 
-    place: int
-    apart: int
-    places: int
-    element: int
-    further: int
+    first_position: int
+    position_stride: int
+    positions: int
+    first_element: int
+    element_stride: int
     elements: int
 
 
-def parts(w: WindowDimension, size: int, positions: int) -> list[Part]:
-    """Those of a dimension: by the residue where the input has holes, by the edges where it is padded."""
-    found: list[Part] = []
+def window_ranges(w: WindowDimension, size: int, positions: int) -> list[WindowRange]:
+    """The ranges of a dimension: by residue for base dilation, by overlap with the edges for padding."""
+    ranges: list[WindowRange] = []
     if w.base_dilation > 1:
         for residue in range(min(w.base_dilation, positions)):
-            first = (w.padding_low - residue) % w.base_dilation  # of the elements, the one that meets the input
+            first = (w.padding_low - residue) % w.base_dilation  # the first window element on an input element
             elements = max(0, -(-(w.size - first) // w.base_dilation))
-            places = -(-(positions - residue) // w.base_dilation)
-            found.append(Part(residue, w.base_dilation, places, first, w.base_dilation, elements))
-        return found
-    place = 0
-    while place < positions:
-        before = w.padding_low - place * w.stride
-        first = min(max(-(-before // w.window_dilation), 0), w.size)
-        end = max(first, min((size - 1 + before) // w.window_dilation + 1, w.size))
-        inside = (size - 1 - (w.size - 1) * w.window_dilation + w.padding_low) // w.stride + 1  # to here, from here on
-        places = min(inside, positions) - place if (first, end) == (0, w.size) else 1
-        if found and (found[-1].element, found[-1].elements) == (first, end - first):
-            found[-1] = found[-1]._replace(places=found[-1].places + places)
+            count = -(-(positions - residue) // w.base_dilation)
+            ranges.append(WindowRange(residue, w.base_dilation, count, first, w.base_dilation, elements))
+        return ranges
+    position = 0
+    while position < positions:
+        padding_before = w.padding_low - position * w.stride
+        first = min(max(-(-padding_before // w.window_dilation), 0), w.size)
+        end = max(first, min((size - 1 + padding_before) // w.window_dilation + 1, w.size))
+        # The end of the range without padding.
+        interior_end = (size - 1 - (w.size - 1) * w.window_dilation + w.padding_low) // w.stride + 1
+        count = min(interior_end, positions) - position if (first, end) == (0, w.size) else 1
+        if ranges and (ranges[-1].first_element, ranges[-1].elements) == (first, end - first):
+            ranges[-1] = ranges[-1]._replace(positions=ranges[-1].positions + count)
         else:
-            found.append(Part(place, 1, places, first, 1, end - first))
-        place += places
-    return found
+            ranges.append(WindowRange(position, 1, count, first, 1, end - first))
+        position += count
+    return ranges
 
 
-def is_by_columns(x: Instruction) -> bool:
-    """Whether the features of the result are made of one feature of the input for each group, and all are last."""
+def has_depthwise_columns(x: Instruction) -> bool:
+    """True if groups have one input feature, and all features are minor."""
     dims: Convolution = x.attributes
     lhs, rhs = (o.array_shape for o in x.operands)
     group = dims.dim_labels.lhs_spec[0 if dims.batch_group_count > 1 else 1]
-    last = {group, dims.dim_labels.rhs_spec[0], dims.dim_labels.out_spec[1]} == {lhs.rank - 1}
+    has_features_last = {group, dims.dim_labels.rhs_spec[0], dims.dim_labels.out_spec[1]} == {lhs.rank - 1}
     features = rhs.dimensions[dims.dim_labels.rhs_spec[0]]
-    alone = lhs.dimensions[group] == dims.groups and features // dims.groups in SHARED
-    return last and alone and features > FEW and x.array_shape.element_type.name in PRODUCTS
+    has_one_input = lhs.dimensions[group] == dims.groups and features // dims.groups in VECTOR_MULTIPLIERS
+    return (
+        has_features_last
+        and has_one_input
+        and features > MIN_GEMM_FEATURES
+        and x.array_shape.element_type.name in GEMM_TYPES
+    )
 
 
-def is_simple(x: Instruction) -> bool:
-    """Whether a convolution is what the pass makes. In an input with holes the first place of the window begins at an
-    element or in holes after it, and the last ends before the last element's successor."""
+def is_canonical(x: Instruction) -> bool:
+    """True if a convolution is in canonical form. With base dilation, the first window position begins at an element
+    or in the holes after it, and the last ends before the successor of the last element."""
     dims: Convolution = x.attributes
-    if dims.preferred_element_type is not None and not is_paired(x):
+    if dims.preferred_element_type is not None and not has_bf16_pairs(x):
         return False
     if any(w.window_reversal for w in dims.window):
         return False
     for w, d in zip(dims.window, dims.dim_labels.lhs_spec[2:], strict=True):
-        size, apart = x.operands[0].array_shape.dimensions[d], w.base_dilation
-        if apart == 1:
-            if (w.padding_low, w.padding_high) != (0, 0) and not is_by_columns(x):
+        size, dilation = x.operands[0].array_shape.dimensions[d], w.base_dilation
+        if dilation == 1:
+            if (w.padding_low, w.padding_high) != (0, 0) and not has_depthwise_columns(x):
                 return False
             continue
         end = w.positions(size) + w.size - 1 - w.padding_low
-        if w.stride > 1 or w.window_dilation > 1 or not -apart < w.padding_low <= 0 or end > size * apart:
+        if w.stride > 1 or w.window_dilation > 1 or not -dilation < w.padding_low <= 0 or end > size * dilation:
             return False
     return True
 
 
-def is_paired(x: Instruction) -> bool:
-    """Whether operands are bf16 in the order that pairs need, and the result is f32."""
+def has_bf16_pairs(x: Instruction) -> bool:
+    """True if operands are bf16 in the dimension order of pairs, and the result is f32."""
     labels, last = x.attributes.dim_labels, x.operands[0].array_shape.rank - 1
     in_order = labels.lhs_spec[1] == labels.rhs_spec[0] == labels.out_spec[1] == last == labels.rhs_spec[1] + 1
-    types = tuple(y.array_shape.element_type.name for y in (*x.operands, x))
+    types = tuple(array.array_shape.element_type.name for array in (*x.operands, x))
     is_even = x.operands[1].array_shape.dimensions[labels.rhs_spec[1]] % 2 == 0
-    return in_order and is_even and types == ("bf16", "bf16", "f32") and is_product(x)
+    return in_order and is_even and types == ("bf16", "bf16", "f32") and is_gemm(x)
 
 
-def _least_features(x: Instruction) -> int:
-    """Of how many features on products are worth it. Fewer are where sums can be loops along memory neither over terms
-    nor over places: features of the result are last, and few terms are side by side in the input."""
+def _min_features(x: Instruction) -> int:
+    """The smallest number of output features for which an implicit GEMM pays off. Smaller where sums can be
+    vectorized neither over terms nor over positions."""
     sizes, labels = x.operands[0].array_shape.dimensions, x.attributes.dim_labels
     spec, count = labels.lhs_spec, 1
-    wide = [d for d in reversed(range(len(sizes))) if sizes[d] != 1]
+    wide_dims = [d for d in reversed(range(len(sizes))) if sizes[d] != 1]
     is_last = labels.out_spec[1] == len(sizes) - 1 or x.array_shape.dimensions[labels.out_spec[1]] == 1
-    if not is_last or not wide:
-        return FEW
-    for d in wide:
+    if not is_last or not wide_dims:
+        return MIN_GEMM_FEATURES
+    for d in wide_dims:
         k = spec.index(d)
         if k > 1 and x.attributes.window[k - 2].window_dilation == 1:
             count *= x.attributes.window[k - 2].size
         if k != 1:
             break
         count *= sizes[d]
-    return FEW if count >= 2 * SHORT else 1 if spec.index(wide[0]) < 2 else 2
+    return MIN_GEMM_FEATURES if count >= 2 * MIN_LOOP_ITERATIONS else 1 if spec.index(wide_dims[0]) < 2 else 2
 
 
-def _has_holes(dims: Convolution) -> bool:
-    """Whether there are holes between the elements of the input."""
+def _has_base_dilation(dims: Convolution) -> bool:
+    """True if the input has holes."""
     return any(w.base_dilation > 1 for w in dims.window)
 
 
-def is_product(x: Instruction) -> bool:
-    """Whether a convolution of the simplest kind has so many features and terms in a group that it is worth being done
-    as a product of matrices."""
+def is_gemm(x: Instruction) -> bool:
+    """True if a canonical convolution has enough features and terms per group for an implicit GEMM."""
     dims: Convolution = x.attributes
     sizes = x.operands[1].array_shape.dimensions
     features = sizes[dims.dim_labels.rhs_spec[0]]
     groups = dims.groups
-    has_holes = _has_holes(dims)  # then few terms are contiguous
-    least = min(FEW - has_holes, _least_features(x)) if groups == 1 else FEW - has_holes
-    few = features // groups < least or math.prod(sizes) // features < FEW
-    return not few and x.array_shape.element_type.name in PRODUCTS
+    has_holes = _has_base_dilation(dims)  # few terms are contiguous then
+    min_features = (
+        min(MIN_GEMM_FEATURES - has_holes, _min_features(x)) if groups == 1 else MIN_GEMM_FEATURES - has_holes
+    )
+    is_small = features // groups < min_features or math.prod(sizes) // features < MIN_GEMM_FEATURES
+    return not is_small and x.array_shape.element_type.name in GEMM_TYPES

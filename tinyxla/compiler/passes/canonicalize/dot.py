@@ -1,5 +1,6 @@
-"""Products of matrices made simple, as a pass from graph to graph: those that something is made for stay, in the types
-that it takes; all others become multiplications, which fuse with the sums over them."""
+"""Canonical form of dots: GEMMs in types that the backend has kernels for stay; all others become multiplications
+and sums, which fuse.
+"""
 
 from __future__ import annotations
 
@@ -8,150 +9,160 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import contraction, elementwise, movement, reduction
 from tinyxla.shapes import ElementType, Shape, element_type
 
 
-@of_opcodes("dot")
+@for_opcodes("dot")
 def canonicalize_dots(computation: Computation) -> Computation:
-    """Leave products of matrices to what is made for them, and make multiplications of the others, which fuse with the
-    sums over them.
+    """The computation with every dot either a GEMM or a multiply and reduce.
 
-    Matrices may have narrow types: what they are summed in is converted afterwards. In all other products - those with
-    nothing to contract, of vectors, and of small matrices with few rows - narrow types are widened first. Those of f32,
-    f64, c64 and c128 that contract something stay, but for inner products, which are sums like others, and those of
-    many small matrices with vectors. Matrices of integers whose rows a vector weighs are summed in memory's order.
+    GEMMs may have narrow factor types; their sums are converted afterwards. In all other dots (outer products, inner
+    products, small matrices) narrow types are widened first. Those of f32, f64, c64 and c128 with a contracting
+    dimension stay, except inner products and batches of small matrix-vector products. Weighted sums of the rows of an
+    integer matrix become reductions in memory order.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is not contraction.dot:
             return None
         dims: contraction.Dot = x.attributes
-        kind = x.array_shape.element_type
+        type = x.array_shape.element_type
         sizes = contraction.matrix_sizes(dims, *(o.array_shape.dimensions for o in operands))
-        are_matrices = min(sizes[1:3]) > _FEW and sizes[0] > 0 and sizes[3] > 1
-        are_matrices = are_matrices or _has_narrow_matrix(operands, dims, kind, sizes)
-        total = _total(operands[0].array_shape.element_type, kind) if are_matrices else None
-        if total is None:
-            pieces = _in_pieces(rewriter, operands, dims, kind)
-            if pieces is not None:
-                return pieces
-            wide = element_type(contraction.accumulator(kind.dtype))
-            lhs, rhs = (converted(rewriter, o, wide) for o in operands)
-            if _are_short_sums(operands, dims, sizes) or _sums_rows(operands, dims, kind, sizes):
-                return converted(rewriter, _short_sums(rewriter, lhs, rhs, dims, x.array_shape), kind)
-            of_vectors = max(sizes[1:3]) == 1
-            if wide.name in ("f32", "f64", "c64", "c128") and sizes[3] > 1 and not of_vectors:
+        are_matrices = min(sizes[1:3]) > _MAX_SKINNY and sizes[0] > 0 and sizes[3] > 1
+        are_matrices = are_matrices or _is_skinny_narrow_gemm(operands, dims, type, sizes)
+        gemm_types = _gemm_types(operands[0].array_shape.element_type, type) if are_matrices else None
+        if gemm_types is None:
+            split = _split_k(rewriter, operands, dims, type)
+            if split is not None:
+                return split
+            sum_type = element_type(contraction.accumulator(type.dtype))
+            lhs, rhs = (convert_to(rewriter, o, sum_type) for o in operands)
+            if _is_batched_small_gemv(operands, dims, sizes) or _is_integer_row_sum(operands, dims, type, sizes):
+                return convert_to(rewriter, _multiply_in_matrix_order(rewriter, lhs, rhs, dims, x.array_shape), type)
+            is_inner_product = max(sizes[1:3]) == 1
+            if sum_type.name in ("f32", "f64", "c64", "c128") and sizes[3] > 1 and not is_inner_product:
                 attributes = dims._replace(preferred_element_type=None)._asdict()
                 product = rewriter.emit(contraction.dot, lhs, rhs, **attributes)
             else:
-                product = as_multiplication(rewriter, lhs, rhs, dims, x.array_shape.with_type(wide))
-            return converted(rewriter, product, kind)
-        factors, wide = total
-        lhs, rhs = (converted(rewriter, o, factors) for o in operands)
-        preferred = None if wide is factors else wide
+                product = as_multiply_reduce(rewriter, lhs, rhs, dims, x.array_shape.with_type(sum_type))
+            return convert_to(rewriter, product, type)
+        factor_type, sum_type = gemm_types
+        lhs, rhs = (convert_to(rewriter, o, factor_type) for o in operands)
+        preferred = None if sum_type is factor_type else sum_type
         attributes = dims._replace(preferred_element_type=preferred)._asdict()
-        return converted(rewriter, rewriter.emit(contraction.dot, lhs, rhs, **attributes), kind)
+        return convert_to(rewriter, rewriter.emit(contraction.dot, lhs, rhs, **attributes), type)
 
     return rewrite(computation, visit)
 
 
-_FEW = 4  # rows or columns
-_LARGE_OF_INTEGERS = 1 << 17  # products of few rows or columns with a matrix
-_LARGE_OF_FLOATS = 1 << 19
-_MANY = 8  # matrices
-_SMALL = 1 << 17  # elements of a matrix
-_PIECES = 8  # of the terms of a long sum, at most
-_LONG = 1 << 12  # terms of a sum with few results
-_NARROW = 64  # rows or columns of these
+_MAX_SKINNY = 4  # rows or columns of a skinny operand
+_MIN_INTEGER_PRODUCTS = 1 << 17  # multiplications of a skinny operand with an integer matrix
+_MIN_FLOAT_PRODUCTS = 1 << 19
+_MIN_BATCH = 8  # matrices of a batch
+_MAX_SMALL_ELEMENTS = 1 << 17  # elements of a matrix of a batch
+_MAX_SPLITS = 8  # of the contracting dimension
+_MIN_SPLIT_TERMS = 1 << 12  # terms of a sum, for small results
+_MAX_SPLIT_COLUMNS = 64  # rows or columns of small results
 
 
-def _has_narrow_matrix(
-    operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
+def _is_skinny_narrow_gemm(
+    operands: tuple[Instruction, ...], dims: contraction.Dot, type: ElementType, sizes: Sequence[int]
 ) -> bool:
-    """Whether few rows or columns are multiplied with a large matrix of integers or narrow floats, which to widen takes
-    longer than to multiply; but integers whose sums are of whole rows of the matrix, or that weigh rows which are
-    summed, are sums like others."""
+    """True if a skinny operand meets a large int8 or bf16 matrix, which costs more to widen than to multiply.
+    Integer row sums and weighted row sums are excluded: they lower as ordinary reductions."""
     batch, m, n, terms = sizes
     side = int(n > m)
     shape, products = operands[side].array_shape, m * n * terms
-    if batch < 1 or terms < 2 or max(m, n) <= _FEW or _are_short_sums(operands, dims, sizes):
+    if batch < 1 or terms < 2 or max(m, n) <= _MAX_SKINNY or _is_batched_small_gemv(operands, dims, sizes):
         return False
-    if shape.element_type.is_integer and kind.is_integer:
-        is_sum = shape.rank - 1 in dims.contracting(side) or _sums_rows(operands, dims, kind, sizes)
-        return products >= _LARGE_OF_INTEGERS and not is_sum
-    is_narrow = shape.element_type.name in ("bf16", "f16") and kind.name in ("bf16", "f16", "f32")
-    return is_narrow and products >= _LARGE_OF_FLOATS
+    if shape.element_type.is_integer and type.is_integer:
+        is_sum = shape.rank - 1 in dims.contracting(side) or _is_integer_row_sum(operands, dims, type, sizes)
+        return products >= _MIN_INTEGER_PRODUCTS and not is_sum
+    is_narrow = shape.element_type.name in ("bf16", "f16") and type.name in ("bf16", "f16", "f32")
+    return is_narrow and products >= _MIN_FLOAT_PRODUCTS
 
 
-def _are_short_sums(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:
-    """Whether many small matrices are multiplied with a vector each, so that a call for each would take longer than its
-    sums: those of whole rows if these are whole vectors, or of several rows at once."""
+def _is_batched_small_gemv(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:
+    """True for a batch of small matrices times vectors, where a call per matrix costs more than its sums, if the
+    sums vectorize."""
     batch, m, n, terms = sizes
-    if batch < _MANY or min(m, n) > 1 or max(m, n) == 1 or not 1 < terms <= _SMALL // max(m, n):
+    if batch < _MIN_BATCH or min(m, n) > 1 or max(m, n) == 1 or not 1 < terms <= _MAX_SMALL_ELEMENTS // max(m, n):
         return False
     side = int(n > 1)
     shape, batches = operands[side].array_shape, dims.batch(side)
-    length = shape.dimensions[-1]
+    row_size = shape.dimensions[-1]
     is_sum_of_rows = shape.rank - 1 not in dims.contracting(side)
-    return batches == tuple(range(len(batches))) and (length >= 16 if is_sum_of_rows else length % 64 == 0)
+    return batches == tuple(range(len(batches))) and (row_size >= 16 if is_sum_of_rows else row_size % 64 == 0)
 
 
-def _sums_rows(
-    operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
+def _is_integer_row_sum(
+    operands: tuple[Instruction, ...], dims: contraction.Dot, type: ElementType, sizes: Sequence[int]
 ) -> bool:
-    """Whether a vector of integers weighs the rows of a matrix, whose sum is taken in the order of memory."""
+    """True if an integer vector weighs the rows of a matrix, so that the sum is taken in memory order."""
     batch, m, n, terms = sizes
     side = int(n > 1)
-    batches, is_integer = dims.batch(side), operands[side].array_shape.element_type.is_integer and kind.is_integer
+    batches, is_integer = dims.batch(side), operands[side].array_shape.element_type.is_integer and type.is_integer
     is_in_order = (*batches, *dims.contracting(side)) == tuple(range(len(batches) + 1))
     return is_integer and is_in_order and batch > 0 and min(m, n) == 1 < min(max(m, n), terms)
 
 
-def _short_sums(
+def _multiply_in_matrix_order(
     rewriter: Rewriter, lhs: Instruction, rhs: Instruction, dims: contraction.Dot, shape: Shape
 ) -> Instruction:
-    """Of the elements of the larger operand, in its order, with those of the other one."""
+    """A batched matrix-vector product as a multiplication in the order of the matrix and a reduction."""
     side = int(lhs.array_shape.size < rhs.array_shape.size)
     matrix, vector = (lhs, rhs) if side == 0 else (rhs, lhs)
-    place = dict(zip(dims.batch(1 - side), dims.batch(side), strict=True))
-    place.update(zip(dims.contracting(1 - side), dims.contracting(side), strict=True))
-    taken = sorted(place)
-    sizes = [vector.array_shape.dimensions[d] for d in taken]
+    dim_of = dict(zip(dims.batch(1 - side), dims.batch(side), strict=True))
+    dim_of.update(zip(dims.contracting(1 - side), dims.contracting(side), strict=True))
+    vector_dims = sorted(dim_of)
+    sizes = [vector.array_shape.dimensions[d] for d in vector_dims]
     vector = rewriter.emit(movement.reshape, vector, sizes=tuple(sizes))
-    spread = rewriter.emit(
-        movement.broadcast, vector, sizes=matrix.array_shape.dimensions, dimensions=tuple(place[d] for d in taken)
+    broadcast = rewriter.emit(
+        movement.broadcast,
+        vector,
+        sizes=matrix.array_shape.dimensions,
+        dimensions=tuple(dim_of[d] for d in vector_dims),
     )
-    total = _sum(rewriter, rewriter.emit(elementwise.mul, matrix, spread), dims.contracting(side))
+    total = _sum(rewriter, rewriter.emit(elementwise.mul, matrix, broadcast), dims.contracting(side))
     return rewriter.emit(movement.reshape, total, sizes=shape.dimensions)
 
 
-def _in_pieces(
-    rewriter: Rewriter, operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType
+def _split_k(
+    rewriter: Rewriter, operands: tuple[Instruction, ...], dims: contraction.Dot, type: ElementType
 ) -> Instruction | None:
-    """A product with long sums, as pieces of them and the sums of these, so that all threads work: that of a vector
-    with a large matrix whose rows it sums, where memory is read in order; and one with a small result."""
-    if dims.lhs_batch_dims or len(dims.lhs_contracting_dims) != 1 or kind.name not in ("f32", "f64", "c64", "c128"):
+    """Split-K: a dot with a long contracting dimension as a batch of partial dots and their sum, so that all threads
+    work. Applies to a vector times a large matrix whose rows it sums, and to small results; otherwise None."""
+    if dims.lhs_batch_dims or len(dims.lhs_contracting_dims) != 1 or type.name not in ("f32", "f64", "c64", "c128"):
         return None
-    shapes, over = [o.array_shape for o in operands], [dims.contracting(side)[0] for side in (0, 1)]
-    terms = shapes[0].dimensions[over[0]]
-    few, many = sorted(shape.size // max(1, terms) for shape in shapes)
-    sums_rows = few == 1 and all(d == 0 for d in over) and terms * many >= 1 << 20 and many >= terms // _PIECES
-    pieces = next(n for n in range(_PIECES, 0, -1) if terms % n == 0)
-    has_few = 1 < many <= _NARROW and terms >= _LONG and (kind.name[0] == "f" or few == 1 or few > _FEW)
-    if not (sums_rows or has_few) or pieces == 1:
+    shapes, contracting = [o.array_shape for o in operands], [dims.contracting(side)[0] for side in (0, 1)]
+    terms = shapes[0].dimensions[contracting[0]]
+    smaller, larger = sorted(shape.size // max(1, terms) for shape in shapes)
+    sums_rows = (
+        smaller == 1
+        and all(d == 0 for d in contracting)
+        and terms * larger >= 1 << 20
+        and larger >= terms // _MAX_SPLITS
+    )
+    splits = next(n for n in range(_MAX_SPLITS, 0, -1) if terms % n == 0)
+    has_small_result = (
+        1 < larger <= _MAX_SPLIT_COLUMNS
+        and terms >= _MIN_SPLIT_TERMS
+        and (type.name[0] == "f" or smaller == 1 or smaller > _MAX_SKINNY)
+    )
+    if not (sums_rows or has_small_result) or splits == 1:
         return None
-    if any(shape.element_type is not kind for shape in shapes):
+    if any(shape.element_type is not type for shape in shapes):
         return None
-    parts = [
-        rewriter.emit(movement.reshape, o, sizes=(*sizes[:d], pieces, terms // pieces, *sizes[d + 1 :]))
-        for o, sizes, d in zip(operands, (shape.dimensions for shape in shapes), over, strict=True)
+    factors = [
+        rewriter.emit(movement.reshape, o, sizes=(*sizes[:d], splits, terms // splits, *sizes[d + 1 :]))
+        for o, sizes, d in zip(operands, (shape.dimensions for shape in shapes), contracting, strict=True)
     ]
-    (i, j), precision = over, dims.operand_precision
+    (i, j), precision = contracting, dims.operand_precision
     attributes = contraction.Dot((i + 1,), (j + 1,), (i,), (j,), None, precision)
-    return _sum(rewriter, rewriter.emit(contraction.dot, *parts, **attributes._asdict()), (0,))
+    return _sum(rewriter, rewriter.emit(contraction.dot, *factors, **attributes._asdict()), (0,))
 
 
 def _sum(rewriter: Rewriter, x: Instruction, dimensions: tuple[int, ...]) -> Instruction:
@@ -165,47 +176,49 @@ def _sum(rewriter: Rewriter, x: Instruction, dimensions: tuple[int, ...]) -> Ins
     )
 
 
-def _total(factors: ElementType, result: ElementType) -> tuple[ElementType, ElementType] | None:
-    """As what products of matrices are multiplied, and as what they are summed, if there is something made for them."""
-    if factors.is_integer and result.is_integer:
-        name = f"{factors.name[0]}{max(32, result.bits)}"
-        return (factors if factors.bits >= 8 else element_type(f"{factors.name[0]}8")), element_type(name)
-    if result.name in ("f64", "f32", "f16", "bf16"):
-        wide = element_type("f64" if result.name == "f64" else "f32")
-        return (factors if factors.name in ("f16", "bf16") and wide.name == "f32" else wide), wide
+def _gemm_types(factor_type: ElementType, result_type: ElementType) -> tuple[ElementType, ElementType] | None:
+    """The factor type and the sum type of a GEMM that the backend has kernels for; None if it has none."""
+    if factor_type.is_integer and result_type.is_integer:
+        name = f"{factor_type.name[0]}{max(32, result_type.bits)}"
+        return (factor_type if factor_type.bits >= 8 else element_type(f"{factor_type.name[0]}8")), element_type(name)
+    if result_type.name in ("f64", "f32", "f16", "bf16"):
+        sum_type = element_type("f64" if result_type.name == "f64" else "f32")
+        return (factor_type if factor_type.name in ("f16", "bf16") and sum_type.name == "f32" else sum_type), sum_type
     return None
 
 
-def converted(rewriter: Rewriter, x: Instruction, kind: Any) -> Instruction:
-    if x.array_shape.element_type is kind:
+def convert_to(rewriter: Rewriter, x: Instruction, type: Any) -> Instruction:
+    """x converted to a type."""
+    if x.array_shape.element_type is type:
         return x
-    return rewriter.emit(elementwise.convert, x, new_element_type=kind)
+    return rewriter.emit(elementwise.convert, x, new_element_type=type)
 
 
-def as_multiplication(
+def as_multiply_reduce(
     rewriter: Rewriter, lhs: Instruction, rhs: Instruction, dims: contraction.Dot, shape: Shape
 ) -> Instruction:
-    """Over the result's dimensions followed by the contracting ones, or as both operands are in memory."""
-    together, others = (dims.batch(side) + dims.contracting(side) for side in (0, 1))
-    is_alike = together == others and len(together) == lhs.array_shape.rank == rhs.array_shape.rank
-    if is_alike and dims.lhs_contracting_dims and dims.lhs_batch_dims == tuple(sorted(dims.lhs_batch_dims)):
+    """A dot as a multiplication and a sum, over the result's dimensions followed by the contracting ones, or
+    elementwise if the operands have the same layout."""
+    lhs_dims, rhs_dims = (dims.batch(side) + dims.contracting(side) for side in (0, 1))
+    is_elementwise = lhs_dims == rhs_dims and len(lhs_dims) == lhs.array_shape.rank == rhs.array_shape.rank
+    if is_elementwise and dims.lhs_contracting_dims and dims.lhs_batch_dims == tuple(sorted(dims.lhs_batch_dims)):
         return _sum(rewriter, rewriter.emit(elementwise.mul, lhs, rhs), dims.lhs_contracting_dims)
     batch, contracted = len(dims.lhs_batch_dims), len(dims.lhs_contracting_dims)
     lhs_free = contraction.free_dimensions(lhs.array_shape.rank, dims.lhs_contracting_dims, dims.lhs_batch_dims)
     rhs_free = contraction.free_dimensions(rhs.array_shape.rank, dims.rhs_contracting_dims, dims.rhs_batch_dims)
     sizes = (*shape.dimensions, *(lhs.array_shape.dimensions[d] for d in dims.lhs_contracting_dims))
 
-    def spread(x: Instruction, batches: Any, free: Any, contracting: Any, first_free: int) -> Instruction:
-        place: dict[int, int] = {d: k for k, d in enumerate(batches)}
-        place.update({d: first_free + k for k, d in enumerate(free)})
-        place.update({d: shape.rank + k for k, d in enumerate(contracting)})
-        dimensions = tuple(place[d] for d in range(x.array_shape.rank))
+    def broadcast(x: Instruction, batches: Any, free: Any, contracting: Any, first_free: int) -> Instruction:
+        dim_of: dict[int, int] = {d: k for k, d in enumerate(batches)}
+        dim_of.update({d: first_free + k for k, d in enumerate(free)})
+        dim_of.update({d: shape.rank + k for k, d in enumerate(contracting)})
+        dimensions = tuple(dim_of[d] for d in range(x.array_shape.rank))
         return rewriter.emit(movement.broadcast, x, sizes=sizes, dimensions=dimensions)
 
     product = rewriter.emit(
         elementwise.mul,
-        spread(lhs, dims.lhs_batch_dims, lhs_free, dims.lhs_contracting_dims, batch),
-        spread(rhs, dims.rhs_batch_dims, rhs_free, dims.rhs_contracting_dims, batch + len(lhs_free)),
+        broadcast(lhs, dims.lhs_batch_dims, lhs_free, dims.lhs_contracting_dims, batch),
+        broadcast(rhs, dims.rhs_batch_dims, rhs_free, dims.rhs_contracting_dims, batch + len(lhs_free)),
     )
     if not contracted:
         return product

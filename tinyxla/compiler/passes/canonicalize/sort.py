@@ -1,7 +1,8 @@
-"""Sorts made simple, as a pass from graph to graph: plain orders become sorts by one key along the last dimension that
-take at most one other array along. All others - several keys, complex ones, several arrays, other dimensions - become
-sorts of the elements' places, by the last key first, and gathers of what they are the places of. Many short lines stay
-where they are: they are sorted side by side."""
+"""Canonical form of sorts: sorts by plain order become sorts by one real key along the last dimension with at most
+one payload. All others (several keys, complex keys, several payloads, other dimensions) become sorts of the
+permutation, least significant key first (LSD), and gathers by it. Many short segments stay in their dimension: they
+are sorted together by vectors.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.fusibility import is_native_type
-from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 
-SHORT, MANY = 2048, 16  # elements of lines that are sorted side by side, and how many of these there must be
+MAX_SHORT_ELEMENTS, MIN_BATCH = 2048, 16  # of segments that are sorted together by vectors
 
 
-@of_opcodes("sort")
+@for_opcodes("sort")
 def canonicalize_sorts(computation: Computation) -> Computation:
-    """Leave only sorts by one key along the last dimension, of at most two arrays, and those by other comparators."""
+    """The computation with sorts of this form and sorts by other comparators."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         order = sorting.order_of(x.attributes.to_apply) if x.op is sorting.sort else None
-        if order is None or _is_simple(x, order):
+        if order is None or _is_canonical(x, order):
             return None
         (axis,) = x.attributes.dimensions
         body, *_ = trace(lambda *arrays: _sorted(arrays, axis, order), [o.shape for o in operands], "sort")
@@ -35,50 +36,50 @@ def canonicalize_sorts(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def _is_simple(x: Instruction, order: sorting.Order) -> bool:
+def _is_canonical(x: Instruction, order: sorting.Order) -> bool:
     key = x.operands[0].array_shape
-    plain = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
+    has_one_key = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
     (axis,) = x.attributes.dimensions
-    stays = axis == key.rank - 1 or is_side_by_side(x)
-    return key.size == 0 or (plain and stays)
+    is_supported_dimension = axis == key.rank - 1 or is_batched_short_sort(x)
+    return key.size == 0 or (has_one_key and is_supported_dimension)
 
 
-def is_side_by_side(x: Instruction) -> bool:
-    """Whether a sort is one of many short lines by one key, so small that it goes into a word, with a place if
-    another array is taken along."""
+def is_batched_short_sort(x: Instruction) -> bool:
+    """True for a sort of many short segments by one key that fits into a 64-bit word, with a 32-bit position if
+    there is a payload."""
     order, keys = sorting.order_of(x.attributes.to_apply), x.operands[0].array_shape
-    simple = order is not None and order.keys == 1 and len(x.operands) <= 2
-    return simple and are_side_by_side(keys, x.attributes.dimensions[0], 64 if len(x.operands) == 1 else 32)
+    has_one_key = order is not None and order.keys == 1 and len(x.operands) <= 2
+    return has_one_key and are_batched_short_keys(keys, x.attributes.dimensions[0], 64 if len(x.operands) == 1 else 32)
 
 
-def are_side_by_side(keys: Shape, dimension: int, most_bits: int) -> bool:
-    """Whether these keys are so small, and in so many and so short lines."""
-    kind, length = keys.element_type, keys.dimensions[dimension]
-    many = 2 <= length <= SHORT and keys.size // length >= MANY
-    return many and kind.kind != "complex" and kind.bits <= most_bits and is_native_type(keys)
+def are_batched_short_keys(keys: Shape, dimension: int, max_bits: int) -> bool:
+    """True if keys of at most `max_bits` bits form many short segments."""
+    type, length = keys.element_type, keys.dimensions[dimension]
+    is_batch = 2 <= length <= MAX_SHORT_ELEMENTS and keys.size // length >= MIN_BATCH
+    return is_batch and type.kind != "complex" and type.bits <= max_bits and is_native_type(keys)
 
 
 def _sorted(arrays: tuple[Any, ...], axis: int, order: sorting.Order) -> tuple[Any, ...]:
     last = arrays[0].ndim - 1
     rows = [movement.move_axis(x, axis, last) for x in arrays]
-    keys = [part for key in rows[: order.keys] for part in _parts(key)]
+    keys = [real_key for key in rows[: order.keys] for real_key in _real_keys(key)]
     if len(keys) == order.keys == 1 and len(rows) <= 2:
-        found = _simple(rows, order.descending)
+        results = _sort_by_one_key(rows, order.descending)
     else:
-        places = movement.iota(shape=Shape(element_type(np.int32), rows[0].shape), iota_dimension=last)
-        for number, key in enumerate(reversed(keys)):
-            current = indexing.take_along(key, places, last) if number else key
-            places = _simple([current, places], order.descending)[1]
-        found = tuple(indexing.take_along(x, places, last) for x in rows)
-    return tuple(movement.move_axis(x, last, axis) for x in found)
+        permutation = movement.iota(shape=Shape(element_type(np.int32), rows[0].shape), iota_dimension=last)
+        for k, key in enumerate(reversed(keys)):
+            current = indexing.take_along(key, permutation, last) if k else key
+            permutation = _sort_by_one_key([current, permutation], order.descending)[1]
+        results = tuple(indexing.take_along(x, permutation, last) for x in rows)
+    return tuple(movement.move_axis(x, last, axis) for x in results)
 
 
-def _parts(key: Any) -> list[Any]:
+def _real_keys(key: Any) -> list[Any]:
     is_complex = element_type(key.dtype).kind == "complex"
     return [elementwise.real(key), elementwise.imag(key)] if is_complex else [key]
 
 
-def _simple(rows: list[Any], descending: bool) -> tuple[Any, ...]:
+def _sort_by_one_key(rows: list[Any], descending: bool) -> tuple[Any, ...]:
     comparator = sorting.order_computation(tuple(x.dtype for x in rows), 1, descending)
-    found: Any = sorting.sort(*rows, dimensions=(rows[0].ndim - 1,), to_apply=comparator, is_stable=True)
-    return found if len(rows) > 1 else (found,)
+    result: Any = sorting.sort(*rows, dimensions=(rows[0].ndim - 1,), to_apply=comparator, is_stable=True)
+    return result if len(rows) > 1 else (result,)

@@ -17,7 +17,7 @@ from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
 from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copy_kernel
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
@@ -163,7 +163,9 @@ def _analyze(body: Computation) -> _CarriedState | None:
     )
     if not all(_reads_own_element(y, access, own_maps) for y, access in reads):
         return None
-    axes = collapse_axes(roots, set(), space, also=[(update, _write_map(update, space)) for update, _ in written])
+    axes = collapse_axes(
+        roots, set(), space, extra_accesses=[(update, _write_map(update, space)) for update, _ in written]
+    )
     if axes[-1].size < MIN_ROW_ELEMENTS:
         return None
     work = ops_per_element([*roots, *scalars], set())
@@ -250,7 +252,7 @@ class _BlockedLoop(Lowering):
         outer_size = math.prod(axis.size for axis in outer)
         element_bytes = sum(x.array_shape.dtype.itemsize for x in arrays)
         max_width = min(BLOCK_BYTES // element_bytes, inner.size * outer_size // MIN_BLOCKS)
-        width = min(inner.size, max(TOGETHER, max_width // TOGETHER * TOGETHER))
+        width = min(inner.size, max(VECTOR_ITERATIONS, max_width // VECTOR_ITERATIONS * VECTOR_ITERATIONS))
         blocks = -(-inner.size // width)
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
         with self.loop(b.kernel.first, b.kernel.last) as (chunk, _):

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tinyxla.compiler.analysis.scalarization import (
-    MOST_ELEMENTS,
-    WIDE,
+    MAX_REGISTER_ELEMENTS,
+    VECTOR_ELEMENTS,
     ScalarizedRegion,
-    indexed,
+    indexed_parameters,
     is_allocation,
     is_wide_and_costly,
-    lane_of,
     scalarize,
+    scalarize_lane,
     scalarize_without_memory,
 )
 from tinyxla.compiler.fusion.plan import Plan, results_of
@@ -39,8 +39,8 @@ from tinyxla.loopir.lower.emit import (
     Storage,
     Temporary,
     Users,
-    clamped,
-    is_chosen,
+    clamp_index,
+    selects_branch,
     start_index,
     zero,
 )
@@ -61,14 +61,14 @@ def aliased_operands(x: Instruction) -> dict[int, int]:
     """For results that stay in memory, the operands as which they begin."""
     region = region_of(x)
     assert region is not None
-    return {k: begin for k, begin in enumerate(region.begins) if begin is not None}
+    return {k: begin for k, begin in enumerate(region.result_homes) if begin is not None}
 
 
 def region_of(x: Instruction) -> ScalarizedRegion | None:
     """A loop or branch as a scalarized region of its operands; for a batched region that of one instance. None if it is
     not small."""
     if x.op is lanes:
-        return lane_of(x.attributes.to_apply, x.attributes.mapped)
+        return scalarize_lane(x.attributes.to_apply, x.attributes.mapped)
     if not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
     return _region_of_op(x.op, tuple(o.shape for o in x.operands), x.attributes)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 promoted.append([low.value(operand, (*batch_index, *index)) for index in indices_of(shape)])
                 continue
             storage: Storage = operand
-            position = region.begins.index(k) if k in region.begins else -1
+            position = region.result_homes.index(k) if k in region.result_homes else -1
             if position in results:
                 storage = results[position]
             elif k in region.updated:
@@ -170,7 +170,7 @@ class ScalarizedLowering(Lowering):
         if x.op is calls.get_tuple_element:
             return self._results[x.operands[0]][x.attributes.index]
         if x.op is movement.constant:
-            if x.array_shape.size > MOST_ELEMENTS:
+            if x.array_shape.size > MAX_REGISTER_ELEMENTS:
                 return InMemory(self.buffer(x))
             name = x.array_shape.element_type.name
             return [Literal(name, element.item()) for element in x.attributes.literal.value.ravel()]
@@ -239,10 +239,15 @@ class ScalarizedLowering(Lowering):
     ) -> list[Promoted]:
         """A loop's operands, with loop-invariant arrays that are read at computed indices in memory: a load costs less
         than selecting among all elements."""
-        arrays, indexed_positions = list(operands), indexed(body)
+        arrays, indexed_positions = list(operands), indexed_parameters(body)
         for k, (y, p) in enumerate(zip(body.outputs, body.parameters, strict=True)):
             promoted = arrays[k]
-            if y is not p or isinstance(promoted, InMemory) or len(promoted) < WIDE or k not in indexed_positions:
+            if (
+                y is not p
+                or isinstance(promoted, InMemory)
+                or len(promoted) < VECTOR_ELEMENTS
+                or k not in indexed_positions
+            ):
                 continue
             in_memory = [j == k or isinstance(other, InMemory) for j, other in enumerate(arrays)]
             if self._allows_vectors and len(regions((condition, body), in_memory)) == 2:
@@ -368,7 +373,7 @@ def _scatter(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
             vector = a.vector(batch, k, indices.array_shape.rank)
             start, in_bounds = checked_index(low, low.value(indices, vector), sizes[d] - extent)
             all_in_bounds = in_bounds if all_in_bounds is None else low.builder.and_(all_in_bounds, in_bounds)
-            index[d] = low.builder.add(clamped(low, start, sizes[d] - extent + 1), offset)
+            index[d] = low.builder.add(clamp_index(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
             index[d] = batch[c]
         old = low.element(result, sizes, tuple(index))
@@ -440,10 +445,10 @@ def _conditional(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
     index, *operands = (low.promoted(o) for o in x.operands)
     branches = regions(x.attributes.branch_computations, _in_memory(operands))
     outputs = branches[0].computation.outputs
-    new_arrays = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
+    new_arrays = [y for y, begin in zip(outputs, branches[0].result_homes, strict=True) if begin is None]
     values: list[Operand] = [zero(y.array_shape) for y in new_arrays for _ in range(y.array_shape.size)]
     for position, branch in enumerate(branches):
-        stop = low.builder.select(is_chosen(low, single_scalar([index]), position, len(branches)), 1)
+        stop = low.builder.select(selects_branch(low, single_scalar([index]), position, len(branches)), 1)
         with low.loop(0, stop, values, sequential=True) as (_, loop):
             elements = [
                 e for promoted in low.run(branch, operands) if not isinstance(promoted, InMemory) for e in promoted
@@ -454,7 +459,7 @@ def _conditional(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
     remaining = iter(values)
     return [
         [next(remaining) for _ in range(y.array_shape.size)] if begin is None else operands[begin]
-        for y, begin in zip(outputs, branches[0].begins, strict=True)
+        for y, begin in zip(outputs, branches[0].result_homes, strict=True)
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.target import vector_bytes
 
@@ -34,7 +34,7 @@ SUMS_PER_GROUP = 4  # sums that a loop computes at once
 _FROM, _TO, _LINES = ("%re", "%im"), ("%to_re", "%to_im"), ("%line0", "%line1")
 _LOAD_PASS_ARGUMENTS = "\n".join(  # arguments of a pass, and the addresses of its source and target
     [
-        loaded_words("plan", PASS_ARGUMENTS, prefix="pass_"),
+        load_words("plan", PASS_ARGUMENTS, prefix="pass_"),
         *(f"  {side} = getelementptr $e, ptr %lanes, i64 %pass_{side[1:]}" for side in (*_FROM, *_TO)),
     ]
 )
@@ -108,7 +108,7 @@ def _transpose_text(real_type: str, body: list[str], extra: str) -> str:
     )
     return f"""
 define void @routine(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {extra}ptr %numbers) nounwind {{
-{loaded_words("numbers", LINE_ARGUMENTS)}
+{load_words("numbers", LINE_ARGUMENTS)}
   %last = sub i64 %count, 1
   for %g from 0 below %count by $h
 {lines}
@@ -127,7 +127,7 @@ def _declare(name: str, real_type: str, text: str) -> str:
     text += _DECLARATIONS
     for word, meaning in _substitutions(real_type).items():
         text = text.replace(word, meaning)
-    declare_llvm(name, text, "routine", final=True)
+    declare_llvm(name, text, "routine", is_optimized=True)
     return name
 
 
@@ -188,7 +188,7 @@ def combine_rows(real_type: str) -> str:
     phis = [f"  %sum{j} = phi $v [ zeroinitializer, %i.begin ], [ {x}, %i.end ]" for j, x in enumerate(sums)]
     text = f"""
 define void @routine(ptr %lanes, ptr noalias %offsets, ptr noalias %factors) nounwind {{
-{loaded_words("offsets", COMBINE_ARGUMENTS)}
+{load_words("offsets", COMBINE_ARGUMENTS)}
   %first_offsets = getelementptr i64, ptr %offsets, i64 {len(COMBINE_ARGUMENTS)}
   %group_size = mul i64 %rows, {SUMS_PER_GROUP}
   for %p from 0 below %repeats by 1
@@ -471,7 +471,7 @@ def _lane_text(entry: _Emitter, row_code: _Emitter, lane: _Emitter, size: str, e
     return f"""
 define void @routine(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{extra}) nounwind {{
 {_LOAD_PASS_ARGUMENTS}
-{loaded_words("numbers", LANE_ARGUMENTS)}
+{load_words("numbers", LANE_ARGUMENTS)}
   %words = mul i64 %count, 2
   %step_words = mul i64 %step, 2
 {chr(10).join(entry.code)}
@@ -601,7 +601,7 @@ def _row_pair_text(size: str, body: _Emitter) -> str:
     return f"""
 define void @routine({extra}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
 {_LOAD_PASS_ARGUMENTS}
-{loaded_words("numbers", ROW_PAIR_ARGUMENTS)}
+{load_words("numbers", ROW_PAIR_ARGUMENTS)}
   %size = udiv i64 %pass_stride, %width
   %to_middle = add i64 (lshr i64 %size, 1), 1
   %last = sub i64 %count, 1

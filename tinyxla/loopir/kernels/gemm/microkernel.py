@@ -64,7 +64,7 @@ def declare_offset_list() -> str:
         count=OFFSETS_PER_VECTOR,
         all=f"<{OFFSETS_PER_VECTOR} x i32> zeroinitializer",
     )
-    return declare_routine("offset_list", text, is_seldom=True)
+    return declare_routine("offset_list", text, is_cold=True)
 
 
 # Followed by the innermost axis' index.

@@ -14,9 +14,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tinyxla.compiler.analysis.fusibility import is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan
-from tinyxla.compiler.passes.canonicalize.sort import is_side_by_side
+from tinyxla.compiler.passes.canonicalize.sort import is_batched_short_sort
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.sort import radix_sort, sorting_network, transposition_sort
@@ -33,7 +33,7 @@ BLOCK_ELEMENTS = 1 << 12  # elements of a line that one thread sorts in the cach
 
 def supports(x: Instruction) -> bool:
     """Whether the comparator can be part of a loop."""
-    return is_of_scalars(x.attributes.to_apply)
+    return is_scalar_computation(x.attributes.to_apply)
 
 
 class _Lines(NamedTuple):
@@ -69,7 +69,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of the sort algorithm that fits the comparator and the lengths."""
     (dimension,) = x.attributes.dimensions
     sizes = x.operands[0].array_shape.dimensions
-    if is_side_by_side(x) and not (sizes[dimension] <= MAX_EXCHANGE_ELEMENTS and transposition_sort.supports(x)):
+    if is_batched_short_sort(x) and not (sizes[dimension] <= MAX_EXCHANGE_ELEMENTS and transposition_sort.supports(x)):
         return sorting_network.kernels(radix_sort.sort_problem(x, plan, users))
     if transposition_sort.supports(x):
         return transposition_sort.lower(x, plan, users)

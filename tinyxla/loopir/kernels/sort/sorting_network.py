@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from tinyxla.compiler.passes.canonicalize.sort import SHORT
+from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.sort import radix_sort
@@ -45,12 +45,12 @@ class _BatchedNetwork:
         self.padding = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
         self.lanes = VECTOR_BITS // element_type(self.word_type).bits
         self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
-        self.rows = self.b.scratch(self.word_type, SHORT * self.lanes)
+        self.rows = self.b.scratch(self.word_type, MAX_SHORT_ELEMENTS * self.lanes)
         self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep)
         self.inner: Index = 1 if sort.inner == 1 else self.routine.parameter(sort.inner)
         self.is_transposed = sort.inner == 1 and not self.has_contiguous_lines
         # The elements in rows; the rows of keys themselves if nothing else is sorted.
-        self.elements = self.rows if self.keys_only else self.b.scratch(self.keys.type, SHORT * self.lanes)
+        self.elements = self.rows if self.keys_only else self.b.scratch(self.keys.type, MAX_SHORT_ELEMENTS * self.lanes)
         self.sizes = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
 
     def kernel(self) -> LoweredKernel:
@@ -108,7 +108,7 @@ class _BatchedNetwork:
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
             return [self.b.or_(x, bits) for x, bits in zip(carried, body(*at), strict=True)]
 
-        return self.low.nest([(0, stop), (0, self.count)], initial, element, in_vectors=True)
+        return self.low.nest([(0, stop), (0, self.count)], initial, element, force_vectorize=True)
 
     def _row(self, i: Index, lane: Index) -> Index:
         return self.b.add(self.b.mul(i, self.lanes), lane)

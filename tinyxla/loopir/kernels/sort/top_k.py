@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla.compiler.analysis.fusibility import is_native_type
 from tinyxla.compiler.fusion.plan import Plan
-from tinyxla.compiler.passes.canonicalize.sort import are_side_by_side
+from tinyxla.compiler.passes.canonicalize.sort import are_batched_short_keys
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.sort import sorting_network
@@ -57,7 +57,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     sort = SortProblem(x, plan, keys, (operand, indices), results_by_index(x, users), shape.rank - 1, needed)
     if not k * sort.lines:
         return []
-    if k > max(MIN_NETWORK_K, sort.length // MIN_NETWORK_K) and are_side_by_side(shape, sort.dimension, 32):
+    if k > max(MIN_NETWORK_K, sort.length // MIN_NETWORK_K) and are_batched_short_keys(shape, sort.dimension, 32):
         return sorting_network.kernels(sort)
     if 2 * k > MAX_CANDIDATES:
         return sort.kernels()

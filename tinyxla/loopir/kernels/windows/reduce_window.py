@@ -17,9 +17,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from tinyxla.compiler.analysis.fusibility import is_native_type, is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
-from tinyxla.compiler.passes.canonicalize.reduce_window import LANES, in_rows, is_large
+from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS, is_large, undilate
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
 from tinyxla.loopir.kernels.windows.scan import lower_scan
@@ -193,7 +193,7 @@ def _lower_van_herk(fold: WindowReduction, line: LineLayout, targets: list[Stora
     and a prefix of the next block."""
     low = fold.lowering("windows")
     b, (n, count, w) = low.builder, line.dimension
-    width = min(line.inner, max(1, BLOCK_ELEMENTS // w.size // LANES) * LANES)
+    width = min(line.inner, max(1, BLOCK_ELEMENTS // w.size // MIN_VECTOR_COLUMNS) * MIN_VECTOR_COLUMNS)
     blocks, columns = (count - 1) * w.stride // w.size + 1, -(-line.inner // width)
     suffixes, prefixes = (b.scratch(fold.x.array_shape.element_type.name, (w.size + 1) * width) for _ in range(2))
     (identity,) = low.identity(fold.x)
@@ -238,7 +238,7 @@ def _lower_van_herk(fold: WindowReduction, line: LineLayout, targets: list[Stora
 
 def supports_reduce(x: Instruction) -> bool:
     """Whether the combiner can be part of a loop."""
-    return is_of_scalars(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
+    return is_scalar_computation(x.attributes.to_apply) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -248,7 +248,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     if 0 in _result_sizes(dimensions):
         return []
     if is_large(window, sizes) and 0 not in sizes:
-        return _lower_large(fold, _collapsed_dimensions(*in_rows(sizes, window)))
+        return _lower_large(fold, _collapsed_dimensions(*undilate(sizes, window)))
     if x in plan.epilogues:
         dimensions = [Dimension(sizes[d], window[d].positions(sizes[d]), window[d]) for d in _non_unit_dimensions(x)]
     return [_lower_direct(fold, dimensions, fold.arrays)]
@@ -260,7 +260,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
 def supports_select(x: Instruction) -> bool:
     """Whether both computations can be part of a loop."""
     computations = x.attributes.select, x.attributes.scatter
-    return all(map(is_of_scalars, computations)) and all(is_native_type(o.array_shape) for o in x.operands)
+    return all(map(is_scalar_computation, computations)) and all(is_native_type(o.array_shape) for o in x.operands)
 
 
 def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.passes.canonicalize.reduce_window import LANES
+from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS as VECTOR_COLUMNS
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import LineLayout, WindowReduction, load, store
@@ -193,7 +193,7 @@ def lower_scan(fold: WindowReduction, line: LineLayout, targets: list[Storage], 
     if line.inner == 1 and line.dimension.size >= MIN_VECTOR_LENGTH and vector_scan.supports(op, type):
         return _lower_vector_scan(fold, line, targets[0], str(op), backward)
     is_expensive = any(map(is_costly, fold.computation.instructions))
-    in_vectors = is_expensive or 2 < line.inner <= MAX_UNROLLED_COLUMNS or line.inner >= LANES
+    in_vectors = is_expensive or 2 < line.inner <= MAX_UNROLLED_COLUMNS or line.inner >= VECTOR_COLUMNS
     if in_vectors:
         return _VectorizedScan(fold, line, targets, backward).kernels()
     return _lower_in_registers(fold, line, targets, backward)
@@ -332,10 +332,14 @@ class _VectorizedScan(_Scan):
         inner, n, arrays = line.inner, line.dimension.size, fold.x.operands[: len(targets)]
         self.is_block = inner > 1
         is_ordered = backward and not fold.is_commutative
-        self.is_split = not (self.is_block or is_ordered) and line.outer < LANES and n >= LANES * LANES
-        self.width = LANES
+        self.is_split = (
+            not (self.is_block or is_ordered) and line.outer < VECTOR_COLUMNS and n >= VECTOR_COLUMNS * VECTOR_COLUMNS
+        )
+        self.width = VECTOR_COLUMNS
         if self.is_block:
-            for_threads = min(ROW_RESULTS, -(-inner * line.outer // MIN_PARALLEL_LINES)) // LANES * LANES
+            for_threads = (
+                min(ROW_RESULTS, -(-inner * line.outer // MIN_PARALLEL_LINES)) // VECTOR_COLUMNS * VECTOR_COLUMNS
+            )
             bytes_each = sum(o.array_shape.dtype.itemsize for o in arrays)
             self.width = min(
                 inner, max(MIN_BLOCK_COLUMNS, BLOCK_ROW_BYTES // bytes_each if fold.exceeds_cache else for_threads)
@@ -343,11 +347,11 @@ class _VectorizedScan(_Scan):
         is_cut = self.is_split or (
             self.is_block and not is_ordered and line.outer * -(-inner // self.width) < MIN_PARALLEL_LINES
         )
-        parts = LANES if self.is_split else 1
+        parts = VECTOR_COLUMNS if self.is_split else 1
         super().__init__(fold, line, targets, backward, is_cut, parts, self.width if self.is_block else 1)
         self.stores_directly = not (self.is_block and fold.exceeds_cache)
         # the previous row is read back from the results; short rows stay in registers
-        self.reads_back = self.stores_directly and inner > LANES and not self.applies_initial
+        self.reads_back = self.stores_directly and inner > VECTOR_COLUMNS and not self.applies_initial
         is_buffered = self.columns == 1 and not self.stores_directly  # rows of results in scratch memory
         self.height = max(1, ROW_RESULTS // self.width) if is_buffered else int(not self.stores_directly)
         b = self.low.builder
@@ -370,7 +374,7 @@ class _VectorizedScan(_Scan):
             if folded:
                 self._reduce()
             self.for_blocks(self.length, self.height, [], self._scan_rows)
-        units = self.line.outer if self.is_block or self.is_split else -(-self.line.outer // LANES)
+        units = self.line.outer if self.is_block or self.is_split else -(-self.line.outer // VECTOR_COLUMNS)
         work = self.line.dimension.size // self.chunks * self.width
         return self.make_kernels(units * self.chunks * self.columns, work)
 
@@ -383,7 +387,7 @@ class _VectorizedScan(_Scan):
         elif self.is_split:
             self.o, self.p = self.low.split_index(index, (line.outer, self.chunks))
         else:
-            self.o, self.block_size = b.tile_start_and_size(index, LANES, line.outer)
+            self.o, self.block_size = b.tile_start_and_size(index, VECTOR_COLUMNS, line.outer)
         if self.is_block or self.is_split:
             self.first, self.length = self.chunk_rows(self.p)
 
@@ -424,7 +428,7 @@ class _VectorizedScan(_Scan):
                 self._set_values(indices[0], carried)
                 return self.join(carried, total)
 
-            self.publish_carry(o, next_chunk, 0, low.nest([(0, LANES)], prefix, lane_prefix, sequential=True))
+            self.publish_carry(o, next_chunk, 0, low.nest([(0, VECTOR_COLUMNS)], prefix, lane_prefix, sequential=True))
         else:
             with low.loop(0, self.block_size) as (j, _):
                 prefix = self.incoming_carry(o, p, self._column(j))

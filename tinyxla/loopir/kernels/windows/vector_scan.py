@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from string import Template
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import reduction
@@ -73,7 +73,7 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
 def supports(op: str | None, type: str) -> bool:
     """Whether there is a scan of this monoid and element type."""
-    return op is not None and type != "pred" and type in REGISTERS
+    return op is not None and type != "pred" and type in REGISTER_TYPES
 
 
 @functools.cache
@@ -81,13 +81,13 @@ def declare_scan(op: str, type: str, backward: bool) -> str:
     """Declare `scan(from, to, end of to, carry)` and return its symbol. `carry` holds the prefix before the line, and
     afterwards the prefix of the whole line."""
     name = "_".join(["scan", op, type, *["backward"] * backward])
-    declare_llvm(name, _scan_text(op, type, backward), "scan", final=True)
+    declare_llvm(name, _scan_text(op, type, backward), "scan", is_optimized=True)
     return name
 
 
 def _scan_text(op: str, type: str, backward: bool) -> str:
     """LLVM text of the scan."""
-    register = REGISTERS[type]
+    register = REGISTER_TYPES[type]
     element_bytes = BYTES[register]
     n = vector_bytes() // element_bytes
     vector = f"<{n} x {register}>"
