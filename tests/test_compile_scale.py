@@ -76,7 +76,7 @@ STAGES: list[tuple[Any, str]] = [
     (build, "elide_update_copies"),
     (build, "alias_in_place"),
     (cluster, "initially_materialized"),
-    (cluster, "recomputed"),
+    (cluster, "materialize_recomputed"),
     (cluster, "live_out"),
     (executable, "build_program"),
     (executable, "assign_parallelism"),

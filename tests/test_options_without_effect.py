@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 import tinyxla as tx
 from tinyxla.api import jit
 from tinyxla.errors import ArgumentError, AttributeValueError, NoEffectWarning
-from tinyxla.tracing import config
 
 tnp = tx.numpy
 CPU = tx.devices()[0]
@@ -21,7 +21,7 @@ STRUCT = tx.ShapeDtypeStruct((2,), np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "_warned", set())
+    monkeypatch.setattr(sys.modules["tinyxla.tracing.config"], "_warned", set())
     monkeypatch.setattr(jit, "_warned_of", [])
 
 

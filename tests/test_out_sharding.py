@@ -51,7 +51,7 @@ def _found(root: Any, name: str) -> Any:
 def test_out_sharding_may_be_the_one_device(name: str) -> None:
     function = _found(tinyxla, name)
     wanted = tinyxla.tree.leaves(CALLS[name](function))
-    for place in (None, tinyxla.api.devices()[0]):
+    for place in (None, tinyxla.devices()[0]):
         for x, y in zip(tinyxla.tree.leaves(CALLS[name](function, out_sharding=place)), wanted, strict=True):
             np.testing.assert_array_equal(x, y)
     with pytest.raises(ArgumentError, match="out_sharding"):
@@ -59,7 +59,7 @@ def test_out_sharding_may_be_the_one_device(name: str) -> None:
 
 
 def test_full_takes_a_sharding() -> None:
-    device = tinyxla.api.devices()[0]
+    device = tinyxla.devices()[0]
     np.testing.assert_array_equal(lax.full((2,), 1.0, sharding=device), np.ones(2))
     np.testing.assert_array_equal(lax.full_like(X, 1.0, sharding=device), X)
     for call in (lambda: lax.full((2,), 1.0, sharding=3), lambda: lax.full_like(X, 1.0, sharding=3)):

@@ -146,7 +146,7 @@ def test_decomposition_follows_one_longest_path_where_there_are_many() -> None:
     graph.decompose()
     longest = max(graph._chains.values(), key=len)
     assert (len(longest), longest[0]) == (2 * size + 3, begin)
-    assert graph.reaches_through_others(begin, longest[2 * size - 2])
+    assert graph.reaches_indirectly(begin, longest[2 * size - 2])
     assert graph.scanned == 0
 
 

@@ -127,7 +127,7 @@ def test_tracebackhide_marks_the_frames_of_the_library() -> None:
         hidden[marked].add(Path(trace.tb_frame.f_code.co_filename).name)
         trace = trace.tb_next
     assert hidden[False] == {Path(__file__).name}
-    assert "compilation.py" in hidden[True]
+    assert "jit.py" in hidden[True]
 
 
 def test_unknown_mode_is_refused() -> None:
@@ -204,7 +204,7 @@ def test_ipython_ends_with_the_users_frame() -> None:
     assert "ShapeError" in shown
     assert "KeyError" in shown
     assert "manipulation.py" not in shown
-    assert "compilation.py" not in shown
+    assert "jit.py" not in shown
 
 
 def test_pytest_shows_the_users_frame(tmp_path: Path) -> None:

@@ -113,8 +113,6 @@ def get_aval(x: Any) -> AbstractValue:
     """The abstract value of an array, a tracer or a number."""
     if isinstance(x, AbstractValue):
         return x
-    if isinstance(x, Reference):
-        return x.aval  # type: ignore[attr-defined]
     if isinstance(x, (Zero, UndefinedPrimal)):
         return x.aval
     if isinstance(x, Reference):
@@ -135,6 +133,10 @@ class AbstractRef(AbstractValue):
 
     shape = property(lambda self: self.inner_aval.shape)
     dtype = property(lambda self: self.inner_aval.dtype)
+    ndim = property(lambda self: self.inner_aval.ndim)
+    size = property(lambda self: self.inner_aval.size)
+    weak_type = property(lambda self: self.inner_aval.weak_type)
+    sharding = property(lambda self: self.inner_aval.sharding)
 
     def __repr__(self) -> str:
         return f"Ref{{{self.inner_aval.str_short()}}}"

@@ -33,6 +33,8 @@ class Ref(Reference):
         return get_aval(self)
 
     ndim = property(lambda self: self._value.ndim)
+    sharding = property(lambda self: self._value.sharding)
+    weak_type = property(lambda self: self._value.weak_type)
     size = property(lambda self: self._value.size)
 
     def get(self) -> Array:

@@ -106,7 +106,7 @@ mod = remainder
 
 def _floor_of_signed(x: Any, y: Any) -> Any:
     quotient = np.floor_divide(x, y)
-    return quotient if np.all(y) else np.where(y == 0, np.where(x < 0, -2, -1), quotient).astype(quotient.dtype)
+    return quotient if np.all(y) else np.where(y == 0, -1, quotient).astype(quotient.dtype)
 
 
 @as_binary(to_integer=True, of_signed=_floor_of_signed)

@@ -416,7 +416,7 @@ class Array:
 
     def byteswap(self) -> Array:
         """The elements with their bytes in the opposite order, as `numpy.ndarray.byteswap`."""
-        return _namespace.representation.byteswapped(self)
+        return _namespace.float_bits.byteswapped(self)
 
     def copy(self) -> Array:
         """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other."""

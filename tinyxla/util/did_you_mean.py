@@ -23,7 +23,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Did you mean ...?, after a space, if a name is like one of the others; else nothing."""
     known = {other.lower().replace("_", ""): other for other in names}
     plain = name.lower().replace("_", "")
-    found = [plain] if plain in known else difflib.get_close_matches(plain, known, 1, 0.7)
+    found = [plain] if plain in known else difflib.get_close_matches(plain, known, 1, 0.66)
     return f" Did you mean {known[found[0]]!r}?" if found else ""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.loop_ir import Kernel
 
 
@@ -74,7 +75,16 @@ def declare_llvm(name: str, text: str, function: str, is_optimized: bool = False
 
 
 def begin_declared(begin: Callable[[Routine], None]) -> None:
-    """Call `begin` for all routines declared since the last call."""
+    """Begin all routines that were declared since the last time.
+
+    If the library of one is missing, none of its routines is declared any more: other programs do not need them.
+    """
     for routine in tuple(_declared):
-        begin(routine)
+        try:
+            begin(routine)
+        except TinyxlaError:
+            for other in tuple(_declared):
+                if isinstance(other, (FortranRoutine, MultiplyRoutine)):
+                    _declared.pop(other, None)
+            raise
         _declared.pop(routine, None)
