@@ -7,11 +7,10 @@ exception may arrive between beginning a routine and removing it from the regist
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir.loop_ir import Kernel
+from tinyxla.loopir.ir.loop_ir import Call, Kernel, Loop, Multiply, Statement
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -34,14 +33,14 @@ class KernelRoutine:
     kernel: Kernel
 
 
-@dataclass(eq=False, frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class FortranRoutine:
     """A BLAS or LAPACK routine, by its Fortran name in lower case without underscore."""
 
     name: str
 
 
-@dataclass(eq=False, frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class MultiplyRoutine:
     """The GEMM of an element type, which `Multiply` calls."""
 
@@ -74,17 +73,25 @@ def declare_llvm(name: str, text: str, function: str, is_optimized: bool = False
     return name
 
 
-def begin_declared(begin: Callable[[Routine], None]) -> None:
-    """Begin all routines that were declared since the last time.
+def begin_declared(kernel: Kernel, begin: Callable[[Routine], None]) -> None:
+    """Begin all routines that were declared since the last time, and those of the BLAS and LAPACK that a kernel calls.
 
-    If the library of one is missing, none of its routines is declared any more: other programs do not need them.
+    The latter may be missing, which is an error of the programs that call them alone.
     """
     for routine in tuple(_declared):
-        try:
+        if not isinstance(routine, (FortranRoutine, MultiplyRoutine)) or routine in _library_routines(kernel.body):
             begin(routine)
-        except TinyxlaError:
-            for other in tuple(_declared):
-                if isinstance(other, (FortranRoutine, MultiplyRoutine)):
-                    _declared.pop(other, None)
-            raise
-        _declared.pop(routine, None)
+            _declared.pop(routine, None)
+
+
+def _library_routines(statements: Sequence[Statement]) -> set[Routine]:
+    """The routines that statements call, as if all were of the BLAS and LAPACK."""
+    called: set[Routine] = set()
+    for x in statements:
+        if isinstance(x, Call):
+            called.add(FortranRoutine(x.routine))
+        elif isinstance(x, Multiply):
+            called.add(MultiplyRoutine(x.result.buffer.type))
+        elif isinstance(x, Loop):
+            called |= _library_routines(x.body)
+    return called

@@ -72,7 +72,7 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
         if isinstance(step.work, LoweredKernel):
             sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
             step.work = use_nontemporal_stores(prefetch_next_rows(step.work, sizes), sizes)
-            begin_routines()
+            begin_routines(step.work.kernel)
     return block, aliases
 
 
@@ -137,7 +137,7 @@ def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap
 
 
 def _kernel_step(kernel: LoweredKernel) -> Step:
-    begin_routines()
+    begin_routines(kernel.kernel)
     pairs = list(zip(kernel.arguments, kernel.kernel.arguments, strict=True))
     return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written])
 

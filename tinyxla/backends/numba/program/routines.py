@@ -5,12 +5,13 @@ from __future__ import annotations
 from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm
 from tinyxla.backends.numba.program.blas_gemm import declare_gemm
 from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
+from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.routines import FortranRoutine, KernelRoutine, LlvmRoutine, Routine, begin_declared
 
 
-def begin_routines() -> None:
-    """Begin the compilation of all routines that were declared, on other threads."""
-    begin_declared(_begin)
+def begin_routines(kernel: Kernel) -> None:
+    """Begin the compilation of the routines that were declared for a kernel, on other threads."""
+    begin_declared(kernel, _begin)
 
 
 def _begin(routine: Routine) -> None:
