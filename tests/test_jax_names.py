@@ -264,3 +264,12 @@ def test_errors_tell_that_frames_are_left_out_and_options_are_objects() -> None:
         "False False",
         "True float64 State(numpy_rank_promotion, value='allow')",
     ]
+
+
+def test_stop_gradient_of_containers_is_recorded_leaf_by_leaf() -> None:
+    (line,) = printed("""
+        import jax, jax.numpy as jnp
+        jaxpr = jax.make_jaxpr(lambda x: jax.lax.stop_gradient({"a": x, "b": (None, 2 * x)}))(1.0)
+        print([str(e.primitive) for e in jaxpr.jaxpr.eqns])
+        """)
+    assert line == "['mul', 'stop_gradient', 'stop_gradient']"

@@ -12,6 +12,7 @@ from typing import Any
 from tinyxla import lax
 from tinyxla.jax.catalogue import COMPOSITIONS, primitives
 from tinyxla.jax.recording import is_recording, region, vectorized
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
 
@@ -29,7 +30,15 @@ def _recorded(name: str) -> Callable[..., Any]:
     return call
 
 
-compositions = {name: _recorded(name) for name in (*COMPOSITIONS, "stop_gradient")}
+_stop_gradient_of_array = _recorded("stop_gradient")
+
+
+@functools.wraps(lax.stop_gradient)
+def stop_gradient(x: Any) -> Any:
+    return pytrees.map_tree(_stop_gradient_of_array, x) if is_recording() else lax.stop_gradient(x)
+
+
+compositions = {"stop_gradient": stop_gradient, **{name: _recorded(name) for name in COMPOSITIONS}}
 
 
 @functools.wraps(lax.integer_pow)
