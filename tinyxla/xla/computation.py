@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import reprlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -127,7 +128,7 @@ class XlaComputation:
         what = f"execute_replicated: {self.name}"
         mesh = mesh_of(what, arguments, replica_count, partition_count)
         given = [self._flat_arguments(f"{what}: device {k}", args) for k, args in enumerate(_shared(arguments))]
-        results = execute_replicated(self._program(), given, mesh, backend)
+        results = execute_replicated(self._program, given, mesh, backend)
         return [regrouped(self._program_shape.result_shape, iter(several)) for several in results]
 
     def _flat_arguments(self, what: str, args: Sequence[Any]) -> list[Array]:
@@ -142,6 +143,7 @@ class XlaComputation:
             for x in _arguments(arg, shape, f"{what}: argument {name}")
         ]
 
+    @functools.cached_property
     def _program(self) -> Program:
         orders = dimension_orders(self._program_shape.result_shape)
         return Program(self.name, self.computation, orders)
@@ -184,7 +186,7 @@ def execute_parallel(
                 f"is {reprlib.repr(pair)}."
             )
     given = [c._flat_arguments(f"execute_parallel: {c.name}", args) for c, args in computations]  # pyright: ignore[reportPrivateUsage]
-    results = run_parallel([c._program() for c, _ in computations], given, backend)  # pyright: ignore[reportPrivateUsage]
+    results = run_parallel([c._program for c, _ in computations], given, backend)  # pyright: ignore[reportPrivateUsage]
     return [
         regrouped(c.GetProgramShape().result_shape, iter(several))
         for (c, _), several in zip(computations, results, strict=True)
