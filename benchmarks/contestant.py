@@ -17,7 +17,7 @@ from benchmarks.workload import Calls, Once, Workload
 
 
 class Measurer:
-    """What the requests do. A row is named by its group and its name; one row at a time is kept ready."""
+    """Handlers of the requests, one method each. A row is named by its group and its name; one row is kept ready."""
 
     def __init__(self) -> None:
         self.library = Library.load("tinyxla")

@@ -311,7 +311,7 @@ def function_address(name: str) -> int:
 
 
 def cache_info() -> CacheInfo:
-    """What was compiled, or found compiled, so far in this process."""
+    """Counts of compilations and of cache hits in this process."""
     return _info
 
 
@@ -458,7 +458,7 @@ def optimized_text(text: str) -> str:
 
 
 def assembly(kernel: Kernel, is_builtin: bool = False) -> str:
-    """What a kernel becomes on this processor."""
+    """The assembly of a kernel for this processor."""
     return _inspect(
         kernel_text(kernel, is_builtin=is_builtin), _pipeline(kernel.body, is_builtin), Compilation.assembly
     )

@@ -1,4 +1,4 @@
-"""What becomes of the routines that lowerings declare (`loopir.ir.routines`): they are compiled, or found in SciPy."""
+"""Compilation of the routines that lowerings declare (`loopir.ir.routines`); those of the BLAS and LAPACK are SciPy's."""
 
 from __future__ import annotations
 
