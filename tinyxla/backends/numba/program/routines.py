@@ -1,4 +1,4 @@
-"""Compilation of the routines that lowerings declare (`loopir.ir.routines`); those of the BLAS and LAPACK are SciPy's."""
+"""Compilation of the routines that lowerings declare (`loopir.ir.routines`); the BLAS and LAPACK are SciPy's."""
 
 from __future__ import annotations
 
