@@ -52,9 +52,11 @@ def relu(x: ArrayLike) -> Array:
     value = array_of(x, "nn.relu")
     if value.dtype.kind == "b":
         value = cast(value, *join_types((value.dtype, False), type_of(0)))
-    if value.dtype.kind not in "iu":
-        value = tnp.where(tnp.isnan(value), stop_gradient(value), value)
-    return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
+    zero = tnp.zeros_like(value)
+    if value.dtype.kind in "iu":
+        return tnp.where(value <= 0, zero, value)
+    # The derivative takes one comparison; NaN stays NaN.
+    return tnp.where(value > 0, value, tnp.where(tnp.isnan(value), stop_gradient(value), zero))
 
 
 @replayed
