@@ -55,8 +55,11 @@ def relu(x: ArrayLike) -> Array:
     zero = tnp.zeros_like(value)
     if value.dtype.kind in "iu":
         return tnp.where(value <= 0, zero, value)
+    is_nan = tnp.isnan(value)
+    if value.dtype.kind == "c":  # by the real part first, which may be a number beside a NaN
+        return tnp.where(value <= 0, zero, tnp.where(is_nan, stop_gradient(value), value))
     # The derivative takes one comparison; NaN stays NaN.
-    return tnp.where(value > 0, value, tnp.where(tnp.isnan(value), stop_gradient(value), zero))
+    return tnp.where(value > 0, value, tnp.where(is_nan, stop_gradient(value), zero))
 
 
 @replayed
