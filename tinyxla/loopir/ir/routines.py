@@ -78,8 +78,11 @@ def begin_declared(kernel: Kernel, begin: Callable[[Routine], None]) -> None:
 
     The latter may be missing, which is an error of the programs that call them alone.
     """
-    for routine in tuple(_declared):
-        if not isinstance(routine, (FortranRoutine, MultiplyRoutine)) or routine in _library_routines(kernel.body):
+    declared = tuple(_declared)
+    of_library = {x for x in declared if isinstance(x, (FortranRoutine, MultiplyRoutine))}
+    not_called = of_library - _library_routines(kernel.body) if of_library else of_library
+    for routine in declared:
+        if routine not in not_called:
             begin(routine)
             _declared.pop(routine, None)
 
