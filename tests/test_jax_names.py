@@ -273,3 +273,25 @@ def test_stop_gradient_of_containers_is_recorded_leaf_by_leaf() -> None:
         print([str(e.primitive) for e in jaxpr.jaxpr.eqns])
         """)
     assert line == "['mul', 'stop_gradient', 'stop_gradient']"
+
+
+def test_results_of_stop_gradient_have_no_tangent_where_a_jaxpr_is_recorded() -> None:
+    lines = printed("""
+        import jax
+        @jax.custom_jvp
+        def constant(x):
+            return x
+        def refuse(primals, tangents):
+            if type(tangents[0]).__name__ != "SymbolicZero":
+                raise RuntimeError("a tangent")
+            return primals[0], tangents[0]
+        constant.defjvp(refuse, symbolic_zeros=True)
+        def f(x):
+            return x * constant(jax.lax.stop_gradient(x))
+        print(jax.linearize(f, 3.0)[0])
+        print(jax.eval_shape(lambda x: jax.linearize(f, x)[0], 3.0).shape)
+        recorded = jax.make_jaxpr(f)(3.0)
+        g = lambda x: jax.core.eval_jaxpr(recorded.jaxpr, recorded.consts, x)[0]
+        print(jax.linearize(g, 3.0)[1](1.0), jax.grad(g)(3.0), jax.jvp(g, (3.0,), (1.0,))[1])
+        """)
+    assert lines == ["9.0", "()", "3.0 3.0 3.0"]

@@ -11,10 +11,11 @@ from typing import Any
 
 from tinyxla import lax
 from tinyxla.jax.catalogue import COMPOSITIONS, primitives
-from tinyxla.jax.recording import is_recording, region, vectorized
+from tinyxla.jax.recording import Region, is_recording, region, vectorized
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.custom import apply
 
 
 def _recorded(name: str) -> Callable[..., Any]:
@@ -30,7 +31,20 @@ def _recorded(name: str) -> Callable[..., Any]:
     return call
 
 
-_stop_gradient_of_array = _recorded("stop_gradient")
+class _StopGradient(Region):
+    """Its result has no tangent, rather than one that is zero: rules of `custom_jvp` functions tell these apart."""
+
+    def forward(self, tangents: Any, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return apply(self, *values), (None,)
+
+    def reverse(self, wanted: Any, *values: Any) -> tuple[tuple[Any, ...], Any]:
+        return apply(self, *values), None
+
+
+def _stop_gradient_of_array(x: Any) -> Any:
+    primitive = primitives["stop_gradient"]
+    rule = _StopGradient("stop_gradient", primitive, 1, lambda v: [lax.stop_gradient(v)], primitive, {}, vectorized)
+    return apply(rule, as_array(x, "lax.stop_gradient"))[0]
 
 
 @functools.wraps(lax.stop_gradient)

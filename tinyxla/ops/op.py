@@ -92,12 +92,13 @@ class Joint(NamedTuple):
 
     `forward(tangents, *operands, **attributes)` gives the result and its tangent (tangents may be None: zero), and
     `reverse(wanted, *operands, **attributes)` the result and a function from its cotangent to those of the operands,
-    of which only those that are `wanted` (a bool for each) matter. For a tuple result these are tuples, in which the
-    cotangents that are zero for sure are None if the op takes `symbolic_zeros`, and else arrays of zeros.
+    of which only those that are `wanted` (a bool for each) matter; None stands for this function where the derivative
+    is zero. For a tuple result these are tuples, in which the cotangents that are zero for sure are None if the op
+    takes `symbolic_zeros`, and else arrays of zeros.
     """
 
     forward: Callable[..., tuple[Any, Any]]
-    reverse: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]]]]
+    reverse: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]] | None]]
     symbolic_zeros: bool = False
 
 

@@ -119,8 +119,9 @@ def _reverse(
     rule: Rule | None = None,
     checkpoint: Checkpoint | None = None,
     **composite: Any,
-) -> tuple[Any, Callable[[Any], list[Any]]]:
-    """Forward and backward pass are two calls. What the second needs of the first is handed over as residuals."""
+) -> tuple[Any, Callable[[Any], list[Any]] | None]:
+    """Forward and backward pass are two calls. What the second needs of the first is handed over as residuals.
+    There is no backward pass where no result depends on the operands by way of derivatives."""
     if rule is not None and rule.has_derivatives:
         own = _of_its_own(rule, to_apply, operands, wanted)
         outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
@@ -132,7 +133,8 @@ def _reverse(
             raise
         return _reverse_later(wanted, operands, to_apply, checkpoint)
     outputs, residuals = _there(split, operands, to_apply)
-
+    if not any(split.flows):
+        return grouped(to_apply, outputs), None
     seeded = inexact(to_apply)
     pull_later = _pull_later(wanted, operands, to_apply, checkpoint)
 
