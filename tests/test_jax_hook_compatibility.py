@@ -132,6 +132,28 @@ def test_partial_evaluation_of_functions_of_random_keys() -> None:
     assert lines == ["[False, False, True] True ()"]
 
 
+def test_partial_evaluation_looks_into_checkpoints_and_compiled_functions() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax import api_util
+        from jax.extend import linear_util as lu
+        from jax.interpreters import partial_eval as pe
+        @jax.checkpoint
+        def inner(x, w):
+            return jnp.sin(w) * 2, x @ w, jax.jit(lambda a, b: (a + b, jnp.cos(b)))(x, w)
+        def function(x, w):
+            a, b, (c, d) = inner(x, w)
+            return [a, b, c, d]
+        w = jnp.zeros((3, 3))
+        wrapped = lu.wrap_init(function, debug_info=api_util.debug_info("f", function, (w, w), {}))
+        values = [pe.PartialVal.unknown(jax.typeof(w)), pe.PartialVal.known(w)]
+        jaxpr, values, constants = pe.trace_to_jaxpr_nounits(wrapped, values)
+        print([None if c is None else float(c.sum()) for _, c in values])
+        print([float(x.sum()) for x in jax.core.eval_jaxpr(jaxpr, constants, w + 1)])
+        """)
+    assert lines == ["[0.0, None, None, 9.0]", "[0.0, 9.0]"]
+
+
 def test_private_names_that_packages_import() -> None:
     lines = printed("""
         import collections, warnings
