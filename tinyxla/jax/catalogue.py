@@ -137,7 +137,7 @@ _define(
     ),
 )
 _define("dot_general", lax.dot_general)
-_define("fft", lax.fft)
+_define("fft", lambda x, fft_type, fft_lengths: lax.fft(x, fft_type, fft_lengths))
 _define("cholesky", lambda x, symmetrize_input=False: lax.linalg.cholesky(x, symmetrize_input=symmetrize_input))
 _define("optimization_barrier", lambda *xs: list(lax.optimization_barrier(xs)), True)
 _define("top_k", lambda x, k, **options: list(lax.top_k(x, k, **options)), True)

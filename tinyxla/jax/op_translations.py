@@ -171,13 +171,19 @@ def lu(x: Instruction, operands: list[Atom]) -> Translated:
 
 
 def eigh(x: Instruction, operands: list[Atom]) -> Translated:
-    params = {"lower": x.attributes.lower, "sort_eigenvalues": True, "subset_by_index": None}
+    params = {"lower": x.attributes.lower, "sort_eigenvalues": True, "subset_by_index": None, "algorithm": None}
     return primitives["eigh"], params, operands
 
 
 def qr(x: Instruction, operands: list[Atom]) -> Translated:
-    params = {"pivoting": False, "full_matrices": x.attributes.full_matrices, "use_magma": None}
-    return primitives["qr"], params, operands
+    rows, columns = x.operands[0].array_shape.dimensions[-2:]
+    is_full = rows <= columns or x.attributes.full_matrices
+    return primitives["qr"], {"pivoting": False, "full_matrices": is_full, "use_magma": None}, operands
+
+
+def fft(x: Instruction, operands: list[Atom]) -> Translated:
+    params = {"fft_type": lax.FftType[x.attributes.fft_type], "fft_lengths": tuple(x.attributes.fft_length)}
+    return primitives["fft"], params, operands
 
 
 OP_TRANSLATIONS = {
@@ -191,4 +197,5 @@ OP_TRANSLATIONS = {
     "LuDecomposition": lu,
     "Eigh": eigh,
     "Qr": qr,
+    "fft": fft,
 }

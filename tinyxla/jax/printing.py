@@ -66,7 +66,7 @@ def _jaxpr(jaxpr: Any, names: _Names) -> str:
     equations = [_equation(eqn, names) for eqn in jaxpr.eqns]
     outputs = [_atom(v, names) for v in jaxpr.outvars]
     result = f"({', '.join(outputs)}{',' * (len(outputs) == 1)})"
-    line = " ".join([head, "; ".join(equations), f"in {result} }}"]).replace("let  in", "let in")
+    line = " ".join([head, "; ".join(equations), f"in {result} }}"])
     if "\n" not in line and len(line) <= _WIDTH:
         return line
     body = "".join(f"\n{_indented(text, 4)}" for text in equations)
@@ -77,15 +77,35 @@ def _indented(text: str, spaces: int) -> str:
     return "\n".join(" " * spaces + line for line in text.split("\n"))
 
 
+# Parameters that are not shown: of all primitives, and of some, where they have the value that says nothing.
+_SILENT: dict[str, Any] = {"accuracy": None}
+_SILENT_OF: dict[str, dict[str, Any]] = {
+    "broadcast_in_dim": {"broadcast_dimensions": (), "sharding": None},
+    "convert_element_type": {"sharding": None},
+    "dot_general": {"precision": None, "out_sharding": None},
+    "mul": {"out_dtype": None},
+    "jit": {"inline": False, "keep_unused": False},
+}
+
+
+def _shown_parameters(eqn: Any) -> dict[str, Any]:
+    silent = _SILENT | _SILENT_OF.get(eqn.primitive.name, {})
+    shown = {name: x for name, x in sorted(eqn.params.items()) if name not in silent or x != silent[name]}
+    if eqn.primitive.name == "broadcast_in_dim":
+        shown.pop("shape", None)  # that of the result
+    if eqn.primitive.name == "dot_general":
+        shown["dimension_numbers"] = tuple(tuple(map(list, pair)) for pair in shown["dimension_numbers"])
+    return shown
+
+
 def _equation(eqn: Any, names: _Names) -> str:
-    params = {name: value for name, value in sorted(eqn.params.items()) if value is not None and value != ()}
-    shown = [f"{name}={_parameter(value, names)}" for name, value in params.items()]
     operands = " ".join(_atom(v, names) for v in eqn.invars)
     results = " ".join(_typed(v, names) for v in eqn.outvars)
+    shown = [f"{name}={_parameter(value, names)}" for name, value in _shown_parameters(eqn).items()]
     line = f"[{' '.join(shown)}]" if shown else ""
-    if "\n" in line or len(line) > _WIDTH:
+    if "\n" in line or len(f"    {results} = {eqn.primitive}{line}") > _WIDTH:
         line = "[\n" + "\n".join(_indented(x, 2) for x in shown) + "\n]"
-    return f"{results} = {eqn.primitive}{line} {operands}".rstrip()
+    return f"{results} = {eqn.primitive}{line} {operands}"
 
 
 def _parameter(value: Any, names: _Names) -> str:
