@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import Function, ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
-from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, MissingRuleError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
@@ -306,7 +306,7 @@ class custom_jvp(CustomFunction):
     def _rule(self, call: BoundCall, leaves: Values) -> CustomJvp:
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:
             if not self._rules:
-                raise DifferentiationError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
+                raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
             given = [_full(t, x, self._symbolic) for t, x in zip(tangents, values, strict=True)]
             pair = self._rules[0](
                 *call.handed_on, pytrees.unflatten(call.tree, values), pytrees.unflatten(call.tree, given)
@@ -362,7 +362,7 @@ class custom_vjp(CustomFunction):
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVjp:
         def there(wanted: Sequence[bool], values: Values) -> tuple[Values, Values, Any]:
             if not self._rules:
-                raise DifferentiationError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
+                raise MissingRuleError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
             given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
             pair = self._rules[0](*call.whole(pytrees.unflatten(call.tree, given)))
             result, residuals = _pair(f"{self}: the forward rule", "(result, residuals)", pair)

@@ -206,6 +206,10 @@ class IndexTypeError(DTypeError, IndexError):
     """An index of a kind or element type that cannot index."""
 
 
+class UnknownOptionError(AttributeValueError, AttributeError):
+    """A name that is no option of `config`."""
+
+
 class UnknownNameError(TinyxlaError, AttributeError):
     """A name that a module does not have. What may be meant is looked for when the text is asked for, since Python
     itself tries names that do not exist."""
@@ -232,6 +236,10 @@ class AxisNameError(TinyxlaError, NameError):
 
 class DifferentiationError(TinyxlaError, TypeError):
     """A derivative that is not defined, or not for these arguments."""
+
+
+class MissingRuleError(DifferentiationError, AttributeError):
+    """A derivative of a function that was decorated with `custom_jvp` or `custom_vjp` and has no rule."""
 
 
 class TracerError(TinyxlaError, TypeError):

@@ -21,6 +21,23 @@ _NOT_AVAILABLE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 _TABLE: tuple[tuple[str, str], ...] = (
     # derivatives
     (
+        rf"^(jacrev|jacfwd) of .*: the result is {_SHAPE}, of element type \w+; if the function is complex",
+        "{1} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got {2:dtype}.",
+    ),
+    (
+        rf"^(\w+) of .*: argument .* is {_SHAPE}, of element type \w+, but with holomorphic=True it must be complex",
+        "{1} with holomorphic=True requires inputs with complex dtype, but got {2:dtype}.",
+    ),
+    (
+        r"^With has_aux=True .* must return a pair \(result, auxiliary\)",
+        "expected function with aux output to return a two-element tuple",
+    ),
+    (
+        r"^custom_jvp of (.*): the tangent must have the structure",
+        "Custom JVP rule for function {1} must produce primal and tangent outputs with equal container (pytree) "
+        "structures",
+    ),
+    (
         rf"^(jacfwd) of .*: argument .* is {_SHAPE}, of element type \w+, for which there is no derivative",
         "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got {2:dtype}.",
     ),
@@ -88,7 +105,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^custom_vjp of (.*): the forward rule must give a pair",
         "Custom VJP fwd rule for function {1} must produce a pair (list or tuple of length two)",
     ),
-    (r"^custom_vjp of .*: the backward rule must give a tuple", "Custom VJP bwd rule must produce a tuple"),
+    (
+        r"^custom_vjp of .*: the backward rule must give a tuple",
+        "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple of "
+        "the primal function, and in particular must produce a tuple of length equal to the number of arguments to "
+        "the primal function",
+    ),
     # compiled functions
     (r"^(\w+) takes a function, but got (.*) of type", "Expected a callable value, got {2}"),
     (
@@ -174,8 +196,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^vmap of .*: no argument is mapped over",
-        "vmap must have at least one non-None value in in_axes. vmap wrapped function must be passed at least one "
-        "argument containing an array",
+        "vmap must have at least one non-None value in in_axes or axis_size must be specified. vmap wrapped function "
+        "must be passed at least one argument containing an array or axis_size must be specified",
+    ),
+    (
+        r"^vmap of .*: in_axes is .*, which does not fit",
+        "vmap in_axes specification must be a tree prefix of the corresponding value",
     ),
     (
         r"^vmap of .*: the result.* differs between examples, but out_axes is None",
@@ -195,6 +221,14 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{1} body function carry input and carry output must have the same pytree structure, but they differ:",
     ),
     (r"^lax.scan: without arrays in xs", "scan got no values to scan over and `length` not provided."),
+    (
+        r"^lax.scan: the arrays of xs must have first axes of one size, the length (\d+), but xs is \w+\[(\d+)",
+        "scan got `length` argument of {1} which disagrees with leading axis sizes [{2}].",
+    ),
+    (
+        r"^lax.scan: the arrays of xs must have first axes of one size, \((\d+),\), but .* is \w+\[(\d+)",
+        "scan got values with different leading axis sizes: {1}, {2}.",
+    ),
     (
         r"^lax.scan: the arrays of xs must have first axes of one size",
         "scan got values with different leading axis sizes:",
@@ -293,6 +327,64 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r": the axes (\(.*?\)) name a dimension twice", "duplicate value in 'axis': {1}"),
     (r"take: mode is one of .*, but got 'raise'", "The 'raise' mode to jnp.take is not supported."),
+    (r"take: mode is one of .*, but got ('.*')", "Invalid mode {1} for np.take"),
+    (
+        r"^(\w+): arrays of shapes (.*) broadcast though they have different ranks",
+        "Operands could not be broadcast together for {1} on shapes {2:words} and with the config option "
+        "jax_numpy_rank_promotion='raise'.",
+    ),
+    (
+        r"^The element types (\w+) and (\w+) differ, and numpy_dtype_promotion is 'strict'",
+        "Input dtypes ('{1:name}', '{2:name}') have no available implicit dtype promotion path when "
+        "jax_numpy_dtype_promotion=strict.",
+    ),
+    (r"^(\w+): the result has a NaN", "invalid value (nan) encountered in {1}"),
+    (r"^(\w+): the result has an? inf", "invalid value (inf) encountered in {1}"),
+    (
+        r"^An array of shape .* is neither true nor false",
+        "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()",
+    ),
+    (
+        r"^\w+\(\) takes an array without dimensions, but this one has the shape (\(.*?\));",
+        "Only scalar arrays can be converted to Python scalars; got arr.ndim={1:rank}",
+    ),
+    (r"^An array without dimensions cannot be iterated over", "iteration over a 0-d array"),
+    (r"^len\(\) of an array without dimensions", "len() of unsized object"),
+    (
+        r"^item\(\): \((\d+),\) is no place in an array of shape \((\d+),\)",
+        "index {1} is out of bounds for axis 0 with size {2}",
+    ),
+    (
+        r"^at\[\].\w+: values of shape (\(.*?\)) do not broadcast to the elements' shape (\(.*?\))",
+        "Incompatible shapes for broadcasting: {1} and requested shape {2}",
+    ),
+    (
+        r"^concatenate: shapes (.*) and (.*) differ outside axis (\d+)",
+        "Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated: "
+        "concatenating along dimension {3} for shapes {1}, {2}.",
+    ),
+    (r"^There is no option '(\w+)'", "Unrecognized config option: jax_{1}"),
+    (
+        r"^debug.print: the text .* has no place for (\d+)",
+        "Unused positional arguments to `jax.debug.print`: [{1}",
+    ),
+    (
+        r"^einsum: the result of .* names the axis '(.)', which no operand has",
+        "Output character '{1}' did not appear in the input",
+    ),
+    (r"^where: takes a condition alone, or both", "Either both or neither of the x and y arguments should be provided"),
+    (r"^vectorize: '(.*)' is no signature", "not a valid gufunc signature: {1}"),
+    (
+        r"^vectorize: by '(.*)' argument \d+ has \d+ dimensions, but got shape (\(.*?\))",
+        "input with shape {2} does not have enough dimensions for all core dimensions on vectorized function with "
+        "excluded=frozenset() and signature='{1}'",
+    ),
+    (r"^named_scope takes a string", "named_scope name argument must be a string."),
+    (
+        r"^numpy.\w+: The Python integer (-?\d+) does not fit the element type (\w+)",
+        "Python int {1} too large to convert to {2}",
+    ),
+    (r"^int\* and (key<\w+>) differ, and random keys are no numbers", "add does not accept dtypes {1}, int32."),
     (
         rf"^linalg.(\w+): takes square matrices, but got {_SHAPE}",
         "Argument to {1} must have shape [..., n, n], got {2:shape}.",
@@ -324,6 +416,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         r"^tinyxla.random.bits: bits are unsigned integers, but the dtype asked for is (\w+)",
         "dtype argument to `bits` must be an unsigned int dtype, got {1}",
+    ),
+    (
+        rf"^tinyxla.random.\w+: a key is made by .*, or a u32\[(\d+)\] array of the words .*, but got {_SHAPE}",
+        "JAX encountered invalid PRNG key data: expected key_data.shape to end with ({1},); got shape={2:shape}",
     ),
     (
         r"^tinyxla.random.\w+: the first argument is a key, .* but got (.*)\.",
@@ -373,6 +469,8 @@ _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,
+    "name": lambda given: element_type(given).dtype.name,
+    "words": lambda given: given.replace("), (", ") ("),
     "op": lambda given: _NAMES.get(given, given),
     "place": lambda given: " at position 0" if given in BINARY or (given in BITWISE and given != "not") else "",
     "kinds": _kinds,

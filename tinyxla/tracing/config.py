@@ -11,7 +11,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from tinyxla.errors import AttributeValueError, warn
+from tinyxla.errors import AttributeValueError, UnknownOptionError, warn
 from tinyxla.shapes import KEY_TYPES
 from tinyxla.tracing.device import CPU, check_device
 from tinyxla.util.did_you_mean import did_you_mean
@@ -192,7 +192,7 @@ def option_names() -> tuple[str, ...]:
 def _checked(option: str, value: Any) -> Any:
     if option not in _OPTIONS:
         known = ", ".join(_OPTIONS)
-        raise AttributeValueError(
+        raise UnknownOptionError(
             f"There is no option {option!r}.{did_you_mean(option, _OPTIONS)} The options are {known}."
         )
     choices = _CHOICES.get(option)
