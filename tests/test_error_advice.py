@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,6 +189,27 @@ def test_unknown_keywords_and_methods_say_which_may_be_meant() -> None:
 def test_unknown_keywords_of_public_functions_say_which_may_be_meant(call: Callable[[], Any], meant: str) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument.*Did you mean '{meant}'"):
         call()
+
+
+DISPLAYED = {
+    "tx.numpy.zeros(3, dtypes=int)": "'dtypes'. Did you mean 'dtype'?",
+    "tx.lax.conv_general_dilated(1, 2, window_stride=(1,), padding='SAME')": "Did you mean 'window_strides'?",
+    "tx.random.normal(key, shapes=(2,))": "Did you mean 'shape'?",
+    "tx.numpy.add(x, 2, wheres=True)": "Did you mean 'where'?",
+    "tx.tree.map(abs, x, is_leafs=None)": "Did you mean 'is_leaf'?",
+    "mine(dtypes=1)": "argument 'dtypes'\n",
+    "numpy.zeros(3, dtypes=1)": "argument 'dtypes'\n",
+}
+
+
+@pytest.mark.parametrize("call", DISPLAYED)
+def test_displayed_errors_of_unknown_keywords_say_which_may_be_meant(call: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    start = "import numpy\nimport tinyxla as tx\nx = 1.0\nkey = 0\ndef mine(dtype=None):\n    pass\n"
+    script.write_text(f"{start}{call}\n")
+    found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert DISPLAYED[call] in found.stderr
 
 
 def test_keywords_of_functions_of_the_user_are_left_alone() -> None:

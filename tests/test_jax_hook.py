@@ -303,3 +303,11 @@ def test_examples_in_docstrings(name: str) -> None:
     print(found.failed, found.attempted > 0)
     """
     assert lines(code)[-1] == "0 True"
+
+
+def test_environment_variables_set_options() -> None:
+    code = (
+        "import jax; print(jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_disable_jit)"
+    )
+    variables = {"JAX_ENABLE_X64": "true", "JAX_NUMPY_RANK_PROMOTION": "raise", "JAX_DISABLE_JIT": "0"}
+    assert run("-m", "tinyxla.jax", "-c", code, **variables).stdout == "True raise False\n"

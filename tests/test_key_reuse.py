@@ -201,8 +201,8 @@ def test_random_functions_are_primitives_in_jaxprs() -> None:
     assert lines == [
         "{ lambda ; a:u32[2]. let b:u32[3,2] = random_split[shape=(3,)] a in (b,) }",
         "{ lambda ; a:u32[2,2]. let",
-            "    b:u32[2] = random_bits[bit_width=32 shape=()] a",
-            "  in (b,) }",
+        "    b:u32[2] = random_bits[bit_width=32 shape=()] a",
+        "  in (b,) }",
         "random_seed jit _uniform",
         *["True"] * 6,
     ]

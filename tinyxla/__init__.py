@@ -92,6 +92,7 @@ from tinyxla.custom_derivatives import (
     custom_jvp as custom_jvp,
     custom_vjp as custom_vjp,
 )
+from tinyxla.errors import TinyxlaError as _TinyxlaError
 from tinyxla.hlo import Module as _Module
 from tinyxla.numpy import segment_reductions
 from tinyxla.numpy.dynamic_slices import ds as ds
@@ -110,6 +111,7 @@ from tinyxla.tracing import Array as Array, config as config
 from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.tracebacks import install as _install_displays
 from tinyxla.util.version import VERSION as _VERSION
 
 jacobian, make_jaxpr = jacrev, make_graph
@@ -172,3 +174,5 @@ _Module.run_replicated = staticmethod(_run_replicated)
 # `ops` is the package of operations; JAX has this name for reductions over segments, so users find them there too.
 for _name in segment_reductions.__all__:
     setattr(ops, _name, getattr(segment_reductions, _name))
+
+_install_displays(_TinyxlaError)

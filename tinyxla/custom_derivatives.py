@@ -27,6 +27,7 @@ from tinyxla.tracing.references import Reference, filled, has_references, slotte
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.util.binding import bind
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -114,10 +115,7 @@ class CustomFunction:
             if kwargs:
                 raise ArgumentError(f"{self}: pass arguments by position, since its parameters are not known by name.")
             return args
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(f"{self}: {error}.") from None
+        bound = bind(str(self), self._signature, args, kwargs)
         bound.apply_defaults()
         by_name = [
             name for name in bound.kwargs if name in kwargs

@@ -30,7 +30,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError, NestingError, warn
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, warn
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
@@ -469,7 +469,7 @@ class Jitted:
         for leaf in leaves:
             try:
                 made.append(leaf if isinstance(leaf, (Array, ShapeDtypeStruct)) else as_array(leaf))
-            except TypeError:
+            except DTypeError:
                 name = argument_names(args, kwargs)[len(made)]
                 raise ArgumentError(
                     f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a "

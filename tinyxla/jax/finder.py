@@ -20,6 +20,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.attributes import set_attributes
+from tinyxla.jax.options import set_from_environment
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 
@@ -196,5 +197,6 @@ def install() -> None:
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
     config.update("out_of_bounds_updates", "drop")
     config.update("weak_integer_overflow", "wrap")
+    set_from_environment()
     pytrees.rebuild_dicts_with_sorted_keys()
     sys.meta_path.insert(0, JaxFinder())

@@ -1,7 +1,10 @@
-"""Options as JAX's private module has them: objects that are read by `.value` and called for a context."""
+"""Options as JAX has them: environment variables such as `JAX_ENABLE_X64`, and objects that are read by `.value` and
+called for a context."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -36,3 +39,20 @@ class State:
 
 
 states = {name: State(name) for name in option_names()}
+
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off", "")
+
+
+def set_from_environment(variables: Mapping[str, str] = os.environ) -> None:
+    """Set the options that environment variables name: `JAX_ENABLE_X64=1` for `enable_x64`."""
+    for option in option_names():
+        given = variables.get(f"JAX_{option.upper()}")
+        if given is None:
+            continue
+        is_flag = isinstance(getattr(config, option), bool) or given.lower() in ("true", "false")
+        value: Any = given
+        if is_flag and given.lower() in (*_TRUE, *_FALSE):
+            value = given.lower() in _TRUE
+        elif given.lstrip("-").isdigit():
+            value = int(given)
+        config.update(option, value)

@@ -22,7 +22,7 @@ from tinyxla.api.eager_replay import drawn
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
-from tinyxla.numpy.arguments import array_of, cast, listed, operand, python_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, cast, listed, operand, promoted, python_dtype, shape_of
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
@@ -239,8 +239,10 @@ def multivariate_normal(
     (3, 2)
     """
     what = "tinyxla.random.multivariate_normal"
-    kind = float_type(what, dtype)
-    centre, covariance = (cast(array_of(x, what), kind, False) for x in (mean, cov))
+    (centre, covariance), (kind, _) = promoted(what, array_of(mean, what), array_of(cov, what), to_inexact=True)
+    if dtype is not None:
+        kind = float_type(what, dtype)
+        centre, covariance = cast(centre, kind, False), cast(covariance, kind, False)
     if centre.ndim < 1 or covariance.ndim < 2 or covariance.shape[-2:] != (centre.shape[-1],) * 2:
         raise ShapeError(
             f"{what}: mean must be of shape (..., n) and cov of shape (..., n, n), but they have the shapes "

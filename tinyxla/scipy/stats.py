@@ -27,7 +27,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import jvp
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ShapeError
 from tinyxla.lax import cummax, cummin
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -61,6 +61,7 @@ from tinyxla.scipy.special import (
 )
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
+from tinyxla.util.binding import bind
 from tinyxla.util.did_you_mean import missing as _missing
 
 Rule = Callable[..., Any]
@@ -90,10 +91,7 @@ class Family:
 
     def _arguments(self, args: Any, kwargs: Any) -> list[Array]:
         """x, the shape parameters and what has defaults, of one floating type."""
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(f"{self.name}: {error}; the arguments are {self._signature}.") from None
+        bound = bind(self.name, self._signature, args, kwargs, f"; the arguments are {self._signature}")
         bound.apply_defaults()
         arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
         refuse_complex(self.name, *arrays)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import itertools
+import linecache
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -68,7 +70,9 @@ def explain(error: BaseException) -> None:
             error.args = (str(cause),)
             error.__cause__ = None
     elif type(error) is TypeError and (found := _UNEXPECTED.fullmatch(text)):
-        error.args = (f"{text}.{_keyword_hint(found[1], found[2], _namespace_of(error))}",)
+        function = _callee(error)
+        if str(getattr(function, "__module__", "")).startswith("tinyxla"):
+            error.args = (f"{text}.{_keyword_meant(function, found[2])}",)
     elif type(error) is AttributeError and text.endswith("has no attribute " + repr(error.name)):
         kind, wanted = type(error.obj), str(error.name)
         if kind.__module__.startswith("tinyxla.") and not wanted.startswith("_"):
@@ -76,25 +80,40 @@ def explain(error: BaseException) -> None:
             error.args = (f"{text}.{elsewhere(wanted, '') or did_you_mean(wanted, names)}",)
 
 
-def _namespace_of(error: BaseException) -> dict[str, Any]:
-    """The global names where the error arose."""
+_CALL = re.compile(r"([A-Za-z_]\w*(?:\s*\.\s*[A-Za-z_]\w*)*)\s*\(")
+
+
+def _callee(error: BaseException) -> Any:
+    """The function whose call an error arose in, by the call's source line; None where that is not known."""
     trace = raw_traceback(error)
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace.tb_frame.f_globals if trace is not None else {}
+    if trace is None:
+        return None
+    frame, code = trace.tb_frame, trace.tb_frame.f_code
+    positions = next(itertools.islice(code.co_positions(), trace.tb_lasti // 2, None), (None,) * 4)
+    number, _, start, _ = positions
+    if number is None or start is None:
+        return None
+    line = linecache.getline(code.co_filename, number, frame.f_globals).encode()
+    found = _CALL.match(line[start:].decode(errors="replace"))
+    if found is None:
+        return None
+    first, *rest = (part.strip() for part in found[1].split("."))
+    value = frame.f_locals.get(first, frame.f_globals.get(first))
+    for name in rest:
+        value = getattr(value, name, None)
+    return value
 
 
-def _keyword_hint(function: str, keyword: str, namespace: dict[str, Any]) -> str:
-    """The keyword that may be meant, if the function of that name is one of the library."""
-    if not str(getattr(namespace.get(function), "__module__", "tinyxla")).startswith("tinyxla"):
+def _keyword_meant(function: Any, keyword: str) -> str:
+    """The keyword of a function that may be meant."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
         return ""
-    for path in ("tinyxla", *(f"tinyxla.{other}" for other in _PUBLIC)):
-        found = vars(importlib.import_module(path)).get(function)
-        if callable(found) and not isinstance(found, type):
-            names = list(inspect.signature(found).parameters)
-            other = _OTHER_KEYWORDS.get(keyword)
-            return f" Did you mean {other!r}?" if other in names else did_you_mean(keyword, names)
-    return ""
+    other = _OTHER_KEYWORDS.get(keyword)
+    return f" Did you mean {other!r}?" if other in names else did_you_mean(keyword, names)
 
 
 set_explainer(explain)

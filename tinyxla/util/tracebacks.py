@@ -179,7 +179,8 @@ _marked = 0  # how many modules there were when the library's were marked
 
 
 def install(kind: type[BaseException]) -> None:
-    """Have errors of a class filtered where they are displayed. Called for each; does something for the first."""
+    """Have errors of a class filtered where they are displayed, and advice added to displayed TypeErrors of Python's.
+    Called at import and for each error; does something for the first, and when modules were added."""
     global _marked
     if len(sys.modules) != _marked:
         if not _marked:
@@ -202,9 +203,13 @@ def _install_hooks(kind: type[BaseException]) -> None:
         if isinstance(error, kind):
             filter_error(error)
             trace = raw_traceback(error)
+        elif of is TypeError:
+            _explain(error)
         display(of, error, trace)
 
     def show_in_thread(args: Any) -> None:
+        if args.exc_type is TypeError:
+            _explain(args.exc_value)
         if isinstance(args.exc_value, kind):
             filter_error(args.exc_value)
             trace = raw_traceback(args.exc_value)
@@ -225,7 +230,10 @@ def _install_in_shell(shell: Any, kind: type[BaseException]) -> None:
     def show(
         shell: Any, of: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None
     ) -> None:
-        filter_error(error)
+        if isinstance(error, kind):
+            filter_error(error)
+        else:
+            _explain(error)
         shell.showtraceback((of, error, raw_traceback(error)), tb_offset=tb_offset)
 
-    shell.set_custom_exc((kind,), show)
+    shell.set_custom_exc((kind, TypeError), show)

@@ -17,6 +17,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.ops import Value
 from tinyxla.ops.accuracy import ResultAccuracy
 from tinyxla.shapes import Layout, Shape, TupleShape
+from tinyxla.util.binding import bind
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, XlaOp, functions
 from tinyxla.xla.computation import XlaComputation
 from tinyxla.xla.dimension_numbers import (
@@ -188,7 +189,7 @@ def builder_function(**older: str) -> Callable[[Callable[..., Tree]], BuilderFun
             named = {older.get(key, key): value for key, value in kwargs.items()}
             if not (args and isinstance(args[0], XlaBuilder)) and "builder" not in named:
                 args = (_builder_of(name, [*args, *named.values()]), *args)
-            bound = bind(name, signature, args, named)
+            bound = bind(f"{name}{signature}", signature, args, named)
             given = bound.arguments
             builder: XlaBuilder = checked_instance(f"{name}: builder", given["builder"], XlaBuilder)
             for parameter, (check, optional) in checks.items():
@@ -200,14 +201,6 @@ def builder_function(**older: str) -> Callable[[Callable[..., Tree]], BuilderFun
         return build
 
     return decorate
-
-
-def bind(name: str, signature: inspect.Signature, args: Any, named: dict[str, Any]) -> inspect.BoundArguments:
-    """Arguments by the names of a function's parameters; an error if they do not fit these."""
-    try:
-        return signature.bind(*args, **named)
-    except TypeError as error:
-        raise ArgumentError(f"{name}{signature}: {error}.") from None
 
 
 def alias(name: str, function: BuilderFunction) -> BuilderFunction:

@@ -16,10 +16,11 @@ from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeErr
 from tinyxla.hlo import Literal
 from tinyxla.ops import Value, dynamic_sizes, dynamic_slices, indexing, movement
 from tinyxla.shapes import AnyShape, Layout, Shape
+from tinyxla.util.binding import bind
 from tinyxla.xla.builder import Tree, XlaBuilder, shape_of
 from tinyxla.xla.computation import XlaComputation
 from tinyxla.xla.dimension_numbers import GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
-from tinyxla.xla.functions import Values, alias, bind, builder_function, checked_array, integers
+from tinyxla.xla.functions import Values, alias, builder_function, checked_array, integers
 from tinyxla.xla.layouts import LayoutUtil
 
 # --- parameters, constants, tuples ------------------------------------------------------------------------------------
@@ -329,7 +330,8 @@ def gather(builder: XlaBuilder, operand: Value, gather_indices: Value, *args: An
     `gather_dims_to_operand_dims` and `index_vector_dim` (the last dimension of the indices unless given)."""
     newest = any(isinstance(x, GatherDimensionNumbers) for x in (*args, *named.values()))
     function = _gather if newest else _gather_window
-    bound = bind("gather", inspect.signature(function), (operand, gather_indices, *args), named)
+    signature = inspect.signature(function)
+    bound = bind(f"gather{signature}", signature, (operand, gather_indices, *args), named)
     return function(*bound.args, **bound.kwargs)
 
 
