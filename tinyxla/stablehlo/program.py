@@ -8,14 +8,14 @@ from typing import Any
 from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
 from tinyxla.stablehlo.importing.chlo import CHLO_RULES
-from tinyxla.stablehlo.importing.custom_calls import composites, handlers
+from tinyxla.stablehlo.importing.custom_calls import CALL_RULES, composites, handlers
 from tinyxla.stablehlo.importing.evaluation import Evaluation, check_argument
 from tinyxla.stablehlo.importing.rules import RULES
-from tinyxla.stablehlo.mlir.assembly import parse_module
-from tinyxla.stablehlo.mlir.ir import ModuleOp
-from tinyxla.stablehlo.mlir.text_parser import type_text
+from tinyxla.text.mlir.assembly import parse_module
+from tinyxla.text.mlir.ir import ModuleOp
+from tinyxla.text.mlir.text_parser import type_text
 
-_RULES = {**RULES, **CHLO_RULES}
+_RULES = {**RULES, **CHLO_RULES, **CALL_RULES}
 
 
 class Function:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops.convolution import ConvDimensionNumbers
-from tinyxla.stablehlo.mlir.ir import (
+from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
     DenseAttr,

@@ -1,4 +1,4 @@
-"""Custom calls by the name of their target: those that JAX writes for CPUs, and those that users register.
+"""Custom calls by the name of their target: those that JAX writes for CPUs, and those that users register; composites.
 
 A handler takes the operands, and as keywords what `backend_config` says; it gives the result, or a tuple. Handlers are
 functions of traced arrays, so that what they do is differentiated and compiled with the program.
@@ -18,10 +18,14 @@ from tinyxla import lax, numpy
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import custom_call as registered
 from tinyxla.ops.op import ops
-from tinyxla.shapes import TupleShape
+from tinyxla.shapes import Shape, TupleShape, element_type
+from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import python_value
 from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints
-from tinyxla.stablehlo.mlir.ir import DictAttr, StringAttr
+from tinyxla.stablehlo.importing.rules import ALGORITHMS
+from tinyxla.text.mlir.element_types import of_mlir
+from tinyxla.text.mlir.ir import DictAttr, StringAttr
+from tinyxla.transforms.computations import of_one
 
 Handler = Callable[..., Any]
 handlers: dict[str, Handler] = {}  # by the name of the target
@@ -197,14 +201,39 @@ _LAPACK: dict[str, Handler] = {
 
 
 def _identity(context: Context, *xs: Any) -> Any:
-    return xs if len(xs) > 1 else xs[0]
+    return xs
 
 
 def _shape_assertion(context: Context, holds: Any, *numbers: Any) -> Any:
-    if not known_ints("shape_assertion", holds)[0]:
-        values = [known_ints("shape_assertion", n)[0] for n in numbers]
+    if 0 in known_ints("shape_assertion", holds):
+        values = [int(n) for number in numbers for n in known_ints("shape_assertion", number)]
         raise ArgumentError(context.text("error_message", "a shape is not as the program needs it").format(*values))
     return ()
+
+
+def _dynamic_reduce_window(context: Context, *operands: Any) -> Any:
+    *arrays, sizes, strides, base, dilations, padding = operands
+    if len(arrays) != 2:
+        raise ArgumentError("stablehlo.dynamic_reduce_window of several arrays is not supported.")
+    numbers = [known_ints("dynamic_reduce_window", x) for x in (sizes, strides, dilations, base, padding)]
+    pairs = zip(numbers[4][::2], numbers[4][1::2], strict=True)
+    window = tuple(
+        WindowDimension(size, stride, low, high, dilation, base)
+        for size, stride, dilation, base, (low, high) in zip(*numbers[:4], pairs, strict=True)
+    )
+    name = context.value("called_computations")[0]
+    shapes = [Shape(element_type(x.dtype), ()) for x in arrays]
+    to_apply = of_one(lambda *x: context.evaluation.call(name, *x)[0], shapes, name)
+    return ops["reduce-window"](*arrays, window=window, to_apply=to_apply)
+
+
+def _dynamic_top_k(context: Context, x: Any, k: Any) -> Any:
+    return tuple(lax.top_k(x, known_ints("dynamic_top_k", k)[0]))
+
+
+def _dynamic_rng_bit_generator(context: Context, words: Any, sizes: Any) -> Any:
+    shape = Shape(of_mlir(context.operation.results[1].type.element), known_ints("dynamic_rng_bit_generator", sizes))  # type: ignore[union-attr]
+    return ops["rng-bit-generator"](words, algorithm=ALGORITHMS[context.word("rng_algorithm")], shape=shape)
 
 
 def _approx_top_k(context: Context, x: Any, *others: Any) -> Any:
@@ -234,9 +263,23 @@ _KNOWN: dict[str, Handler] = {
     **dict.fromkeys(("annotate_device_placement", "LayoutConstraint", "xla.sdy.Sharding"), _identity),
     "shape_assertion": _shape_assertion,
     "ApproxTopK": _approx_top_k,
+    "stablehlo.dynamic_reduce_window": _dynamic_reduce_window,
+    "stablehlo.dynamic_rng_bit_generator": _dynamic_rng_bit_generator,
+    "stablehlo.dynamic_top_k": _dynamic_top_k,
     "mhlo.topk": _top_k,
     **{
         f"mhlo.{name}": _unary(name)
         for name in ("erf", "tan", "asin", "acos", "sinh", "cosh", "atanh", "acosh", "asinh")
     },
 }
+
+
+def composite(context: Context, *operands: Any) -> Any:
+    """The results of a composite: of the function that is registered for its name, or of its decomposition."""
+    handler = composites.get(context.text("name"))
+    if handler is not None:
+        return handler(*operands, **handler_arguments(context, "composite_attributes"))
+    return context.evaluation.shared_call(context.symbol("decomposition"), *operands)
+
+
+CALL_RULES = {"stablehlo.custom_call": custom_call, "stablehlo.composite": composite}

@@ -16,9 +16,9 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Computation
 from tinyxla.shapes import Shape
 from tinyxla.stablehlo.importing.attributes import Attributes
-from tinyxla.stablehlo.mlir.element_types import of_mlir
-from tinyxla.stablehlo.mlir.ir import Function, ModuleOp, Operation, Region, TensorType, Type, Value
-from tinyxla.stablehlo.mlir.text_parser import type_text
+from tinyxla.text.mlir.element_types import of_mlir
+from tinyxla.text.mlir.ir import Function, ModuleOp, Operation, Region, TensorType, Type, Value
+from tinyxla.text.mlir.text_parser import type_text
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array
@@ -106,6 +106,11 @@ class Evaluation:
                 error.is_located = True  # type: ignore[attr-defined]
                 error.add_note(f"in {operation.name}{_where(operation)}")
             raise
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            given = ", ".join(str(Shape.of(x)) for x in operands if isinstance(x, Array))
+            raise ArgumentError(
+                f"{operation.name}{_where(operation)} is not as StableHLO has it: it cannot be applied to ({given})."
+            ) from error
         finally:
             state.staging = outer
         results = list(found) if isinstance(found, tuple | list) else [found]
@@ -181,6 +186,8 @@ def check_argument(what: str, x: Any, type: Type) -> Array:
     if not isinstance(type, TensorType):
         raise ArgumentError(f"{what} is of type {type_text(type)}, which is not that of an array.")
     wanted = of_mlir(type.element)
+    if isinstance(x, list | tuple):
+        x = np.asarray(x, wanted.dtype)
     if isinstance(x, int | float | complex | bool) or (
         isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biufc"
     ):
@@ -207,8 +214,8 @@ def _is_known(x: Any) -> bool:
 
 
 def _is_index(type: Type) -> bool:
-    """Whether a value can be part of the arithmetic of sizes: integers or truth values, at most a vector."""
-    return isinstance(type, TensorType) and type.element.lstrip("u")[:1] == "i" and len(type.sizes) <= 1
+    """Whether a value can be part of the arithmetic of sizes: integers or truth values, at most a matrix."""
+    return isinstance(type, TensorType) and type.element.lstrip("u")[:1] == "i" and len(type.sizes) <= 2
 
 
 def _check_type(operation: Operation, x: Any, type: Type) -> None:

@@ -20,7 +20,8 @@ from tinyxla.shapes import Shape, TupleShape
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import convolution_dimensions
 from tinyxla.stablehlo.importing.evaluation import Context, Rule, constant, known_ints
-from tinyxla.stablehlo.mlir.ir import DenseAttr
+from tinyxla.text.mlir.element_types import of_mlir
+from tinyxla.text.mlir.ir import DenseAttr
 
 RULES: dict[str, Rule] = {}
 
@@ -77,8 +78,6 @@ def _bitcast_convert(context: Context, x: Any) -> Any:
 
 
 def _element_type(context: Context) -> Any:
-    from tinyxla.stablehlo.mlir.element_types import of_mlir
-
     return of_mlir(context.operation.result.type.element)  # type: ignore[union-attr] - of a tensor
 
 
@@ -97,11 +96,8 @@ def _constant(context: Context) -> Any:
     if not isinstance(given, DenseAttr):
         raise context.refuse("value", "dense<...>")
     value = given.value
-    is_splat = value.size > 1 and not any(value.strides)
-    scalar = (
-        constant(np.array(value.reshape(-1)[0] if not is_splat else value[(0,) * value.ndim])) if is_splat else None
-    )
-    if scalar is not None:
+    if value.size > 1 and not any(value.strides):  # one element for all
+        scalar = constant(np.array(value[(0,) * value.ndim]))
         return ops["broadcast"](scalar, sizes=value.shape, dimensions=())
     return constant(np.ascontiguousarray(value).reshape(value.shape))
 
@@ -199,7 +195,7 @@ def _concatenate(context: Context, *xs: Any) -> Any:
 def _get_dimension_size(context: Context, x: Any) -> Any:
     if Shape.of(x).is_dynamic:
         return ops["get-dimension-size"](x, dimensions=(context.integer("dimension"),))
-    return constant(np.int32(x.shape[context.integer("dimension")]).reshape(()))
+    return constant(np.array(x.shape[context.integer("dimension")], np.int32))
 
 
 @rule("set_dimension_size")
@@ -270,7 +266,8 @@ def _convolved(context: Context, x: Any, kernel: Any, padding: Any) -> Any:
     lhs, rhs = context.ints("lhs_dilation", ones), context.ints("rhs_dilation", ones)
     reversal = context.flags("window_reversal", n)
     window = tuple(
-        WindowDimension(size, strides[k], *padding[k], rhs[k], lhs[k], reversal[k]) for k, size in enumerate(spatial)
+        WindowDimension(size, strides[k], padding[k][0], padding[k][1], rhs[k], lhs[k], reversal[k])
+        for k, size in enumerate(spatial)
     )
     return ops["convolution"](
         x,
@@ -299,7 +296,10 @@ def _window(context: Context, sizes: tuple[int, ...]) -> tuple[WindowDimension, 
     ones = (1,) * len(sizes)
     strides, base = context.ints("window_strides", ones), context.ints("base_dilations", ones)
     dilation, padding = context.ints("window_dilations", ones), _pairs(context, len(sizes))
-    return tuple(WindowDimension(size, strides[k], *padding[k], dilation[k], base[k]) for k, size in enumerate(sizes))
+    return tuple(
+        WindowDimension(size, strides[k], padding[k][0], padding[k][1], dilation[k], base[k])
+        for k, size in enumerate(sizes)
+    )
 
 
 @rule("reduce_window")
@@ -411,12 +411,12 @@ def _fft(context: Context, x: Any) -> Any:
     return ops["fft"](x, fft_type=context.word("fft_type"), fft_length=context.ints("fft_length"))
 
 
-_ALGORITHMS = {"DEFAULT": "rng_default", "THREE_FRY": "rng_three_fry", "PHILOX": "rng_philox"}
+ALGORITHMS = {"DEFAULT": "rng_default", "THREE_FRY": "rng_three_fry", "PHILOX": "rng_philox"}
 
 
 @rule("rng_bit_generator")
 def _rng_bit_generator(context: Context, x: Any) -> Any:
-    algorithm = _ALGORITHMS[context.word("rng_algorithm")]
+    algorithm = ALGORITHMS[context.word("rng_algorithm")]
     return ops["rng-bit-generator"](x, algorithm=algorithm, shape=context.result_shapes[1])
 
 
@@ -445,7 +445,7 @@ def _while(context: Context, *operands: Any) -> Any:
 @rule("case")
 def _case(context: Context, index: Any) -> Any:
     count = len(context.operation.regions)
-    last = constant(np.int32(count - 1).reshape(()))
+    last = constant(np.array(count - 1, np.int32))
     is_inside = lax.bitwise_and(lax.ge(index, lax.full_like(index, 0)), lax.le(index, last))
     branches = [context.region(k) for k in range(count)]
     return lax.switch(lax.select(is_inside, index, lax.full_like(index, count - 1)), branches)
@@ -461,16 +461,6 @@ def _call(context: Context, *operands: Any) -> Any:
 
 
 RULES["func.call"] = _call
-
-
-@rule("composite")
-def _composite(context: Context, *operands: Any) -> Any:
-    from tinyxla.stablehlo.importing.custom_calls import composites, handler_arguments
-
-    handler = composites.get(context.text("name"))
-    if handler is not None:
-        return handler(*operands, **handler_arguments(context, "composite_attributes"))
-    return context.evaluation.shared_call(context.symbol("decomposition"), *operands)
 
 
 # --- among replicas, and with the host --------------------------------------------------------------------------------
@@ -579,13 +569,6 @@ def _infeed(context: Context, token: Any) -> Any:
 @rule("outfeed")
 def _outfeed(context: Context, *operands: Any) -> Any:
     return ops["outfeed"](*operands, outfeed_config=context.text("outfeed_config", ""))
-
-
-@rule("custom_call")
-def _custom_call(context: Context, *operands: Any) -> Any:
-    from tinyxla.stablehlo.importing.custom_calls import custom_call
-
-    return custom_call(context, *operands)
 
 
 @rule("uniform_quantize", "uniform_dequantize")

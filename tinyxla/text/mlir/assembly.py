@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.stablehlo.mlir.ir import (
+from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
     Block,
@@ -30,7 +30,7 @@ from tinyxla.stablehlo.mlir.ir import (
     Type,
     Value,
 )
-from tinyxla.stablehlo.mlir.text_parser import Format, Parser, unescaped
+from tinyxla.text.mlir.text_parser import Format, Parser, unescaped
 
 # --- operands, settings, attributes, types ----------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla.shapes import ElementType
-from tinyxla.stablehlo.mlir.element_types import of_mlir
-from tinyxla.stablehlo.mlir.ir import DenseAttr, TensorType
+from tinyxla.text.mlir.element_types import of_mlir
+from tinyxla.text.mlir.ir import DenseAttr, TensorType
 
 Array = np.ndarray[Any, Any]
 _COMPLEX = re.compile(r"\(([^(),]*),([^(),]*)\)")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tinyxla.stablehlo.mlir.dense import array, dense
-from tinyxla.stablehlo.mlir.ir import (
+from tinyxla.text.mlir.dense import array, dense
+from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
     Block,
@@ -40,7 +40,7 @@ from tinyxla.stablehlo.mlir.ir import (
     UnitAttr,
     Value,
 )
-from tinyxla.stablehlo.mlir.tokens import Tokens
+from tinyxla.text.mlir.tokens import Tokens
 
 MAX_DEPTH = 200  # of attributes in attributes, and of regions in regions
 _ESCAPES = {"n": 10, "t": 9, '"': 34, "\\": 92}
