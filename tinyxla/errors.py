@@ -270,9 +270,9 @@ class LeakedTracerError(TracerError):
     """A tracer was used after the function that it belongs to had ended."""
 
 
-class HloSyntaxError(TinyxlaError, ValueError):
-    """HLO text that cannot be read: `lineno` and `column` (from 1) say where, and `text` is that line;
-    `reason` says what is wrong."""
+class TextError(TinyxlaError, ValueError):
+    """Text that cannot be read: `lineno` and `column` (from 1) say where, and `text` is that line; `reason` says what
+    is wrong."""
 
     def __init__(self, message: str, lineno: int, column: int, text: str) -> None:
         self.reason = message
@@ -282,6 +282,14 @@ class HloSyntaxError(TinyxlaError, ValueError):
         start = max(0, column - 80)
         shown = text[start : column + 40]
         super().__init__(f"line {lineno}, column {column}: {message}\n    {shown}\n    {' ' * (column - 1 - start)}^")
+
+
+class HloSyntaxError(TextError):
+    """HLO text that cannot be read."""
+
+
+class MlirSyntaxError(TextError):
+    """MLIR text, such as that of StableHLO programs, that cannot be read."""
 
 
 class DeadlockError(TinyxlaError, RuntimeError):

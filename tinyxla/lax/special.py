@@ -286,13 +286,14 @@ digamma = special_function(
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of order m of `digamma`, for whole numbers m; differentiable by x."""
+    """The derivative of order m of `digamma`, for whole numbers m (NaN for others); differentiable by x."""
     if isinstance(m, (int, float)) and m in range(1, _PRODUCTS):
         return (-1) ** (int(m) + 1) * float(math.factorial(int(m))) * _zeta_at(int(m) + 1)(x)
     order, value = of_one_shape("lax.polygamma", of_one_type("lax.polygamma", m, x))
     sign = tnp.where(order % 2 == 0, -1.0, 1.0).astype(value.dtype)
     higher = sign * tnp.exp(lgamma(order + 1)) * zeta(order + 1, tnp.where(order == 0, 1.0, value))
-    return tnp.where(order == 0, digamma(value), higher)
+    is_order = (order >= 0) & (order == tnp.floor(order))
+    return tnp.where(is_order, tnp.where(order == 0, digamma(value), higher), np.nan)
 
 
 def _vanishing(x: Any, y: Any, of_y: Any) -> Any:

@@ -1,0 +1,16 @@
+"""StableHLO programs: read, run, and written.
+
+>>> program = parse("func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }")
+>>> program(2.0)
+Array(2., dtype=float32)
+"""
+
+from tinyxla.stablehlo.program import (
+    Function as Function,
+    Program as Program,
+    parse as parse,
+    register_composite as register_composite,
+    register_custom_call as register_custom_call,
+)
+
+__all__ = ["Function", "Program", "parse", "register_composite", "register_custom_call"]

@@ -1,0 +1,127 @@
+"""Programs in StableHLO as functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tinyxla.api.jit import jit
+from tinyxla.errors import ArgumentError
+from tinyxla.stablehlo.importing.chlo import CHLO_RULES
+from tinyxla.stablehlo.importing.custom_calls import CALL_RULES, composites, handlers
+from tinyxla.stablehlo.importing.evaluation import Evaluation, check_argument
+from tinyxla.stablehlo.importing.rules import RULES
+from tinyxla.text.mlir.assembly import parse_module
+from tinyxla.text.mlir.ir import ModuleOp
+from tinyxla.text.mlir.text_parser import type_text
+
+_RULES = {**RULES, **CHLO_RULES, **CALL_RULES}
+
+
+class Function:
+    """A function of a module. Called with arrays it gives one, or a tuple; it can be transformed as any function."""
+
+    def __init__(self, module: ModuleOp, name: str) -> None:
+        self._module = module
+        self._function = module.functions[name]
+        self.__name__ = name
+        self._compiled = jit(self._evaluated)
+
+    @property
+    def in_types(self) -> tuple[str, ...]:
+        """The types of the arguments, in MLIR's form: `tensor<2x3xf32>`."""
+        return tuple(map(type_text, self._function.type.inputs))
+
+    @property
+    def out_types(self) -> tuple[str, ...]:
+        """The types of the results."""
+        return tuple(map(type_text, self._function.type.results))
+
+    def __call__(self, *args: Any) -> Any:
+        types = self._function.type.inputs
+        if len(args) != len(types):
+            raise ArgumentError(f"@{self.__name__} takes {len(types)} arguments, but got {len(args)}.")
+        values = [
+            check_argument(f"@{self.__name__}: argument {k}", x, t)
+            for k, (x, t) in enumerate(zip(args, types, strict=True))
+        ]
+        found = self._compiled(*values)
+        return found[0] if len(found) == 1 else found
+
+    def _evaluated(self, *values: Any) -> tuple[Any, ...]:
+        return tuple(Evaluation(self._module, _RULES).call(self.__name__, *values))
+
+    def __repr__(self) -> str:
+        results = self.out_types
+        shown = results[0] if len(results) == 1 else f"({', '.join(results)})"
+        return f"<stablehlo function @{self.__name__}: ({', '.join(self.in_types)}) -> {shown}>"
+
+
+class Program:
+    """A module of StableHLO: a function of arrays, which is `@main`, and others by name.
+
+    Attributes:
+        name: of the module.
+        functions: by name.
+    """
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.module = module
+        self.name = module.name
+        self.functions: Mapping[str, Function] = {name: Function(module, name) for name in module.functions}
+
+    @property
+    def main(self) -> Function:
+        """The function `@main`, or the only public one."""
+        public = [name for name, f in self.module.functions.items() if f.is_public]
+        name = "main" if "main" in self.functions else public[0] if len(public) == 1 else None
+        if name is None:
+            raise ArgumentError(f"The module has no function @main; call one of {', '.join(self.functions)} by name.")
+        return self.functions[name]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.main(*args)
+
+    def __repr__(self) -> str:
+        return f"<stablehlo module {self.name}: {', '.join(map(repr, self.functions.values()))}>"
+
+
+def parse(text: str) -> Program:
+    """A program from StableHLO's text, in the pretty or the generic form.
+
+    Args:
+        text: a module, such as JAX's `jit(f).lower(x).as_text()` or a compiler's dump. `stablehlo`, `chlo` and `func`
+            operations; custom calls go to registered functions (`register_custom_call`), and those that JAX writes for
+            CPUs are known.
+
+    Returns:
+        A program that can be called, compiled, differentiated and batched.
+
+    Raises:
+        MlirSyntaxError: the text cannot be read; it says the line.
+
+    Example:
+        >>> from tinyxla import stablehlo
+        >>> program = stablehlo.parse('''
+        ... func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+        ...   %y = stablehlo.sine %x : tensor<3xf32>
+        ...   return %y : tensor<3xf32>
+        ... }
+        ... ''')
+        >>> program([0.0, 1.0, 2.0])
+        Array([0.        , 0.84147096, 0.9092974 ], dtype=float32)
+    """
+    return Program(parse_module(text))
+
+
+def register_custom_call(target: str, function: Callable[..., Any]) -> None:
+    """Give the custom calls of a target a function: of its operands, and with the entries of its `backend_config` as
+    keywords. It gives the result or a tuple, and is traced, so it must be made of functions of this library (for
+    functions of the host see `ffi.register_ffi_target`)."""
+    handlers[target] = function
+
+
+def register_composite(name: str, function: Callable[..., Any]) -> None:
+    """Give composites of a name a function in place of their decomposition: of the operands, with
+    `composite_attributes` as keywords."""
+    composites[name] = function
