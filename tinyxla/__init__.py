@@ -94,6 +94,7 @@ from tinyxla.custom_derivatives import (
 )
 from tinyxla.errors import TinyxlaError as _TinyxlaError
 from tinyxla.hlo import Module as _Module
+from tinyxla.kernels import kernel as kernel
 from tinyxla.numpy import segment_reductions
 from tinyxla.numpy.dynamic_slices import ds as ds
 from tinyxla.runtime.threads import (

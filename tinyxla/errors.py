@@ -296,6 +296,10 @@ class DeadlockError(TinyxlaError, RuntimeError):
     """Replicas wait for one another, or for one that has ended."""
 
 
+class KernelError(TinyxlaError, RuntimeError):
+    """A kernel of the user's that raised an exception in a compiled program."""
+
+
 class ChannelError(TinyxlaError, RuntimeError):
     """A channel with more than two ends, or one that nothing is at the other end of."""
 

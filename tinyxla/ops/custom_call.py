@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError, KernelError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Array, Axes, Joint, Op, Sample
@@ -31,16 +31,32 @@ class CustomCall(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A registered function and its rules; a missing rule is an error where it is asked for."""
+    """A registered function and its rules; a missing rule is an error where it is asked for.
+
+    `address`, if given, compiles `void f(T *in0, T *in1, ..., T *out0, ...)` and gives its address: compiled programs
+    call that without Python.
+    """
 
     compute: Callable[..., Any]  # of arrays, and the attributes by keyword
     jvp: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     batch: Callable[..., Any] | None = None
+    address: Callable[[], int] | None = None
 
 
 targets: dict[str, Target] = {}
+failures: list[str] = []  # targets that raised an exception in native code, which the program's call raises
 known_targets: dict[str, Target] = {}  # those that need no registration; registered ones come before them
+
+
+def raise_failure() -> None:
+    """The error of a target that raised an exception in native code."""
+    name = failures[0]
+    failures.clear()
+    raise KernelError(
+        f"The kernel {name.split('.')[1]} raised an exception in a compiled program, whose results are not valid. Call "
+        "it inside of `with tinyxla.disable_jit():` to see which."
+    )
 
 
 def find_target(name: str) -> Target:

@@ -47,7 +47,7 @@ def import_shielded(name: str, prepare: Callable[[], object] | None = None) -> E
 
 
 def _is_imported(name: str) -> bool:
-    return name in sys.modules and not _is_being_imported(name)
+    return sys.modules.get(name) is not None and not _is_being_imported(name)
 
 
 def _is_being_imported(name: str) -> bool:

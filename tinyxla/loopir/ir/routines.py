@@ -41,13 +41,21 @@ class FortranRoutine:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeRoutine:
+    """A function of this process, by its address; all its arguments are pointers."""
+
+    name: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
 class MultiplyRoutine:
     """The GEMM of an element type, which `Multiply` calls."""
 
     type: str
 
 
-Routine = LlvmRoutine | KernelRoutine | FortranRoutine | MultiplyRoutine
+Routine = LlvmRoutine | KernelRoutine | FortranRoutine | NativeRoutine | MultiplyRoutine
 
 _declared: dict[Routine, None] = {}  # in order
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.kernels import convolution, scatter
+from tinyxla.loopir.kernels import convolution, native_call, scatter
 from tinyxla.loopir.kernels.control_flow import batched_while, pointwise_while, scalarized
 from tinyxla.loopir.kernels.fft import plan
 from tinyxla.loopir.kernels.gemm import dot_product, grouped, packed
@@ -56,6 +56,7 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "triangular-solve": OpLowering(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
     "conditional": _SCALARIZED,
     "convolution": OpLowering(convolution.supports, convolution.lower),
+    "custom-call": OpLowering(native_call.supports, native_call.lower),
     "dot": OpLowering(dot_product.supports, dot_product.lower, fallback=OpLowering(packed.supports, packed.lower)),
     "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.aliased_operands),
     "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.aliased_operands),

@@ -20,11 +20,13 @@ from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers.arena import arena_offsets
+from tinyxla.compiler.fusion.plan import producer_of
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
+from tinyxla.ops.custom_call import failures, raise_failure
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
@@ -46,6 +48,29 @@ class KernelInfo:
     lines: tuple[str, ...]
     _kernel: Kernel = field(repr=False)
     _lasts: bool = field(default=False, repr=False)
+    _shapes: tuple[Shape, ...] = field(default=(), repr=False)
+    _parameters: tuple[int, ...] = field(default=(), repr=False)
+
+    def numba(self) -> Any:
+        """The kernel as a function that Numba's code can call, of its arrays in order: row-major NumPy arrays of the
+        shapes and types in `arguments`, those that it writes, too. It runs all its iterations on the calling thread.
+
+        Raises:
+            MissingPackageError: without Numba.
+            DTypeError: an array of a type that Numba does not have.
+
+        Example:
+            >>> import numpy as np, tinyxla as tx
+            >>> x = np.arange(3, dtype=np.float32)
+            >>> double = tx.jit(lambda x: x + x).lower(x).compile().kernels[0].numba()
+            >>> y = np.empty_like(x)
+            >>> double(x, y)
+            >>> y
+            array([0., 2., 4.], dtype=float32)
+        """
+        from tinyxla.backends.numba.interop import kernel_function  # here, since it needs Numba
+
+        return kernel_function(self._kernel, self._shapes, self.extent, self._parameters)
 
     @property
     def source(self) -> str:
@@ -78,6 +103,7 @@ class CompiledModule:
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.aliases[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
+        self._failures = failures if any(_calls_kernels(step) for step, *_ in walk_steps(self.block)) else ()
         self._assign_slots()
         self._lay_out()
 
@@ -225,6 +251,8 @@ class CompiledModule:
             arrays = after_shortage(self.name, lambda: [*arguments, *[allocate() for allocate in self._allocators]])
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         call(self._filled(base), arrays)
+        if self._failures:
+            raise_failure()
         del arena  # its memory may be used by another call from here on
         if self._plain:
             return arrays[len(arguments) :]
@@ -257,11 +285,10 @@ class CompiledModule:
         for step, *_ in walk_steps(self.block):
             work = step.work
             if isinstance(work, LoweredKernel):
-                arguments = tuple(str(shape_of(x)) for x in work.arguments)
+                shapes = tuple(map(shape_of, work.arguments))
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
-                found.append(
-                    KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel, work.is_builtin)
-                )
+                described = work.kernel.name, work.extent, tuple(map(str, shapes)), tuple(lines)
+                found.append(KernelInfo(*described, work.kernel, work.is_builtin, shapes, tuple(work.parameters)))
         return found
 
     @property
@@ -429,6 +456,13 @@ def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:
 
 
 _MOST_SLOTS = 1 << 32  # an array type's length, not memory
+
+
+def _calls_kernels(step: Step) -> bool:
+    """Whether a step calls kernels of the user's, which may raise exceptions."""
+    return isinstance(step.work, LoweredKernel) and any(
+        x.op.name == "custom-call" for x in map(producer_of, step.work.roots)
+    )
 
 
 def _allocator(shape: Shape) -> Callable[[], Array]:

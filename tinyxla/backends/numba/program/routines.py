@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm
+from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm, define_symbol
 from tinyxla.backends.numba.program.blas_gemm import declare_gemm
 from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
 from tinyxla.loopir.ir.loop_ir import Kernel
-from tinyxla.loopir.ir.routines import FortranRoutine, KernelRoutine, LlvmRoutine, Routine, begin_declared
+from tinyxla.loopir.ir.routines import (
+    FortranRoutine,
+    KernelRoutine,
+    LlvmRoutine,
+    NativeRoutine,
+    Routine,
+    begin_declared,
+    routine_symbol,
+)
 
 
 def begin_routines(kernel: Kernel) -> None:
@@ -22,5 +30,7 @@ def _begin(routine: Routine) -> None:
             define_kernel(symbol, kernel)
         case FortranRoutine(name):
             provide_routine(name)
+        case NativeRoutine(name, address):
+            define_symbol(routine_symbol(name), address)
         case _:
             declare_gemm(routine.type)
