@@ -54,3 +54,14 @@ def test_quickstart_learns_and_shows_graph_and_kernels() -> None:
     assert {"image/png", "image/svg+xml"} <= kinds
     assert "HloModule" in text
     assert re.search(r"^ *for \w+ in ", text, re.MULTILINE), "a kernel is printed as Python loops"
+
+
+@pytest.mark.thorough
+def test_kernels_in_numba_conduct_measure_and_order() -> None:
+    pytest.importorskip("numba")
+    notebook = executed(ROOT / "notebooks" / "kernels_in_numba.ipynb")
+    text = printed(notebook)
+    behind, whole = map(float, re.search(r"behind the wall: ([\d.]+) of ([\d.]+)", text).groups())  # type: ignore[union-attr]
+    assert 0 < behind < whole / 10, "heat passes the slit only"
+    assert re.search(r"largest fall [\d.]+, from day \d+ to day \d+", text)
+    assert sum("image/png" in output.get("data", {}) for output in outputs(notebook)) == 2
