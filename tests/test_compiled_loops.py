@@ -13,7 +13,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule
-from tinyxla.backends.numba.program import bufferization
+from tinyxla.compiler.schedule import bufferization
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import Op, calls, dynamic_slices, ops, reduction
 from tinyxla.ops.op import NotDifferentiable

@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tinyxla.backends.numba import CompiledModule
-from tinyxla.backends.numba.program import build, executable
-from tinyxla.compiler import Fusion, HostCall, Product, pipeline, plan
+from tinyxla.backends.numba.program import executable
+from tinyxla.compiler import pipeline
 from tinyxla.compiler.analysis import reachability
 from tinyxla.compiler.buffers import arena
 from tinyxla.compiler.fusion import plan as fusion_plan
+from tinyxla.compiler.fusion.cluster import plan
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Product
 from tinyxla.compiler.passes import algebraic_simplifier
 from tinyxla.compiler.rewriter import rewrite
 from tinyxla.errors import VerificationError
@@ -69,10 +71,10 @@ def test_passes_keep_values(seed: int) -> None:
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS[:20])
-@pytest.mark.parametrize("number", range(len(pipeline.PASSES)), ids=[name for name, _ in pipeline.PASSES])
+@pytest.mark.parametrize("number", range(len(pipeline.GRAPH)), ids=[x.name for x in pipeline.GRAPH])
 def test_each_pass_keeps_values_by_itself(number: int, seed: int) -> None:
     case = graphs.random_case(seed)
-    name, apply = pipeline.PASSES[number]
+    name, apply, *_ = pipeline.GRAPH[number]
     computation = apply(case.computation)
     verify(Module(name, computation))
     case.check(calls.evaluate(computation, case.operands), name)
@@ -99,7 +101,7 @@ def test_random_graphs_reach_every_kind_of_step() -> None:
     found: dict[str, int] = {}
     for seed in SEEDS:
         case = graphs.random_case(seed)
-        for step in plan(build.transpose_gemm_operands(pipeline.optimize(case.computation))).steps:
+        for step in plan(pipeline.optimize(case.computation)).steps:
             name = step.kind if isinstance(step, Fusion) else type(step).__name__
             found[name] = found.get(name, 0) + 1
     least = {"loop": 200, "row": 40, "column": 12, "split": 5, "Product": 10, "HostCall": 30}
@@ -122,7 +124,7 @@ class InPython:
     """A computation run by the Python text of its kernels, with memory of its own for each value."""
 
     def __init__(self, computation: Computation) -> None:
-        self.computation = build.transpose_gemm_operands(pipeline.optimize(computation))
+        self.computation = pipeline.optimize(computation)
         self.plan = plan(self.computation)
         self.users = self.computation.users()
 
@@ -436,7 +438,7 @@ def test_random_graphs_are_right_unless_something_is_broken() -> None:
 @pytest.mark.parametrize(
     ("where", "name", "broken"),
     [
-        (pipeline, "PASSES", [*pipeline.PASSES, ("swap", _swapped)]),
+        (pipeline, "GRAPH", [*pipeline.GRAPH, pipeline.Pass("swap", _swapped, "Exchanges operands.")]),
         (algebraic_simplifier, "RULES", {**algebraic_simplifier.RULES, "add": (_drops_zero,)}),
         (emit, "_MOVEMENT", {**emit._MOVEMENT, "reverse": _not_reversed}),  # pyright: ignore[reportPrivateUsage]
         (executable, "arena_offsets", _half_as_far),

@@ -15,8 +15,8 @@ import xla_oracle
 
 import tinyxla
 from tinyxla import lax
-from tinyxla.backends.numba.program.build import build_program
 from tinyxla.compiler.passes.canonicalize import convolution as canonical_convolution
+from tinyxla.compiler.pipeline import compile_program
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.loopir.ir.print_python import print_python
@@ -222,7 +222,7 @@ def test_the_printed_kernel(generator: np.random.Generator) -> None:
     x, y = (generator.normal(size=shape).astype(np.float32) for shape in ((2, 6, 5, 4), (3, 2, 4, 8)))
     attributes = Convolution((WindowDimension(3), WindowDimension(2, 2)), labels_of("b01f_01io->b01f"))._asdict()
     graph = op_checks.graph_of(convolution, Sample((x, y), attributes))
-    (step,) = build_program(graph)[0].steps
+    (step,) = compile_program(graph, (), lambda kernel: None)[0].steps
     assert isinstance(step.work, LoweredKernel)
     names: dict[str, Any] = {}
     exec(print_python(step.work.kernel), names)

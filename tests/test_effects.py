@@ -16,7 +16,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla.backends.numba.program.executable import CompiledModule
-from tinyxla.compiler import optimize
+from tinyxla.compiler.pipeline import optimize
 from tinyxla.errors import ArgumentError, DifferentiationError, LeakedTracerError
 from tinyxla.hlo import Module
 from tinyxla.tracing.core import trace

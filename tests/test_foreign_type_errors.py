@@ -45,7 +45,7 @@ def test_type_error_while_arguments_become_arrays_is_passed_on(monkeypatch: pyte
 def test_arguments_that_do_not_fit_are_refused_in_words() -> None:
     signature = inspect.signature(lambda a, b=1: None)
     for args, kwargs in (((), {}), ((1, 2, 3), {}), ((1,), {"c": 1}), ((1,), {"a": 1})):
-        with pytest.raises(ArgumentError, match="^f: .*; see g"):
+        with pytest.raises(ArgumentError, match=r"^f: .*; see g"):
             bind("f", signature, args, kwargs, "; see g")
     with pytest.raises(ArgumentError, match="argument 0 is <object"):
         tx.jit(lambda x: x)(object())

@@ -15,7 +15,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla.backends.numba import CompiledModule
-from tinyxla.compiler import Fusion, HostCall, Product
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Product
 
 tnp = tx.numpy
 

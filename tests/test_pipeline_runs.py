@@ -19,12 +19,12 @@ from benchmarks.workload import Workload
 from tinyxla import lax
 from tinyxla.api import linearize
 from tinyxla.backends.numba.jit import engine
-from tinyxla.backends.numba.program import build
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import pipeline, rewriter
 from tinyxla.compiler.buffers import arena
 from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
 from tinyxla.compiler.passes.licm import hoist_loop_invariants
+from tinyxla.compiler.schedule import blocks
 from tinyxla.hlo import Computation, Module
 from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.ops import Op, calls
@@ -62,7 +62,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Computation]:
         found.append(computation)
         return computation
 
-    monkeypatch.setattr(pipeline, "PASSES", [("record", recorded), *pipeline.PASSES])
+    monkeypatch.setattr(pipeline, "GRAPH", [pipeline.Pass("record", recorded, "Records."), *pipeline.GRAPH])
     return found
 
 
@@ -462,7 +462,7 @@ def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> 
         return tx.numpy.sort(a * 3 + b), tx.numpy.sort(b * 5 - a)
 
     module = CompiledModule(tx.jit(function).lower(np.ones(5000, np.float32)).module)
-    steps = [step for step, *_ in build.walk_steps(module.block)]
+    steps = [step for step, *_ in blocks.walk_steps(module.block)]
     both = [{module.aliases[x] for x in step.reads} & {module.aliases[x] for x in step.writes} for step in steps]
     assert 2 in map(len, both)
     x = np.linspace(0, 1, 5000, dtype=np.float32)

@@ -12,7 +12,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.backends import compile_module
-from tinyxla.compiler import optimize
+from tinyxla.compiler.pipeline import optimize
 from tinyxla.hlo import Module
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

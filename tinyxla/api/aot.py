@@ -91,9 +91,27 @@ class Lowered(_Stage):
 
         return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
 
+    def stages(self) -> dict[str, str]:
+        """What the compiler makes of the program, step by step: the graph, then the plan, the schedule and the loops of
+        each kernel as Python, by the name of the pass that they come after. Passes that change nothing are left out.
+
+        A pass can be switched off by `config.disabled_passes` or TINYXLA_DISABLED_PASSES, to see what it matters.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> stages = tx.jit(lambda x: x * 2).lower(tx.numpy.ones(8)).stages()
+            >>> "lowering" in stages
+            True
+            >>> print(stages["fusion"])
+            loop over [8]: multiply f32[8] of parameter f32[8]
+        """
+        from tinyxla.compiler.stages import stages  # here, since few programs need it
+
+        return stages(self.module)
+
     def _in_hlo(self) -> Module:
         """The graph written out in XLA's operations."""
-        from tinyxla.compiler import expand_to_hlo  # here, since few programs need it
+        from tinyxla.compiler.passes.expand import expand_to_hlo  # here, since few programs need it
 
         return Module(self.module.name, expand_to_hlo(self.module.entry))
 

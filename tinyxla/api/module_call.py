@@ -78,7 +78,7 @@ def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:
 def _prepare(module: Module, backend: str | None) -> Executable:
     computation = _flattened(module)
     if backend == "interpreter":  # calls are compiled wherever they are evaluated, so there must be none
-        from tinyxla.compiler.pipeline import inline_calls  # here: no compiler is loaded by `import tinyxla`
+        from tinyxla.compiler.passes.inline_calls import inline_calls  # here: no compiler is loaded by `import tinyxla`
 
         computation = inline_calls(computation)
 

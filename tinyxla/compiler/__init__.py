@@ -1,8 +1,1 @@
-"""The compiler from graph to plan: graph passes, fusion into loop nests, and buffer assignment."""
-
-from tinyxla.compiler.fusion.cluster import plan
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product
-from tinyxla.compiler.passes.expand import expand_to_hlo
-from tinyxla.compiler.pipeline import optimize
-
-__all__ = ["Fusion", "HostCall", "Plan", "Product", "expand_to_hlo", "optimize", "plan"]
+"""The compiler: `pipeline` has its passes in three lists, over graphs, plans and kernels of the loop IR."""

@@ -1,4 +1,5 @@
-"""The graph pass pipeline: pure functions from computation to computation, in one list.
+"""The compiler's passes, in lists: over graphs (`GRAPH`), plans (`PLAN`), schedules (`SCHEDULE`) and kernels of the
+loop IR (`LOOP_IR`). `compile_program` runs all of them; a backend compiles the kernels that result.
 
 A program is optimized from the outermost computation inwards: the passes run on the body of a loop after those on the
 surrounding computation have hoisted code and pruned what the loop carries. A few passes visit nested computations, too
@@ -8,11 +9,15 @@ through the list once, and the backend only reads the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from tinyxla.compiler.analysis.regions import REGIONS
 from tinyxla.compiler.analysis.scalarization import is_large, scalarize_lane
+from tinyxla.compiler.fusion.cluster import plan
+from tinyxla.compiler.fusion.epilogue import fuse_epilogues
+from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.algebraic_simplifier import simplify
 from tinyxla.compiler.passes.batch_loop_dots import batch_loop_dots
 from tinyxla.compiler.passes.canonicalize.convolution import canonicalize_convolutions
@@ -30,10 +35,29 @@ from tinyxla.compiler.passes.layout_assignment import assign_broadcast_layouts, 
 from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.compiler.passes.scalar_computations import prepare_scalar_computations
 from tinyxla.compiler.passes.sink_transposes import sink_transposes
-from tinyxla.compiler.rewriter import Pass, Rewriter, for_opcodes, rewrite
+from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
+from tinyxla.compiler.schedule.blocks import AliasMap, Block, shape_of, walk_steps
+from tinyxla.compiler.schedule.bufferization import alias_in_place, elide_update_copies, schedule_last_uses_early
+from tinyxla.compiler.schedule.build import Construction, build, give_results_memory
+from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_operands
+from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Computation, Instruction
+from tinyxla.loopir.ir.loop_ir import Kernel
+from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
+from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
 from tinyxla.tracing.config import config
 from tinyxla.transforms.computations import with_computations
+
+
+class Pass(NamedTuple):
+    """A step of the pipeline: a pure function under a name, what it does in a sentence, and whether programs cannot be
+    compiled without it. Others are left out if `config.disabled_passes` names them."""
+
+    name: str
+    apply: Callable[..., Any]
+    what: str
+    is_required: bool = False
 
 
 @for_opcodes("lanes")
@@ -45,7 +69,7 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
         if x.op.name != "lanes":
             return None
         if not is_large(x.attributes.to_apply):
-            to_apply = _optimized_lane(x.attributes.to_apply, config.while_residual_bytes)
+            to_apply = _optimized_lane(x.attributes.to_apply, config.while_residual_bytes, config.disabled_passes)
             if scalarize_lane(to_apply, x.attributes.mapped) is not None:
                 return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
         return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
@@ -54,40 +78,114 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
 
 
 @lru_cache(256)
-def _optimized_lane(computation: Computation, residual_bytes: int) -> Computation:
-    """The optimized computation of one instance; `residual_bytes` is a key of the cache, since it decides how
-    derivatives of loops are expanded."""
+def _optimized_lane(computation: Computation, residual_bytes: int, disabled: tuple[str, ...]) -> Computation:
+    """The optimized computation of one instance; options that decide how are keys of the cache."""
     return optimize(computation)
 
 
-PASSES: list[tuple[str, Pass]] = [
-    ("cse", eliminate_common_subexpressions),
-    ("inline-calls", inline_calls),
-    ("vmapped-regions", lower_vmapped_regions),
-    ("licm", hoist_loop_invariants),
-    ("control-flow-dce-first", control_flow_dce),
-    ("batch-loop-dots", batch_loop_dots),
-    ("expand", expand),
-    ("inline-calls-of-expansions", inline_calls),
-    ("algebraic-simplifier", simplify),
-    ("sink-transposes", sink_transposes),
-    ("constant-folding", fold_constants),
-    ("canonicalize-convolution", canonicalize_convolutions),
-    ("canonicalize-reduce-window", canonicalize_windows),
-    ("canonicalize-ragged-dot", canonicalize_ragged_dots),
-    ("canonicalize-dot", canonicalize_dots),
-    ("canonicalize-sort", canonicalize_sorts),
-    ("collapse-minor-dims", collapse_minor_dims),
-    ("control-flow-dce", control_flow_dce),
-    ("algebraic-simplifier-again", simplify),
-    ("layout-assignment-broadcasts", assign_broadcast_layouts),
-    ("layout-assignment-gemms", assign_gemm_layouts),
-    ("scalar-computations", prepare_scalar_computations),
-]
+GRAPH: tuple[Pass, ...] = (
+    Pass("cse", eliminate_common_subexpressions, "Equal instructions become one."),
+    Pass("inline-calls", inline_calls, "Calls are replaced by what they call.", is_required=True),
+    Pass("vmapped-regions", lower_vmapped_regions, "A mapped loop runs per instance or as a batch.", is_required=True),
+    Pass("licm", hoist_loop_invariants, "What does not change in a loop is computed before it."),
+    Pass("control-flow-dce-first", control_flow_dce, "Loops carry, and branches give, what is used."),
+    Pass("batch-loop-dots", batch_loop_dots, "Products of a loop that do not depend on each other become one."),
+    Pass("expand", expand, "Operations without a lowering become others that have one.", is_required=True),
+    Pass("inline-calls-of-expansions", inline_calls, "Calls in expansions are inlined, too.", is_required=True),
+    Pass("algebraic-simplifier", simplify, "Identities of single instructions and their operands."),
+    Pass("sink-transposes", sink_transposes, "Transposes move towards results, where they cancel or are free."),
+    Pass("constant-folding", fold_constants, "What is known is computed."),
+    Pass("canonicalize-convolution", canonicalize_convolutions, "One order of dimensions.", is_required=True),
+    Pass("canonicalize-reduce-window", canonicalize_windows, "Windows without what lowerings lack.", is_required=True),
+    Pass("canonicalize-ragged-dot", canonicalize_ragged_dots, "One order of dimensions.", is_required=True),
+    Pass("canonicalize-dot", canonicalize_dots, "Products as batches of matrices.", is_required=True),
+    Pass("canonicalize-sort", canonicalize_sorts, "Sorts along the last dimension.", is_required=True),
+    Pass("collapse-minor-dims", collapse_minor_dims, "Dimensions that are always together become one."),
+    Pass("control-flow-dce", control_flow_dce, "Once more, after simplification."),
+    Pass("algebraic-simplifier-again", simplify, "Once more, after canonicalization."),
+    Pass("layout-assignment-broadcasts", assign_broadcast_layouts, "The order of dimensions of pairwise broadcasts."),
+    Pass("layout-assignment-gemms", assign_gemm_layouts, "The order of dimensions of a product's operands."),
+    Pass(
+        "transpose-gemm-operands", transpose_gemm_operands, "Operands of products as GEMMs take them.", is_required=True
+    ),
+    Pass("scalar-computations", prepare_scalar_computations, "What is applied element by element.", is_required=True),
+)
+
+# From a computation to its plan.
+PLAN: tuple[Pass, ...] = (
+    Pass("fusion", plan, "Instructions become loop nests, products and calls.", is_required=True),
+    Pass("epilogue-fusion", fuse_epilogues, "Nests are computed with the product that they read."),
+)
+
+# Of the kernels of a computation, and of the whole program.
+SCHEDULE: tuple[Pass, ...] = (
+    Pass("early-last-uses", schedule_last_uses_early, "What reads a memory for the last time runs before its writer."),
+    Pass("elide-update-copies", elide_update_copies, "Updates write into their operand, where nothing else reads it."),
+    Pass("alias-in-place", alias_in_place, "Results of kernels share the memory of operands that end there."),
+)
+
+# Of each kernel with the bytes of its arguments.
+LOOP_IR: tuple[Pass, ...] = (
+    Pass("prefetch-rows", prefetch_next_rows, "Rows are prefetched, and loaded one iteration early."),
+    Pass("nontemporal-stores", use_nontemporal_stores, "Results larger than the cache are stored past it."),
+)
 
 
-def optimize(computation: Computation, check: Callable[[str, Computation], None] | None = None) -> Computation:
-    """Run all passes on a computation, then on the computations of its loops and branches, on each once;
+Check = Callable[[str, Any], None]  # of a pass's name, and of what it gave
+
+
+def compile_program(
+    computation: Computation, donated: Sequence[int], begin: Callable[[Kernel], None], check: Check | None = None
+) -> tuple[Block, AliasMap]:
+    """The schedule of a program, with its kernels in the loop IR, and which values share memory.
+
+    Args:
+        computation: the program.
+        donated: the parameters that may be overwritten.
+        begin: is given each kernel as soon as it is there, so that a backend compiles while the rest is built.
+        check: is called after each pass, with its name and its result: a `Computation`, a `Plan`, a `Block` or, after
+            "lowering" and the passes over it, a `LoweredKernel`.
+    """
+    aliases, disabled = AliasMap(), config.disabled_passes
+    run = {x.name: x.apply for x in SCHEDULE if x.name not in disabled}
+    how = Construction(lambda c: _planned(c, check), run.get("early-last-uses"), run.get("elide-update-copies"), begin)
+    block = build(optimize(computation, check), aliases, how)
+    if check:
+        check("early-last-uses", block)
+    aliases.donated.update(block.computation.parameters[k] for k in donated)
+    if how.elide:
+        how.elide(block, aliases, ())
+    if "alias-in-place" in run:
+        run["alias-in-place"](block, aliases)
+    give_results_memory(block, aliases)
+    if check:
+        check("alias-in-place", block)
+    for step, *_ in walk_steps(block):
+        if isinstance(step.work, LoweredKernel):
+            sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
+            if check:
+                check("lowering", step.work)
+            for x in LOOP_IR:
+                if x.name not in disabled:
+                    step.work = x.apply(step.work, sizes)
+                    if check:
+                        check(x.name, step.work)
+            begin(step.work.kernel)
+    return block, aliases
+
+
+def _planned(computation: Computation, check: Check | None) -> Plan:
+    state: Any = computation
+    for x in PLAN:
+        if x.name not in config.disabled_passes:
+            state = x.apply(state)
+            if check:
+                check(x.name, state)
+    return state
+
+
+def optimize(computation: Computation, check: Check | None = None) -> Computation:
+    """Run the graph passes on a computation, then on the computations of its loops and branches, on each once;
     `check(name, computation)` is called after each pass on the first."""
     return _optimized(_with_origins(computation, {}), {}, check)
 
@@ -111,7 +209,7 @@ def _with_origins(computation: Computation, copies: dict[int, Computation]) -> C
 def _optimized(
     computation: Computation,
     optimized: dict[int, tuple[Computation, Computation]],
-    check: Callable[[str, Computation], None] | None = None,
+    check: Check | None = None,
 ) -> Computation:
     """`optimized` maps nested computations, by identity, to their results: several loops or branches may share one."""
     entry = optimized.get(id(computation))
@@ -121,15 +219,30 @@ def _optimized(
     return entry[1]
 
 
-def _run_passes(computation: Computation, check: Callable[[str, Computation], None] | None) -> Computation:
-    for name, apply in PASSES:
+def _run_passes(computation: Computation, check: Check | None) -> Computation:
+    disabled = _disabled()
+    for name, apply, *_ in GRAPH:
+        if name in disabled:
+            continue
         computation = apply(computation)
         if check:
             check(name, computation)
     return computation
 
 
-def _with_regions(computation: Computation, change: Pass) -> Computation:
+def _disabled() -> tuple[str, ...]:
+    """The passes that are switched off, which must be optional ones."""
+    names = config.disabled_passes
+    optional = [x.name for x in (*GRAPH, *PLAN, *SCHEDULE, *LOOP_IR) if not x.is_required] if names else ()
+    for name in names:
+        if name not in optional:
+            raise AttributeValueError(
+                f"config.disabled_passes: {name!r} is no pass that can be left out; these are {', '.join(optional)}."
+            )
+    return names
+
+
+def _with_regions(computation: Computation, change: Callable[[Computation], Computation]) -> Computation:
     """The computation with the computations of its loops and branches changed."""
     if computation.opcodes.isdisjoint(REGIONS):
         return computation

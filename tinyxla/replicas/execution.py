@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyxla.backends import Executable, compile_module
 from tinyxla.backends.layouts import LaidOut, laid_out
-from tinyxla.compiler.pipeline import inline_calls
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
 from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.ops import movement

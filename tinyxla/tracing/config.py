@@ -27,7 +27,7 @@ _CHOICES = {
     "out_of_bounds_updates": ("raise", "drop"),
     "traceback_filtering": MODES,
 }
-_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion"]
+_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion", "disabled_passes"]
 
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
@@ -113,6 +113,8 @@ class Config(threading.local):
             before there was this option.
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
+        disabled_passes: names of passes of the compiler that are left out, to find out which one matters: see
+            `tinyxla.compiler.pipeline`. The environment variable TINYXLA_DISABLED_PASSES sets it, with commas between.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -138,6 +140,7 @@ class Config(threading.local):
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
     out_of_bounds_updates: str = "raise"
+    disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -200,6 +203,10 @@ def _checked(option: str, value: Any) -> Any:
         if type(value) is not int or value <= 0:
             raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
         return value
+    if option == "disabled_passes":
+        if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
+            raise AttributeValueError(f"The option {option!r} is a tuple of names, but got {value!r}.")
+        return tuple(value)
     if option == "compilation_cache_dir":
         if value is not None and not isinstance(value, str | os.PathLike):
             raise AttributeValueError(f"The option {option!r} must be a path or None, but got {value!r}.")

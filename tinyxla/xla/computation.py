@@ -12,7 +12,7 @@ import numpy as np
 from tinyxla import text
 from tinyxla.backends import Executable, compile_module
 from tinyxla.backends.layouts import compile_laid_out, dimension_orders
-from tinyxla.compiler.pipeline import inline_calls
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.tuples import leaves, regrouped

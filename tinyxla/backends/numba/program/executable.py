@@ -13,14 +13,14 @@ import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
-from tinyxla.backends.numba.program.blocks import AliasMap, Block, Loop, Pointer, Step, Switch, shape_of, walk_steps
-from tinyxla.backends.numba.program.build import build_program
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
+from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
-from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers.arena import arena_offsets
-from tinyxla.compiler.fusion.plan import producer_of
+from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of
+from tinyxla.compiler.pipeline import compile_program
+from tinyxla.compiler.schedule.blocks import AliasMap, Block, Loop, Pointer, Step, Switch, shape_of, walk_steps
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
@@ -98,7 +98,7 @@ class CompiledModule:
     def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
         self.name = module.name
         self._source = module
-        self.block, self.aliases = build_program(module.entry, donated)
+        self.block, self.aliases = compile_program(module.entry, donated, begin_routines)
         assign_parallelism(self.block, self.aliases)
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.aliases[x] for step in self.block.steps for x in step.writes}

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.clock import now
-from tinyxla.backends.numba.program.blocks import Step, walk_steps
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.backends.numba.runtime.bytecode import Schedule, template
+from tinyxla.compiler.schedule.blocks import Step, walk_steps
 
 _HEAD = 3  # words: the time of the last mark, the first free word, and the last one
 BEFORE, SCHEDULE, FIRST_STEP = range(3)  # what time goes to: what was before the call, the schedule itself, and steps

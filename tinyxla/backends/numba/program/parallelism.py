@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyxla.backends.numba.program.blocks import (
+from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
     Loop,

@@ -6,11 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tinyxla.backends.numba.program.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
-from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.analysis.fusibility import is_reduction
-from tinyxla.compiler.fusion.plan import producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of, walk_producers
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
+from tinyxla.compiler.schedule.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.axes import COSTLY_WORK

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tinyxla.backends.numba.program.blocks import (
+from tinyxla.compiler.fusion.plan import HostCall
+from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
     Pointer,
@@ -19,7 +20,6 @@ from tinyxla.backends.numba.program.blocks import (
     inner_blocks,
     shape_of,
 )
-from tinyxla.compiler import HostCall
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.alias_in_place import AliasedKernels

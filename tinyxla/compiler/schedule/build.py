@@ -8,9 +8,13 @@ buffers, and the operand of an update in place (`bufferization`) is copied once 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from tinyxla.backends.numba.program.blocks import (
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product, buffer_of, results_of
+from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
+from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
+from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
     Loop,
@@ -21,40 +25,57 @@ from tinyxla.backends.numba.program.blocks import (
     Switch,
     copy_step,
     shape_of,
-    walk_steps,
 )
-from tinyxla.backends.numba.program.bufferization import (
-    alias_in_place,
-    elide_update_copies,
+from tinyxla.compiler.schedule.bufferization import (
     is_writable,
-    schedule_last_uses_early,
 )
-from tinyxla.backends.numba.program.routines import begin_routines
-from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
-from tinyxla.compiler.fusion.epilogue import fuse_epilogues
-from tinyxla.compiler.fusion.plan import buffer_of, results_of
-from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
-from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
-from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.kernels.gemm.problem import required_permutation
+from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import Lowerings
-from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
-from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
-from tinyxla.ops import contraction, dynamic_slices, movement
+from tinyxla.ops import dynamic_slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
 
 
-def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, AliasMap]:
-    """Build the steps of a program; it may overwrite the parameters `donated`."""
-    aliases = AliasMap()
-    block = _build(optimize(computation), aliases)
-    aliases.donated.update(block.computation.parameters[k] for k in donated)
-    elide_update_copies(block, aliases, ())
-    alias_in_place(block, aliases)
+@dataclass(frozen=True)
+class Construction:
+    """How blocks are made. Passes over blocks are None where they are switched off.
+
+    Attributes:
+        plan: gives the plan of a computation.
+        order: orders the steps of a block.
+        elide: removes copies of operands of updates; gives the results that share memory with a parameter.
+        begin: is given each kernel as soon as there is one.
+    """
+
+    plan: Callable[[Computation], Plan]
+    order: Callable[[Block, AliasMap], None] | None
+    elide: Callable[[Block, AliasMap, Sequence[Instruction]], set[int]] | None
+    begin: Callable[[Kernel], None]
+
+
+def build(computation: Computation, aliases: AliasMap, how: Construction) -> Block:
+    """The steps of a computation, and of those in its loops and branches."""
+    computation = aliases.unshare(computation)
+    block = Block(computation, how.plan(computation))
+    users = computation.users()
+    lowerings = Lowerings(block.plan, users)
+    for step in block.plan.steps:
+        if isinstance(step, Fusion):
+            block.steps += (_kernel_step(kernel, how) for kernel in lowerings.kernels(step))
+        else:
+            block.steps += _steps(step, block.plan, users, aliases, how)
+    block.results = [buffer_of(x) for x in computation.outputs]
+    if how.order:
+        how.order(block, aliases)
+    return block
+
+
+def give_results_memory(block: Block, aliases: AliasMap) -> None:
+    """Have results of a program stand in memory that is known before it runs: the last buffer of a loop of known
+    length, or a copy."""
     loops = [step.work for step in block.steps if isinstance(step.work, Loop)]
     final_buffers = {
         p: buffer
@@ -68,27 +89,6 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
             block.results[k] = final_buffers[memory]
         elif isinstance(memory, Pointer):
             _copy_result(block, k)
-    for step, *_ in walk_steps(block):
-        if isinstance(step.work, LoweredKernel):
-            sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
-            step.work = use_nontemporal_stores(prefetch_next_rows(step.work, sizes), sizes)
-            begin_routines(step.work.kernel)
-    return block, aliases
-
-
-def _build(computation: Computation, aliases: AliasMap) -> Block:
-    computation = aliases.unshare(transpose_gemm_operands(computation))
-    block = Block(computation, fuse_epilogues(plan(computation)))
-    users = computation.users()
-    lowerings = Lowerings(block.plan, users)
-    for step in block.plan.steps:
-        if isinstance(step, Fusion):
-            block.steps += map(_kernel_step, lowerings.kernels(step))
-        else:
-            block.steps += _steps(step, block.plan, users, aliases)
-    block.results = [buffer_of(x) for x in computation.outputs]
-    schedule_last_uses_early(block, aliases)
-    return block
 
 
 def _empty_block(computation: Computation) -> Block:
@@ -96,29 +96,7 @@ def _empty_block(computation: Computation) -> Block:
     return Block(computation, Plan(computation, [], set(), set()))
 
 
-def transpose_gemm_operands(computation: Computation) -> Computation:
-    """Transpose the operands of products that the BLAS cannot take as they stand."""
-    if "dot" not in computation.opcodes:
-        return computation
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is not contraction.dot:
-            return None
-        dims: contraction.Dot = x.attributes
-        inputs = list(operands)
-        for side in (0, 1):
-            order = required_permutation(x, side)
-            if order is not None:
-                inputs[side] = rewriter.emit(movement.transpose, operands[side], permutation=order)
-                place = {d: k for k, d in enumerate(order)}
-                contracting, batch = dims.contracting(side), dims.batch(side)
-                dims = dims.with_side(side, tuple(place[d] for d in contracting), tuple(place[d] for d in batch))
-        return rewriter.emit(contraction.dot, *inputs, **dims._asdict()) if inputs != list(operands) else None
-
-    return rewrite(computation, visit)
-
-
-def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap) -> Iterator[Step]:
+def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
     x = step.root
     nest = op_lowering(x)
     if nest is not None:
@@ -127,38 +105,39 @@ def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap
             position = result.attributes.index if result is not x else 0
             if position in begins:
                 yield copy_step(buffer_of(x.operands[begins[position]]), result)
-        yield from map(_kernel_step, nest.lower(x, plan, users))
+        yield from (_kernel_step(kernel, how) for kernel in nest.lower(x, plan, users))
     elif getattr(x.attributes, "custom_call_target", None) == "AllocateBuffer":
         return  # memory as it is
     elif x.op.name in _STRUCTURED:
-        yield from _STRUCTURED[x.op.name](x, users, aliases)
+        yield from _STRUCTURED[x.op.name](x, users, aliases, how)
     else:
         yield Step(step, [buffer_of(o) for o in x.operands], [*results_of(x, users)])
 
 
-def _kernel_step(kernel: LoweredKernel) -> Step:
-    begin_routines(kernel.kernel)
+def _kernel_step(kernel: LoweredKernel, how: Construction) -> Step:
+    how.begin(kernel.kernel)
     pairs = list(zip(kernel.arguments, kernel.kernel.arguments, strict=True))
     return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written])
 
 
 def _copy_result(block: Block, k: int) -> None:
+    """Give a result memory of its own."""
     copy = Temporary(shape_of(block.results[k]))
     block.steps.append(copy_step(block.results[k], copy))
     block.results[k] = copy
 
 
-def _while(x: Instruction, users: Users, aliases: AliasMap) -> Iterator[Step]:
+def _while(x: Instruction, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
     trip_count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
     step = x.attributes.body
     if trip_count is None:
-        condition = _build(x.attributes.condition, aliases)
+        condition = build(x.attributes.condition, aliases, how)
     else:
         condition = _empty_block(aliases.unshare(x.attributes.condition))
         step = freeze_unneeded_carries(step, {result.attributes.index for result in results_of(x, users)})
-    body = _build(step, aliases)
+    body = build(step, aliases, how)
     parameters = body.computation.parameters
-    shared = elide_update_copies(body, aliases, parameters)
+    shared = how.elide(body, aliases, parameters) if how.elide else set[int]()
     forwarded_by = _forwarded_carries(body, aliases, parameters)
     forwarded = set(forwarded_by.values())
     seen: set[Storage] = set(parameters)
@@ -260,13 +239,14 @@ def _rotating_buffers(initials: list[Storage], aliases: AliasMap) -> RotatingBuf
     return RotatingBuffers(initials, buffers, currents, [aliases.pointer(shape, buffers) for _ in buffers])
 
 
-def _conditional(x: Instruction, users: Users, aliases: AliasMap) -> Iterator[Step]:
+def _conditional(x: Instruction, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
     index, *operands = x.operands
     results = results_of(x, users)
     blocks: list[Block] = []
     for computation in x.attributes.branch_computations:
-        block = _build(computation, aliases)
-        elide_update_copies(block, aliases, ())
+        block = build(computation, aliases, how)
+        if how.elide:
+            how.elide(block, aliases, ())
         block.results = [block.results[result.attributes.index] for result in results]
         for parameter, operand in zip(block.computation.parameters, operands, strict=True):
             aliases[parameter] = operand

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyxla.compiler import HostCall, Plan, Product
-from tinyxla.compiler.fusion.plan import buffer_of
+from tinyxla.compiler.fusion.plan import HostCall, Plan, Product, buffer_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Builder
 from tinyxla.loopir.lower.axes import COSTLY_WORK, parallel_grain
