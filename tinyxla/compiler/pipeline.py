@@ -161,16 +161,19 @@ def compile_program(
     if check:
         check("alias-in-place", block)
     for step, *_ in walk_steps(block):
-        if isinstance(step.work, LoweredKernel):
-            sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
-            if check:
-                check("lowering", step.work)
-            for x in LOOP_IR:
-                if x.name not in disabled:
-                    step.work = x.apply(step.work, sizes)
-                    if check:
-                        check(x.name, step.work)
-            begin(step.work.kernel)
+        work = step.work
+        if not isinstance(work, LoweredKernel):
+            continue
+        if check:
+            check("lowering", work)
+        sizes = [x.size * x.dtype.itemsize for x in map(shape_of, work.arguments)]
+        for x in LOOP_IR:
+            if x.name not in disabled:
+                work = x.apply(work, sizes)
+                if check:
+                    check(x.name, work)
+        step.work = work
+        begin(work.kernel)
     return block, aliases
 
 
