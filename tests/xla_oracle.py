@@ -23,7 +23,16 @@ def run(text: str, operands: Sequence[Any]) -> list[Any]:
     """What XLA computes for a module in HLO text, as a flat list."""
     hlo, extension = pytest.importorskip("jaxlib._hlo"), pytest.importorskip("jaxlib._jax")
     computation = hlo.XlaComputation(parse(text).as_serialized_hlo_module_proto())
-    stable = extension.mlir.xla_computation_to_mlir_module(computation)
+    return _run(extension.mlir.xla_computation_to_mlir_module(computation), operands)
+
+
+def run_stablehlo(text: str, operands: Sequence[Any]) -> list[Any]:
+    """What XLA computes for a module in StableHLO's text, as a flat list."""
+    return _run(text.encode(), operands)
+
+
+def _run(stable: Any, operands: Sequence[Any]) -> list[Any]:
+    extension = pytest.importorskip("jaxlib._jax")
     devices = jax.devices("cpu")[:1]
     options = extension.CompileOptions()  # quick to compile: it runs once
     options.executable_build_options.debug_options.xla_backend_optimization_level = 0

@@ -83,12 +83,15 @@ class Lowered(_Stage):
         """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
 
         By default it is as recorded: operations that only this library has stand as custom calls of their names. With
-        the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program.
+        the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program; with "stablehlo" it
+        is a module of StableHLO, which JAX and other users of XLA read.
         """
-        if dialect not in (None, "hlo"):
-            raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
+        if dialect not in (None, "hlo", "stablehlo"):
+            raise AttributeValueError(f"as_text: the dialect is 'hlo' or 'stablehlo', but got {dialect!r}.")
         from tinyxla import text  # here, since few programs need it
 
+        if dialect == "stablehlo":
+            return text.print_stablehlo(self._in_hlo())
         return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
 
     def stages(self) -> dict[str, str]:

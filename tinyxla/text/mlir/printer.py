@@ -1,0 +1,237 @@
+"""MLIR in memory as text, in the generic form, which every version of MLIR reads; functions and modules are written in
+their own form.
+
+Source: MLIR Language Reference, https://mlir.llvm.org/docs/LangRef/.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.text.mlir.element_types import of_mlir
+from tinyxla.text.mlir.ir import (
+    ArrayAttr,
+    Attribute,
+    Block,
+    DenseAttr,
+    DialectAttr,
+    DictAttr,
+    FloatAttr,
+    Function,
+    IntegerAttr,
+    ModuleOp,
+    OpaqueAttr,
+    Operation,
+    Region,
+    StringAttr,
+    SymbolAttr,
+    TypeAttr,
+    UnitAttr,
+    Value,
+)
+from tinyxla.text.mlir.text_parser import type_text
+
+_MOST_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
+
+
+def print_module_op(module: ModuleOp) -> str:
+    """The text of a module."""
+    attributes = f" attributes {_dictionary(module.attributes)}" if module.attributes else ""
+    name = f" @{_symbol(module.name)}" if module.name else ""
+    lines = [f"module{name}{attributes} {{"]
+    for function in module.functions.values():
+        lines += _function(function)
+    return "\n".join([*lines, "}", ""])
+
+
+class _Names:
+    """Values are called %arg0, %arg1, ... and %0, %1, ... in the order in which they are defined."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._arguments = itertools.count()
+        self._results = itertools.count()
+
+    def argument(self, value: Value) -> str:
+        self._names[id(value)] = name = f"%arg{next(self._arguments)}"
+        return name
+
+    def results(self, values: Sequence[Value]) -> str:
+        number = next(self._results)
+        if len(values) == 1:
+            self._names[id(values[0])] = f"%{number}"
+            return f"%{number} = "
+        for k, value in enumerate(values):
+            self._names[id(value)] = f"%{number}#{k}"
+        return f"%{number}:{len(values)} = " if values else ""
+
+    def __getitem__(self, value: Value) -> str:
+        return self._names[id(value)]
+
+
+def _function(function: Function) -> list[str]:
+    names = _Names()
+    block = function.body.block
+    arguments = ", ".join(
+        f"{names.argument(x)}: {type_text(x.type)}{_suffix(attributes)}"
+        for x, attributes in itertools.zip_longest(block.arguments, function.argument_attributes, fillvalue=None)
+        if x is not None
+    )
+    results = ", ".join(
+        f"{type_text(t)}{_suffix(attributes)}"
+        for t, attributes in itertools.zip_longest(function.type.results, function.result_attributes, fillvalue=None)
+        if t is not None
+    )
+    kind = "public" if function.is_public else "private"
+    lines = [f"  func.func {kind} @{_symbol(function.name)}({arguments}) -> ({results}) {{"]
+    for operation in block.operations:
+        lines += _operation(operation, names, "    ")
+    return [*lines, "  }"]
+
+
+def _suffix(attributes: Mapping[str, Attribute] | None) -> str:
+    return f" {_dictionary(attributes)}" if attributes else ""
+
+
+def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
+    operands = ", ".join(names[x] for x in operation.operands)
+    properties = f" <{_dictionary(operation.attributes)}>" if operation.attributes else ""
+    types = ", ".join(type_text(x.type) for x in operation.operands)
+    results = ", ".join(type_text(x.type) for x in operation.results)
+    signature = f" : ({types}) -> ({results})"
+    head = f"{indent}{names.results(operation.results)}\"{operation.name}\"({operands}){properties}"
+    if not operation.regions:
+        return [head + signature]
+    lines = [head + " ({"]
+    for k, region in enumerate(operation.regions):
+        if k:
+            lines.append(f"{indent}}}, {{")
+        lines += _region(region, names, indent)
+    return [*lines, f"{indent}}}){signature}"]
+
+
+def _region(region: Region, names: _Names, indent: str) -> list[str]:
+    block: Block = region.block
+    arguments = ", ".join(f"{names.argument(x)}: {type_text(x.type)}" for x in block.arguments)
+    lines = [f"{indent}^bb0({arguments}):"] if arguments else []
+    for operation in block.operations:
+        lines += _operation(operation, names, indent + "  ")
+    return lines
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def _dictionary(attributes: Mapping[str, Attribute]) -> str:
+    entries = (
+        name if isinstance(x, UnitAttr) else f"{name} = {attribute_text(x)}" for name, x in attributes.items()
+    )
+    return f"{{{', '.join(entries)}}}"
+
+
+def attribute_text(x: Attribute) -> str:
+    """An attribute as MLIR writes it."""
+    match x:
+        case IntegerAttr(value, "i1"):
+            return "true" if value else "false"
+        case IntegerAttr(value, type):
+            return f"{value} : {type}"
+        case FloatAttr(value, type, bits):
+            return f"{bits:#x} : {type}" if bits is not None else f"{value:.17e} : {type}"
+        case StringAttr(value):
+            return _quoted(value)
+        case SymbolAttr(path):
+            return "::".join(f"@{_symbol(name)}" for name in path)
+        case ArrayAttr(elements):
+            return f"[{', '.join(map(attribute_text, elements))}]"
+        case DictAttr(entries):
+            return _dictionary(entries)
+        case TypeAttr(type):
+            return type_text(type)
+        case UnitAttr():
+            return "unit"
+        case DenseAttr():
+            return _dense(x)
+        case DialectAttr(name, parameters):
+            return _dialect(name, parameters)
+        case OpaqueAttr(text):
+            return text
+
+
+def _dialect(name: str, parameters: Mapping[str, Attribute]) -> str:
+    if "value" in parameters and "kind" in parameters:
+        return f"#{name}<{_word(parameters['kind'])} {_word(parameters['value'])}>"
+    if "text" in parameters:
+        return f"#{name}{_word(parameters['text'])}"
+    shown = (f"{key} = {_parameter(x)}" for key, x in parameters.items())
+    return f"#{name}<{', '.join(shown)}>"
+
+
+def _word(x: Attribute) -> str:
+    return x.text if isinstance(x, StringAttr | OpaqueAttr) else attribute_text(x)
+
+
+def _parameter(x: Attribute) -> str:
+    """A parameter of a dialect's attribute: integers have no type there."""
+    if isinstance(x, IntegerAttr):
+        return str(x.value)
+    if isinstance(x, ArrayAttr):
+        return f"[{', '.join(map(_parameter, x.elements))}]"
+    return attribute_text(x)
+
+
+def _dense(x: DenseAttr) -> str:
+    kind = of_mlir(x.type.element)
+    if x.is_array:
+        elements = ", ".join(_element(v, kind.kind) for v in x.value.reshape(-1))
+        return f"array<{x.type.element}{': ' if elements else ''}{elements}>"
+    return f"dense<{_elements(x.value, kind.kind)}> : {type_text(x.type)}"
+
+
+def _elements(value: np.ndarray[Any, Any], kind: str) -> str:
+    if not value.size:
+        return ""
+    if value.size > 1 and not any(value.strides):
+        return _element(value.reshape(-1)[0], kind)
+    if value.size > _MOST_LISTED and kind != "pred":
+        return f'"0x{np.ascontiguousarray(value).tobytes().hex().upper()}"'
+    return _nested(value, kind)
+
+
+def _nested(value: np.ndarray[Any, Any], kind: str) -> str:
+    if not value.ndim:
+        return _element(value[()], kind)
+    return f"[{', '.join(_nested(row, kind) for row in value)}]"
+
+
+def _element(x: Any, kind: str) -> str:
+    if kind == "pred":
+        return "true" if x else "false"
+    if kind in ("signed", "unsigned"):
+        return str(int(x))
+    if kind == "complex":
+        return f"({_number(x.real)}, {_number(x.imag)})"
+    return _number(x)
+
+
+def _number(x: Any) -> str:
+    """A float: decimals that read back as the same, or its bits where it is infinite or NaN."""
+    found = np.asarray(x)
+    if not np.isfinite(found.astype(np.float64)):
+        bits = int(found.view(f"u{found.dtype.itemsize}"))
+        return f"0x{bits:0{2 * found.dtype.itemsize}X}"
+    return f"{float(x):.17e}" if found.dtype.itemsize > 4 else f"{float(x):.9e}"
+
+
+def _quoted(value: bytes) -> str:
+    text = "".join(chr(c) if 32 <= c < 127 and chr(c) not in '"\\' else f"\\{c:02X}" for c in value)
+    return f'"{text}"'
+
+
+def _symbol(name: str) -> str:
+    plain = name.replace("_", "a").replace(".", "a").replace("$", "a").replace("-", "a")
+    return name if plain.isascii() and plain.isalnum() and not name[0].isdigit() else _quoted(name.encode())

@@ -1,0 +1,520 @@
+"""The graph as StableHLO: one function for the program, and one for each computation that is called.
+
+Instructions become operations of StableHLO or CHLO, in order. A tuple of an instruction with several results is these
+results. Operations that only this library has must be written out before (`compiler.passes.expand.expand_to_hlo`).
+
+Source: StableHLO specification, https://openxla.org/stablehlo/spec; XLA's operation semantics for the graph's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Instruction, Module
+from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.text.mlir.element_types import to_mlir
+from tinyxla.text.mlir.ir import (
+    ArrayAttr,
+    Attribute,
+    Block,
+    DenseAttr,
+    DialectAttr,
+    FloatAttr,
+    Function,
+    FunctionType,
+    IntegerAttr,
+    ModuleOp,
+    Operation,
+    OtherType,
+    Region,
+    StringAttr,
+    SymbolAttr,
+    TensorType,
+    Type,
+    UnitAttr,
+    Value,
+)
+from tinyxla.text.mlir.printer import print_module_op
+
+Attributes = dict[str, Attribute]
+Rule = Callable[["_Body", Instruction, list[Value]], list[Value]]
+
+
+def print_stablehlo(module: Module) -> str:
+    """The text of a graph in StableHLO.
+
+    Raises:
+        ArgumentError: an operation has no form in StableHLO.
+    """
+    return print_module_op(module_op(module))
+
+
+def module_op(module: Module) -> ModuleOp:
+    """The graph as a module of MLIR."""
+    made = _Module(ModuleOp(_plain(module.name)))
+    made.function(module.entry, "main", is_public=True)
+    functions = made.module.functions
+    made.module.functions = {"main": functions.pop("main"), **functions}
+    return made.module
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "module"
+
+
+def type_of(shape: AnyShape) -> Type:
+    """The type of an array or token."""
+    if isinstance(shape, Shape):
+        if shape.is_dynamic:
+            raise ArgumentError(f"StableHLO: {shape} has a dynamic size, which is not written.")
+        return TensorType(shape.dimensions, to_mlir(shape.element_type))
+    return OtherType("!stablehlo.token")
+
+
+class _Module:
+    """The functions that have been written, by computation."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.module = module
+        self._names: dict[int, str] = {}
+
+    def function(self, computation: Computation, name: str, is_public: bool = False) -> str:
+        """The function of a computation, which is written once; gives its name."""
+        known = self._names.get(id(computation))
+        if known is not None:
+            return known
+        name = base = _plain(name)
+        count = 0
+        while name in self.module.functions or (name == "main" and not is_public):
+            count += 1
+            name = f"{base}_{count}"
+        self._names[id(computation)] = name
+        arguments = [Value(type_of(p.shape)) for p in computation.parameters]
+        body = _Body(self, {p: [x] for p, x in zip(computation.parameters, arguments, strict=True)})
+        results = body.run(computation)
+        body.emit("func.return", results, [], {})
+        types = FunctionType(tuple(x.type for x in arguments), tuple(x.type for x in results))
+        region = Region([Block(arguments, body.operations)])
+        self.module.functions[name] = Function(name, types, region, is_public=is_public)
+        return name
+
+
+class _Body:
+    """The operations of one block; `values` are those of the instructions."""
+
+    def __init__(self, module: _Module, values: dict[Instruction, list[Value]]) -> None:
+        self.module = module
+        self.values = values
+        self.operations: list[Operation] = []
+
+    def run(self, computation: Computation) -> list[Value]:
+        """Write a computation's instructions; gives its results."""
+        for x in computation.instructions:
+            if x not in self.values:
+                self.values[x] = self._instruction(x)
+        return self.values[computation.root]
+
+    def _instruction(self, x: Instruction) -> list[Value]:
+        name = x.op.name
+        if name == "tuple":
+            return [value for o in x.operands for value in self.values[o]]
+        if name == "get-tuple-element":
+            return [self.values[x.operands[0]][x.attributes.index]]
+        operands = [value for o in x.operands for value in self.values[o]]
+        if name in _SILENT:
+            return operands[:1]
+        rule = _RULES.get(name)
+        if rule is None:
+            raise ArgumentError(f"StableHLO has no form of the operation {name!r}.")
+        return rule(self, x, operands)
+
+    def emit(
+        self, name: str, operands: Sequence[Value], results: Sequence[Type], attributes: Attributes, *regions: Region
+    ) -> list[Value]:
+        """Add an operation; gives its results."""
+        made = [Value(t) for t in results]
+        self.operations.append(Operation(name, list(operands), made, attributes, list(regions)))
+        return made
+
+    def of(self, x: Instruction, name: str, operands: Sequence[Value], attributes: Attributes, *regions: Region) -> Any:
+        """Add an operation with the results of an instruction."""
+        shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        return self.emit(name, operands, [type_of(s) for s in shapes], attributes, *regions)
+
+    def region(self, computation: Computation, captured: Sequence[Value] | None = None) -> Region:
+        """A computation as a region: of block arguments, or of values of outside."""
+        if captured is None:
+            arguments = [Value(type_of(p.shape)) for p in computation.parameters]
+            given = arguments
+        else:
+            arguments, given = [], list(captured)
+        values = {p: [v] for p, v in zip(computation.parameters, given, strict=True)}
+        body = _Body(self.module, values)
+        results = body.run(computation)
+        body.emit("stablehlo.return", results, [], {})
+        return Region([Block(arguments, body.operations)])
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def _array(values: Sequence[int]) -> DenseAttr:
+    found = np.array(values, np.int64).reshape(-1)
+    return DenseAttr(found, TensorType((found.size,), "i64"), is_array=True)
+
+
+def _matrix(rows: Sequence[Sequence[int]], width: int) -> DenseAttr:
+    found = np.array(rows, np.int64).reshape(len(rows), width)
+    return DenseAttr(found, TensorType(found.shape, "i64"))
+
+
+def _flags(values: Sequence[bool]) -> DenseAttr:
+    found = np.array(values, np.bool_).reshape(-1)
+    return DenseAttr(found, TensorType((found.size,), "i1"), is_array=True)
+
+
+def _word(kind: str, value: str) -> DialectAttr:
+    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(value.encode())})
+
+
+def _ints(values: Sequence[int]) -> ArrayAttr:
+    return ArrayAttr(tuple(IntegerAttr(int(n)) for n in values))
+
+
+def _group(name: str, **parameters: Any) -> DialectAttr:
+    """A dialect's attribute of integers and lists of integers."""
+    entries = {
+        key: IntegerAttr(value) if isinstance(value, int) else _ints(value)
+        for key, value in parameters.items()
+        if isinstance(value, int) or value
+    }
+    return DialectAttr(f"stablehlo.{name}", entries)
+
+
+def _precisions(precisions: Sequence[str]) -> Attributes:
+    if not precisions:
+        return {}
+    return {"precision_config": ArrayAttr(tuple(_word("precision", p.upper()) for p in precisions))}
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+_SILENT = ("copy", "checkpoint-name", "add-dependency", "domain")  # their value is the first operand
+
+
+def _same(name: str) -> Rule:
+    return lambda body, x, operands: body.of(x, name, operands, {})
+
+
+def _compare(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    attributes: Attributes = {
+        "comparison_direction": _word("comparison_direction", a.direction),
+        "compare_type": _word("comparison_type", a.type),
+    }
+    return body.of(x, "stablehlo.compare", operands, attributes)
+
+
+def _constant(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    type = type_of(x.shape)
+    assert isinstance(type, TensorType)
+    return body.of(x, "stablehlo.constant", [], {"value": DenseAttr(np.asarray(x.attributes.literal.value), type)})
+
+
+def _with(name: str, attributes: Callable[[Instruction, Any], Attributes]) -> Rule:
+    return lambda body, x, operands: body.of(x, name, operands, attributes(x, x.attributes))
+
+
+def _dot(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    numbers = _group(
+        "dot",
+        lhs_batching_dimensions=a.lhs_batch_dims,
+        rhs_batching_dimensions=a.rhs_batch_dims,
+        lhs_contracting_dimensions=a.lhs_contracting_dims,
+        rhs_contracting_dimensions=a.rhs_contracting_dims,
+    )
+    return body.of(
+        x, "stablehlo.dot_general", operands, {"dot_dimension_numbers": numbers, **_precisions(a.operand_precision)}
+    )
+
+
+def _labels(spec: Sequence[int], first: str) -> str:
+    """The labels of dimensions: `[b, f, 0, 1]` for the specification (0, 1, 2, 3)."""
+    names = [""] * len(spec)
+    for k, d in enumerate(spec):
+        names[d] = first[k] if k < 2 else str(k - 2)
+    return f"[{', '.join(names)}]"
+
+
+def _convolution(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    lhs, rhs, out = a.dim_labels
+    text = f"<{_labels(lhs, 'bf')}x{_labels(rhs, 'oi')}->{_labels(out, 'bf')}>"
+    attributes: Attributes = {
+        "window_strides": _array([w.stride for w in a.window]),
+        "padding": _matrix([(w.padding_low, w.padding_high) for w in a.window], 2),
+        "lhs_dilation": _array([w.base_dilation for w in a.window]),
+        "rhs_dilation": _array([w.window_dilation for w in a.window]),
+        "window_reversal": _flags([w.window_reversal for w in a.window]),
+        "dimension_numbers": DialectAttr("stablehlo.conv", {"text": StringAttr(text.encode())}),
+        "feature_group_count": IntegerAttr(a.feature_group_count),
+        "batch_group_count": IntegerAttr(a.batch_group_count),
+        **_precisions(a.operand_precision),
+    }
+    return body.of(x, "stablehlo.convolution", operands, attributes)
+
+
+def _window(window: Sequence[Any]) -> Attributes:
+    return {
+        "window_dimensions": _array([w.size for w in window]),
+        "window_strides": _array([w.stride for w in window]),
+        "padding": _matrix([(w.padding_low, w.padding_high) for w in window], 2),
+    }
+
+
+def _reduce_window(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    if any(w.window_reversal for w in a.window):
+        raise ArgumentError("StableHLO: a reduce-window with a reversed window has no form there.")
+    attributes = {
+        **_window(a.window),
+        "base_dilations": _array([w.base_dilation for w in a.window]),
+        "window_dilations": _array([w.window_dilation for w in a.window]),
+    }
+    return body.of(x, "stablehlo.reduce_window", operands, attributes, body.region(a.to_apply))
+
+
+def _select_and_scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    regions = body.region(a.select), body.region(a.scatter)
+    return body.of(x, "stablehlo.select_and_scatter", operands, _window(a.window), *regions)
+
+
+def _reduce(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    return body.of(x, "stablehlo.reduce", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
+
+
+def _map(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    return body.of(x, "stablehlo.map", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
+
+
+def _sort(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    attributes: Attributes = {
+        "dimension": IntegerAttr(a.dimensions[0]),
+        "is_stable": IntegerAttr(int(a.is_stable), "i1"),
+    }
+    return body.of(x, "stablehlo.sort", operands, attributes, body.region(a.to_apply))
+
+
+def _gather(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    numbers = _group(
+        "gather",
+        offset_dims=a.offset_dims,
+        collapsed_slice_dims=a.collapsed_slice_dims,
+        operand_batching_dims=a.operand_batching_dims,
+        start_indices_batching_dims=a.start_indices_batching_dims,
+        start_index_map=a.start_index_map,
+        index_vector_dim=a.index_vector_dim,
+    )
+    attributes: Attributes = {
+        "dimension_numbers": numbers,
+        "slice_sizes": _array(a.slice_sizes),
+        "indices_are_sorted": IntegerAttr(int(a.indices_are_sorted), "i1"),
+    }
+    return body.of(x, "stablehlo.gather", operands, attributes)
+
+
+def _scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    numbers = _group(
+        "scatter",
+        update_window_dims=a.update_window_dims,
+        inserted_window_dims=a.inserted_window_dims,
+        input_batching_dims=a.input_batching_dims,
+        scatter_indices_batching_dims=a.scatter_indices_batching_dims,
+        scatter_dims_to_operand_dims=a.scatter_dims_to_operand_dims,
+        index_vector_dim=a.index_vector_dim,
+    )
+    attributes: Attributes = {
+        "scatter_dimension_numbers": numbers,
+        "indices_are_sorted": IntegerAttr(int(a.indices_are_sorted), "i1"),
+        "unique_indices": IntegerAttr(int(a.unique_indices), "i1"),
+    }
+    return body.of(x, "stablehlo.scatter", operands, attributes, body.region(a.to_apply))
+
+
+def _pad(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    low, high, interior = zip(*x.attributes.padding_config, strict=True) if x.attributes.padding_config else ((),) * 3
+    attributes: Attributes = {
+        "edge_padding_low": _array(low),
+        "edge_padding_high": _array(high),
+        "interior_padding": _array(interior),
+    }
+    return body.of(x, "stablehlo.pad", operands, attributes)
+
+
+def _triangular_solve(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    attributes: Attributes = {
+        name: IntegerAttr(int(getattr(a, name)), "i1") for name in ("left_side", "lower", "unit_diagonal")
+    }
+    attributes["transpose_a"] = _word("transpose", a.transpose_a)
+    return body.of(x, "stablehlo.triangular_solve", operands, attributes)
+
+
+def _rng_bit_generator(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    algorithms = {"rng_default": "DEFAULT", "rng_three_fry": "THREE_FRY", "rng_philox": "PHILOX"}
+    attributes: Attributes = {"rng_algorithm": _word("rng_algorithm", algorithms[x.attributes.algorithm])}
+    return body.of(x, "stablehlo.rng_bit_generator", operands, attributes)
+
+
+def _while(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    return body.of(x, "stablehlo.while", operands, {}, body.region(a.condition), body.region(a.body))
+
+
+def _conditional(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    index, *given = operands
+    branches = x.attributes.branch_computations
+    if x.operands[0].array_shape.element_type.name == "pred":
+        return body.of(x, "stablehlo.if", [index], {}, *(body.region(b, given) for b in branches))
+    return body.of(x, "stablehlo.case", [index], {}, *(body.region(b, given) for b in branches))
+
+
+def _call(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    name = body.module.function(x.attributes.to_apply, x.attributes.to_apply.name)
+    return body.of(x, "func.call", operands, {"callee": SymbolAttr((name,))})
+
+
+def _top_k(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    if not x.attributes.largest:
+        raise ArgumentError("StableHLO: top-k of the smallest elements has no form there.")
+    return body.of(x, "chlo.top_k", operands, {"k": IntegerAttr(x.attributes.k)})
+
+
+def _custom_call(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    attributes: Attributes = {"call_target_name": StringAttr(a.custom_call_target.encode())}
+    if a.custom_call_has_side_effect:
+        attributes["has_side_effect"] = IntegerAttr(1, "i1")
+    if a.backend_config:
+        attributes["backend_config"] = StringAttr(a.backend_config.encode())
+    return body.of(x, "stablehlo.custom_call", operands, attributes)
+
+
+def _batch_norm(name: str) -> Rule:
+    return _with(
+        name, lambda x, a: {"epsilon": FloatAttr(a.epsilon, "f32"), "feature_index": IntegerAttr(a.feature_index)}
+    )
+
+
+def _meeting(a: Any) -> Attributes:
+    groups = a.replica_groups
+    width = max((len(group) for group in groups), default=0)
+    rows = [[*group, *[-1] * (width - len(group))] for group in groups]
+    attributes: Attributes = {"replica_groups": _matrix(rows, width)}
+    if a.channel_id is not None:
+        attributes["channel_handle"] = _group("channel_handle", handle=a.channel_id, type=1)
+    if getattr(a, "use_global_device_ids", False):
+        attributes["use_global_device_ids"] = UnitAttr()
+    return attributes
+
+
+def _all_reduce(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    return body.of(x, "stablehlo.all_reduce", operands, _meeting(x.attributes), body.region(x.attributes.to_apply))
+
+
+def _reduce_scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    a = x.attributes
+    attributes = {"scatter_dimension": IntegerAttr(a.scatter_dimension), **_meeting(a)}
+    return body.of(x, "stablehlo.reduce_scatter", operands, attributes, body.region(a.to_apply))
+
+
+_ELEMENTWISE = """abs add and atan2 cbrt ceil clamp complex cosine count-leading-zeros divide exponential
+    exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum multiply negate not or popcnt
+    power real remainder round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
+    shift-right-logical sign sine sqrt subtract tan tanh xor convert bitcast-convert reshape dynamic-update-slice
+    get-dimension-size""".split()
+
+_RULES: dict[str, Rule] = {
+    **{name: _same(f"stablehlo.{name.replace('-', '_')}") for name in _ELEMENTWISE},
+    "chain-multiply": _same("stablehlo.multiply"),
+    "chain-divide": _same("stablehlo.divide"),
+    "opt-barrier": _same("stablehlo.optimization_barrier"),
+    "after-all": _same("stablehlo.after_all"),
+    "erf": _same("chlo.erf"),
+    "erf-inv": _same("chlo.erf_inv"),
+    "sinh": _same("chlo.sinh"),
+    "cosh": _same("chlo.cosh"),
+    "mulhi": _same("chlo.mulhi"),
+    "compare": _compare,
+    "constant": _constant,
+    "reduce-precision": _with(
+        "stablehlo.reduce_precision",
+        lambda x, a: {
+            "exponent_bits": IntegerAttr(a.exponent_bits, "i32"),
+            "mantissa_bits": IntegerAttr(a.mantissa_bits, "i32"),
+        },
+    ),
+    "iota": _with("stablehlo.iota", lambda x, a: {"iota_dimension": IntegerAttr(a.iota_dimension)}),
+    "broadcast": _with("stablehlo.broadcast_in_dim", lambda x, a: {"broadcast_dimensions": _array(a.dimensions)}),
+    "transpose": _with("stablehlo.transpose", lambda x, a: {"permutation": _array(a.permutation)}),
+    "reverse": _with("stablehlo.reverse", lambda x, a: {"dimensions": _array(a.dimensions)}),
+    "slice": _with(
+        "stablehlo.slice",
+        lambda x, a: {
+            "start_indices": _array(a.start_indices),
+            "limit_indices": _array(a.limit_indices),
+            "strides": _array(a.strides),
+        },
+    ),
+    "dynamic-slice": _with("stablehlo.dynamic_slice", lambda x, a: {"slice_sizes": _array(a.dynamic_slice_sizes)}),
+    "concatenate": _with("stablehlo.concatenate", lambda x, a: {"dimension": IntegerAttr(a.dimension)}),
+    "fft": _with(
+        "stablehlo.fft",
+        lambda x, a: {"fft_type": _word("fft_type", a.fft_type), "fft_length": _array(a.fft_length)},
+    ),
+    "cholesky": _with("stablehlo.cholesky", lambda x, a: {"lower": IntegerAttr(int(a.lower), "i1")}),
+    "pad": _pad,
+    "dot": _dot,
+    "convolution": _convolution,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "map": _map,
+    "sort": _sort,
+    "gather": _gather,
+    "scatter": _scatter,
+    "triangular-solve": _triangular_solve,
+    "rng-bit-generator": _rng_bit_generator,
+    "while": _while,
+    "conditional": _conditional,
+    "call": _call,
+    "topk": _top_k,
+    "custom-call": _custom_call,
+    "batch-norm-training": _batch_norm("stablehlo.batch_norm_training"),
+    "batch-norm-inference": _batch_norm("stablehlo.batch_norm_inference"),
+    "batch-norm-grad": _batch_norm("stablehlo.batch_norm_grad"),
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "all-gather": _with(
+        "stablehlo.all_gather",
+        lambda x, a: {"all_gather_dim": IntegerAttr(a.all_gather_dimension), **_meeting(a)},
+    ),
+    "collective-permute": _with(
+        "stablehlo.collective_permute",
+        lambda x, a: {"source_target_pairs": _matrix(a.source_target_pairs, 2)},
+    ),
+    "collective-broadcast": _with("stablehlo.collective_broadcast", lambda x, a: _meeting(a)),
+    "replica-id": _same("stablehlo.replica_id"),
+    "partition-id": _same("stablehlo.partition_id"),
+}
