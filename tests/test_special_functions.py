@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -361,3 +362,40 @@ def test_derivatives_of_compiled_functions_of_two_arguments_are_those_of_the_fun
         expected = derivative(function, (0, 1))(x, y)
         np.testing.assert_allclose(derivative(tx.jit(function), (0, 1))(x, y), expected, rtol=1e-6)
         np.testing.assert_allclose(derivative(tx.jit(lambda y: function(2.5, y)))(y), expected[1], rtol=1e-6)
+
+
+def _gamma_share(a: float, x: float, upper: bool) -> Any:
+    """The regularized incomplete gamma functions with many digits; the lower one by its power series, where mpmath is
+    slow."""
+    mpmath.mp.dps = 30
+    if a < 1e5:
+        ends = (x, mpmath.inf) if upper else (0, x)
+        return mpmath.gammainc(mpmath.mpf(a), *ends, regularized=True)
+    term = total = mpmath.mpf(1)
+    k = 1
+    while term > total * mpmath.mpf(10) ** -22:
+        term *= mpmath.mpf(x) / (mpmath.mpf(a) + k)
+        total += term
+        k += 1
+    lower = mpmath.exp(a * mpmath.log(x) - x - mpmath.loggamma(mpmath.mpf(a) + 1)) * total
+    return 1 - lower if upper else lower
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_compiled_incomplete_gamma_functions_of_tiny_and_huge_parameters(upper: bool) -> None:
+    """Where 1 - P cancels, and where the series and the fraction take too many steps."""
+    small = [(a, x) for a in (1e-300, 1e-10, 1e-3, 0.049, 0.051, 0.2, 0.49, 0.51) for x in (1e-3, 0.1, 0.99, 1.0, 1.01)]
+    huge = [(a, a + d * math.sqrt(a)) for a in (0.99e6, 1.01e6) for d in (-5, -0.1, 0, 1, 3)]
+    with tx.enable_x64():
+        a, x = np.array([*small, *huge]).T
+        found = np.asarray(tx.jit(lax.igammac if upper else lax.igamma)(a, x))
+        for u, v, value in zip(a, x, found, strict=True):
+            expected = _gamma_share(u, v, upper)
+            assert abs(mpmath.mpf(float(value)) - expected) <= 1e-11 * abs(expected), (u, v)
+        # The limit for a large parameter is the normal distribution; SciPy loses it here.
+        at = 1e15 - 5 * math.sqrt(1e15)
+        np.testing.assert_allclose(tx.jit(lax.igamma)(1e15, at), 2.866515718791939e-07, rtol=1e-5)
+        # The median is 1/3 below a large parameter, so a - 1/2 is 1/6 below the median.
+        huge_a = 2.0**31 + 0.5
+        expected = 0.5 + 1 / (6 * math.sqrt(2 * math.pi * huge_a))
+        np.testing.assert_allclose(tx.jit(lax.igammac)(huge_a, 2.0**31), expected, rtol=0, atol=1e-9)

@@ -340,9 +340,11 @@ def _gamma_shares(a: Any, x: Any, error: float) -> Any:
     """The lower and the upper share of the gamma function's integral, for numbers: by the power series up to x = a, and
     beyond by Legendre's continued fraction, from its front as W. Lentz does (Applied Optics 15, 1976); DLMF 8.11.4 and
     8.9.2. What stands before them, x^a exp(-x) / gamma(a), is for large a by Stirling's series, free of differences
-    of large numbers."""
+    of large numbers. An a above 1e6, for which both take too many steps, has an asymptotic expansion; an upper share
+    for a small a is not 1 less the lower one, which would cancel."""
     edge = (x <= 0) | (a <= 0) | ~(x + a < math.inf)
-    first, second = tnp.where(edge, 1.0, a), tnp.where(edge, 1.0, x)
+    is_huge = ~edge & (a > _HUGE)
+    first, second = tnp.where(edge | is_huge, 1.0, a), tnp.where(edge | is_huge, 1.0, x)
     tail = (second > 1) & (second > first)
     one = tnp.ones_like(x)
 
@@ -373,13 +375,85 @@ def _gamma_shares(a: Any, x: Any, error: float) -> Any:
     before = tnp.exp(tnp.where(first > 20, large, first * tnp.log(second) - second - lgamma(first)))
     part = before * tnp.where(tail, fraction, total / first)
     lower, upper = tnp.where(tail, 1 - part, part), tnp.where(tail, part, 1 - part)
+    is_small = (second <= 1) & (first < 0.5)
+    upper = tnp.where(is_small, _small_upper_share(tnp.where(is_small, first, 0.25), second, is_small, error), upper)
+    lower = tnp.where(is_small & (upper < 0.5), 1 - upper, lower)
+    asymptotic = _huge_shares(tnp.where(is_huge, a, 2 * _HUGE), tnp.where(is_huge, x, 2 * _HUGE))
+    lower, upper = (tnp.where(is_huge, new, old) for new, old in zip(asymptotic, (lower, upper), strict=True))
     at_edge = tnp.where((a < math.inf) & (x > 0), 1.0, 0.0)
     no_share = ~((a >= 0) & (x >= 0)) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
     at_edge = tnp.where(no_share, math.nan, at_edge)
     return tnp.where(edge, at_edge, lower), tnp.where(edge, 1 - at_edge, upper)
 
 
-_MOST = 1 << 17  # steps: enough for an a of 1e8
+_MOST = 1 << 17  # steps
+_HUGE = 1e6
+
+# The coefficients of c_0, c_1 and c_2 in powers of eta (DLMF 8.12.11, from N. Temme, SIAM J. Math. Anal. 10, 1979).
+_TEMME = (
+    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515, -571 / 261273600),
+    (-1 / 540, -1 / 288, 1 / 378, -77 / 77760),
+    (25 / 6048, -139 / 51840),
+)
+
+
+def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """The sum of c_k x^k, by Horner's rule."""
+    total: Any = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        total = total * x + c
+    return total
+
+
+def _huge_shares(a: Any, x: Any) -> tuple[Any, Any]:
+    """The shares for an a above 1e6, by Temme's uniform expansion (DLMF 8.12.3, 8.12.4 and 8.12.7). Where eta is larger
+    than its series allow, exp(-a eta^2 / 2) is 0."""
+    mu = tnp.clip((x - a) / a, -0.06, 0.06)
+    # mu - log(1 + mu), in powers of mu since the difference cancels
+    half_square = mu * mu * _polynomial([(-1) ** k / (k + 2) for k in range(14)], mu)
+    eta = mu * tnp.sqrt(2 * _polynomial([(-1) ** k / (k + 2) for k in range(14)], mu))
+    series = _polynomial([_polynomial(c, eta) for c in _TEMME], 1 / a)
+    remainder = tnp.exp(-a * half_square) / tnp.sqrt(2 * math.pi * a) * series
+    distance = eta * tnp.sqrt(a / 2)
+    return 0.5 * erfc(-distance) - remainder, 0.5 * erfc(distance) + remainder
+
+
+# zeta(2), ..., zeta(13).
+_ZETA = (
+    math.pi**2 / 6,
+    1.2020569031595942,
+    math.pi**4 / 90,
+    1.0369277551433699,
+    math.pi**6 / 945,
+    1.0083492773819228,
+    math.pi**8 / 9450,
+    1.0020083928260822,
+    1.0009945751278181,
+    1.0004941886041195,
+    1.0002460865533080,
+    1.0001227133475785,
+)
+# log gamma(1 + a) / a in powers of a, for a < 0.05 (DLMF 5.7.3).
+_LOG_GAMMA_1P = (-0.5772156649015329, *((-1) ** k * zeta / k for k, zeta in enumerate(_ZETA, 2)))
+
+
+def _small_upper_share(a: Any, x: Any, wanted: Any, error: float) -> Any:
+    """The upper share for a < 1/2 and x <= 1: of P = x^a / gamma(1 + a) (1 + a sum of (-x)^k / ((a + k) k!)), DLMF
+    8.7.1, it is 1 - P without the difference."""
+
+    def add(s: Any) -> Any:
+        k, power, term, total = s
+        power = power * (-x / k)
+        term = power / (a + k)
+        return k + 1, power, term, total + term
+
+    one = tnp.ones_like(x)
+    *_, total = while_loop(
+        lambda s: wanted & (tnp.abs(s[2]) > error * tnp.abs(s[3])) & (s[0] < 40), add, (one, one, one, 0 * x)
+    )
+    log_gamma = tnp.where(a < 0.05, a * _polynomial(_LOG_GAMMA_1P, a), lgamma(1 + a))
+    logarithm = a * tnp.log(x) - log_gamma
+    return -tnp.expm1(logarithm) - tnp.exp(logarithm) * a * total
 
 
 def _by_lanes(function: Function, host: Function) -> Function:

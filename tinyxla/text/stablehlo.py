@@ -403,6 +403,11 @@ def _top_k(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
 
 def _custom_call(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
+    if a.custom_call_target == "AllocateBuffer":  # memory that is written before it is read
+        type = type_of(x.shape)
+        assert isinstance(type, TensorType)
+        zeros = np.broadcast_to(np.zeros((), x.array_shape.dtype), x.array_shape.dimensions)
+        return body.of(x, "stablehlo.constant", [], {"value": DenseAttr(zeros, type)})
     attributes: Attributes = {"call_target_name": StringAttr(a.custom_call_target.encode())}
     if a.custom_call_has_side_effect:
         attributes["has_side_effect"] = IntegerAttr(1, "i1")

@@ -103,7 +103,7 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     types = ", ".join(type_text(x.type) for x in operation.operands)
     results = ", ".join(type_text(x.type) for x in operation.results)
     signature = f" : ({types}) -> ({results})"
-    head = f"{indent}{names.results(operation.results)}\"{operation.name}\"({operands}){properties}"
+    head = f'{indent}{names.results(operation.results)}"{operation.name}"({operands}){properties}'
     if not operation.regions:
         return [head + signature]
     lines = [head + " ({"]
@@ -127,9 +127,7 @@ def _region(region: Region, names: _Names, indent: str) -> list[str]:
 
 
 def _dictionary(attributes: Mapping[str, Attribute]) -> str:
-    entries = (
-        name if isinstance(x, UnitAttr) else f"{name} = {attribute_text(x)}" for name, x in attributes.items()
-    )
+    entries = (name if isinstance(x, UnitAttr) else f"{name} = {attribute_text(x)}" for name, x in attributes.items())
     return f"{{{', '.join(entries)}}}"
 
 
