@@ -383,7 +383,7 @@ def _gamma_share(a: float, x: float, upper: bool) -> Any:
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_compiled_incomplete_gamma_functions_of_tiny_and_huge_parameters(upper: bool) -> None:
-    """Where 1 - P cancels, and where the series and the fraction take too many steps."""
+    """The upper share without the cancellation of 1 - P, and Temme's expansion above 1e6, against mpmath."""
     small = [(a, x) for a in (1e-300, 1e-10, 1e-3, 0.049, 0.051, 0.2, 0.49, 0.51) for x in (1e-3, 0.1, 0.99, 1.0, 1.01)]
     huge = [(a, a + d * math.sqrt(a)) for a in (0.99e6, 1.01e6) for d in (-5, -0.1, 0, 1, 3)]
     with tx.enable_x64():

@@ -229,7 +229,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_text_that_cannot_be_read_is_refused_with_its_place(text: str) -> None:
+def test_syntax_errors_name_line_and_column(text: str) -> None:
     with pytest.raises(MlirSyntaxError, match=BROKEN[text]) as caught:
         stablehlo.parse(text)
     assert caught.value.lineno == 1

@@ -27,7 +27,7 @@ def run(text: str, operands: Sequence[Any]) -> list[Any]:
 
 
 def run_stablehlo(text: str, operands: Sequence[Any]) -> list[Any]:
-    """What XLA computes for a module in StableHLO's text, as a flat list."""
+    """The results of a module in StableHLO's text, compiled and run by XLA, as a flat list."""
     return _run(text.encode(), operands)
 
 

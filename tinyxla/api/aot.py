@@ -95,7 +95,7 @@ class Lowered(_Stage):
         return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
 
     def stages(self) -> dict[str, str]:
-        """What the compiler makes of the program, step by step: the graph, then the plan, the schedule and the loops of
+        """The intermediate representations of the program: the graph, then the plan, the schedule and the loops of
         each kernel as Python, by the name of the pass that they come after. Passes that change nothing are left out.
 
         A pass can be switched off by `config.disabled_passes` or TINYXLA_DISABLED_PASSES, to see what it matters.

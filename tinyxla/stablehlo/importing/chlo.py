@@ -1,4 +1,4 @@
-"""What each operation of CHLO does: mathematical functions, and operations that broadcast.
+"""Evaluation rules of CHLO: mathematical functions, and operations that broadcast their operands.
 
 Source: the CHLO dialect, https://openxla.org/stablehlo/generated/chlo.
 """

@@ -77,7 +77,7 @@ class Evaluation:
         return list(found)
 
     def region(self, region: Region, operands: Sequence[Any], environment: Environment) -> list[Any]:
-        """What the operation that ends a region gives. `environment` has the values of outside."""
+        """The operands of the terminator of a region. `environment` has the values of enclosing regions."""
         block = region.block
         if len(block.arguments) != len(operands):
             raise ArgumentError(f"A region takes {len(block.arguments)} values, but is given {len(operands)}.")

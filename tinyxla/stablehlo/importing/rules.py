@@ -1,4 +1,4 @@
-"""What each operation of StableHLO and `func` does.
+"""Evaluation rules of StableHLO and `func`, one for each operation.
 
 A rule takes the operation's context and operands, and gives its result, or a tuple of them. Most operations are ops
 here under nearly the same names.

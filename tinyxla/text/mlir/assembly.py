@@ -88,7 +88,7 @@ def attributes_and_types(parser: Parser, operation: Operation) -> None:
 
 
 def setting(parser: Parser, operation: str, word: str) -> Attribute:
-    """What a setting is set to: integers, a word of an enumeration, or an attribute."""
+    """The value of a setting: integers, a word of an enumeration, or an attribute."""
     token = parser.peek()
     if token == "[":
         following = parser.tokens[parser.place + 1]

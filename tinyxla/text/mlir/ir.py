@@ -137,7 +137,7 @@ class DialectAttr:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueAttr:
-    """What is only handed on: its text."""
+    """An attribute that is passed on as text."""
 
     text: str
 
