@@ -220,7 +220,7 @@ def test_stages_tell_structures_and_costs() -> None:
     with pytest.raises(errors.ArgumentError, match="lower it for these shapes"):
         compiled(np.ones((3, 3), np.float32), scale=2.0)
     with pytest.raises(errors.AttributeValueError, match="dialect"):
-        lowered.as_text("stablehlo")
+        lowered.as_text("mhlo")
 
 
 def test_make_jaxpr() -> None:
