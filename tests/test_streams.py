@@ -35,6 +35,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "beginnings of rows": (lambda x: jnp.cumsum(x, 1), ((20, 301),)),
     "ends of columns": (lambda x: tx.lax.cumsum(x, 0, reverse=True), ((600, 301),)),
     "ends of few columns": (lambda x: tx.lax.cumsum(x, 0, reverse=True), ((20_001, 3),)),
+    "sums of rows of two lengths": (lambda x: (jnp.abs(x).sum(1), jnp.abs(x[:, :9]).sum(1)), ((700, 12),)),
     "short rows": (lambda x, y: x + y[:, None, :], ((50, 60, 3), (50, 3))),
 }
 DTYPES = ["float32", "float64", "bfloat16", "int8", "uint16", "complex64"]

@@ -151,7 +151,7 @@ class _StreamedStores:
         if not stores or is_short or loop.sequential or loop.carried:
             return [loop]
         self.is_changed = True
-        source = _copied_scratch(loop, stores)
+        source = _copied_scratch(loop)
         if source is not None:
             return _stream(loop, source, stores[0])
         name, outer_index, block_index = loop.index.name, IndexRewriter(), IndexRewriter()
@@ -185,8 +185,9 @@ class _StreamedStores:
         return [*outer_index.statements, Loop(block, 0, count, statements, [])]
 
 
-def _copied_scratch(loop: Loop, stores: Sequence[Store]) -> Load | None:
-    """The load of a loop that only copies scratch to one result; None for other loops."""
+def _copied_scratch(loop: Loop) -> Load | None:
+    """The load of a loop that does nothing but copy scratch to one array; None for other loops."""
+    stores = [x for x in loop.body if isinstance(x, Store)]
     loads = {x.result: x for x in loop.body if isinstance(x, Load)}
     stored_loads = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
     source = stored_loads[0] if len(stores) == len(stored_loads) == 1 else None
