@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,80 @@ def test_static_values_are_keywords(heat: Any) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+def test_static_values_are_told_apart_by_type_and_sign_of_zero(compiled: bool) -> None:
+    @tx.kernel
+    def first(x: Any, out: Any, values: Any = (0.0,)) -> None:
+        out[0] = np.copysign(1.0, values[0])
+        out[1] = 7 / values[0] if values[0] else 7 // 2
+
+    for value, expected in ((0.0, (1, 3)), (-0.0, (-1, 3)), (2, (1, 3.5)), (2.0, (1, 3.5))):
+        call = partial(first, values=(value,))
+        found = (tx.jit(call) if compiled else call)(np.zeros(2))
+        np.testing.assert_allclose(found, expected)
+
+
+def test_rules_are_kept_in_any_order_and_take_static_values() -> None:
+    """A batching rule that is set before a derivative holds, and both are given the call's static values."""
+    for order in (("vmap", "jvp"), ("jvp", "vmap"), ("vmap", "vjp")):
+
+        @tx.kernel
+        def power(x: Any, out: Any, n: int = 2) -> None:
+            out[...] = x**n
+
+        batches: list[int] = []
+
+        def batched(size: int, in_batched: Any, x: Any, n: int = 2, power: Any = power, batches: Any = batches) -> Any:
+            batches.append(n)
+            return power(x, n=n), True
+
+        for kind in order:
+            if kind == "vmap":
+                power.def_vmap(batched)
+            elif kind == "jvp":
+                power.defjvp(lambda p, t, n=2, power=power: (power(*p, n=n), n * power(*p, n=n - 1) * t[0]))
+            else:
+                power.defvjp(
+                    lambda x, n=2, power=power: (power(x, n=n), x),
+                    lambda x, g, n=2, power=power: (n * power(x, n=n - 1) * g,),
+                )
+        np.testing.assert_allclose(tx.vmap(lambda x: power(x, n=3))(X), X**3, rtol=1e-5)
+        assert batches == [3]
+        np.testing.assert_allclose(tx.grad(lambda x: power(x, n=3).sum())(X), 3 * X**2, rtol=1e-5)
+        np.testing.assert_allclose(tx.jit(lambda x: power(x))(X), X**2, rtol=1e-5)
+
+
+def test_exceptions_belong_to_the_program_that_raised() -> None:
+    """Programs on other threads, with kernels that succeed, do not raise another one's error."""
+
+    @tx.kernel
+    def check(x: Any, out: Any) -> None:
+        if x[0] < 0:
+            raise ValueError
+        out[:] = x
+
+    program = tx.jit(check)
+    program(X)
+    wrong: list[Any] = []
+
+    def run(sign: int) -> None:
+        for _ in range(200):
+            try:
+                program(sign * np.ones(3, np.float32))
+                raised = False
+            except KernelError:
+                raised = True
+            if raised != (sign < 0):
+                wrong.append(sign)
+
+    threads = [threading.Thread(target=run, args=(sign,)) for sign in (1, -1, 1, -1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("compiled", [False, True])
 def test_results_of_several_shapes_and_types_are_a_tree(compiled: bool) -> None:
     kernel = tx.kernel(spectrum, out=spectrum_shapes)
     found = (tx.jit(lambda x: kernel(x)) if compiled else kernel)(X)
@@ -98,7 +173,7 @@ def test_loops_and_branches_call_the_native_code(heat: Any) -> None:
 
 
 def test_compiled_loop_runs_without_python() -> None:
-    """The program runs to its end while another thread holds the GIL for all of that time."""
+    """No Python function is called by the iterations."""
 
     @tx.kernel
     def count(x: Any, out: Any) -> None:
@@ -191,7 +266,7 @@ def test_exceptions_of_kernels_are_errors() -> None:
 
 
 def test_misuse_is_refused(heat: Any) -> None:
-    with pytest.raises(DTypeError, match="no element type bf16"):
+    with pytest.raises(DTypeError, match="does not compile bf16"):
         heat(tnp.ones(3, "bfloat16"))
     with pytest.raises(ArgumentError, match="'sequential' or 'broadcast'"):
         tx.kernel(heat_step, vmap="both")
@@ -270,5 +345,5 @@ def test_arrays_that_do_not_fit_a_kernel_are_refused() -> None:
     with pytest.raises(TypeError, match="No matching definition"):
         function(X[::2], np.empty_like(X))
     half = tx.jit(lambda x: x + x).lower(X.astype("float16").astype(tnp.bfloat16)).compile().kernels[0]
-    with pytest.raises(DTypeError, match="no element type bf16"):
+    with pytest.raises(DTypeError, match="does not compile bf16"):
         half.numba()

@@ -7,7 +7,9 @@ code as they call their own loops; without the compiler its Numba function is ca
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,11 +43,17 @@ class Kernel:
         self._vmap = vmap
         self._compiled: Any = None
         self._targets: dict[Any, str] = {}
-        self._call: Callable[..., Any] = self._apply
+        self._rules: dict[str, tuple[Callable[..., Any], ...]] = {}  # by the method that sets them
+        self._calls: dict[Any, Callable[..., Any]] = {}  # with the rules, by static values
         wraps(getattr(function, "py_func", function))(self)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        return self._call(*args, **static)
+        if not self._rules:
+            return self._apply(*args, **static)
+        key = self._static_key(static)
+        if key not in self._calls:
+            self._calls[key] = self._with_rules(static)
+        return self._calls[key](*args)
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
@@ -53,27 +61,54 @@ class Kernel:
     # --- rules
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the derivative in forward mode: `jvp(primals, tangents)` gives the results and their tangents, as for
-        `custom_jvp`; it must be linear in the tangents, which backward mode transposes."""
-        made = custom_jvp(self._apply)
-        made.defjvp(jvp)
-        self._call = made
+        """Set the derivative in forward mode: `jvp(primals, tangents, **static)` gives the results and their tangents,
+        as for `custom_jvp`; it must be linear in the tangents, which backward mode transposes. `static` are the static
+        values of the call."""
+        self._rules.pop("defvjp", None)
+        self._set_rule("defjvp", jvp)
         return jvp
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Set the derivative in backward mode: `fwd(*args)` gives the results and residuals, `bwd(residuals, g)` a
-        tuple of cotangents of the arguments, as for `custom_vjp`."""
-        made = custom_vjp(self._apply)
-        made.defvjp(fwd, bwd)
-        self._call = made
+        """Set the derivative in backward mode: `fwd(*args, **static)` gives the results and residuals,
+        `bwd(residuals, g, **static)` a tuple of cotangents of the arguments, as for `custom_vjp`."""
+        self._rules.pop("defjvp", None)
+        self._set_rule("defvjp", fwd, bwd)
 
     def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the batching rule: `rule(axis_size, in_batched, *args)` gives the results and which are batched, as for
-        `custom_vmap`."""
-        made = custom_vmap(self._call)
-        made.def_vmap(rule)
-        self._call = made
+        """Set the batching rule: `rule(axis_size, in_batched, *args, **static)` gives the results and which are
+        batched, as for `custom_vmap`."""
+        self._set_rule("def_vmap", rule)
         return rule
+
+    def _set_rule(self, method: str, *rules: Callable[..., Any]) -> None:
+        self._rules[method] = rules
+        self._calls.clear()
+
+    def _with_rules(self, static: dict[str, Any]) -> Callable[..., Any]:
+        """The call with these static values, as a function of arrays that has the rules."""
+
+        def call(*args: Any) -> Any:
+            return self._apply(*args, **static)
+
+        call.__name__ = self.__name__
+        made: Any = call
+        makers = {"def_vmap": custom_vmap, "defjvp": custom_jvp, "defvjp": custom_vjp}  # batching below derivatives
+        for method, maker in makers.items():
+            if method in self._rules:
+                made = maker(made)
+                getattr(made, method)(*(partial(rule, **static) for rule in self._rules[method]))
+        return made
+
+    def _static_key(self, static: dict[str, Any]) -> Any:
+        """Equal for static values for which the compiled function is the same: 1 and 1.0, or 0.0 and -0.0, are not."""
+        try:
+            key = tuple((name, _exact(value)) for name, value in sorted(static.items()))
+            hash(key)
+        except TypeError:
+            raise ArgumentError(
+                f"kernel {self.__name__}: arguments by keyword are static, and must be hashable, but are {static}."
+            ) from None
+        return key
 
     # --- calls
 
@@ -101,13 +136,8 @@ class Kernel:
 
     def _target(self, inputs: list[Shape], outputs: list[Shape], static: dict[str, Any]) -> str:
         """The name of the target for these shapes and static values."""
-        try:
-            key = (tuple(inputs), tuple(outputs), tuple(sorted(static.items())))
-            name = self._targets.get(key)
-        except TypeError:
-            raise ArgumentError(
-                f"kernel {self.__name__}: arguments by keyword are static, and must be hashable, but are {static}."
-            ) from None
+        key = (tuple(inputs), tuple(outputs), self._static_key(static))
+        name = self._targets.get(key)
         if name is None:
             name = self._targets[key] = f"kernel.{self.__name__}.{next(_numbers)}"
             custom_call.targets[name] = self._make_target(name, inputs, outputs, static)
@@ -193,7 +223,7 @@ def kernel(
 
     Raises:
         MissingPackageError: when it is called, without Numba.
-        DTypeError: for element types that Numba does not have (bfloat16, floats of 8 bits).
+        DTypeError: for element types that Numba does not compile (floats of 16 and 8 bits).
         KernelError: the function raised an exception in a compiled program.
 
     Example:
@@ -216,6 +246,13 @@ def kernel(
     return Kernel(function, out or (lambda x, *others: x), vmap)
 
 
+def _exact(value: Any) -> Any:
+    """A static value with its type; floats by their text, which tells zeros apart and is equal for NaN."""
+    if isinstance(value, tuple):
+        return (type(value), *map(_exact, value))
+    return (type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value)
+
+
 def _repeated(x: Any, size: int) -> Any:
     """An array once more for each place of a new first axis."""
     return movement.broadcast(x, sizes=(size, *x.shape), dimensions=tuple(range(1, x.ndim + 1)))
@@ -229,4 +266,4 @@ def _read_only(x: Any) -> Any:
 
 def _failed(name: str) -> None:
     """Remember that a kernel raised an exception: its program raises when it ends."""
-    custom_call.failures.append(name)
+    custom_call.failures[threading.get_ident()] = name

@@ -8,6 +8,7 @@ the result is a tuple.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -45,18 +46,18 @@ class Target(NamedTuple):
 
 
 targets: dict[str, Target] = {}
-failures: list[str] = []  # targets that raised an exception in native code, which the program's call raises
+failures: dict[int, str] = {}  # by thread, a target that raised in native code; the program's call raises an error
 known_targets: dict[str, Target] = {}  # those that need no registration; registered ones come before them
 
 
 def raise_failure() -> None:
-    """The error of a target that raised an exception in native code."""
-    name = failures[0]
-    failures.clear()
-    raise KernelError(
-        f"The kernel {name.split('.')[1]} raised an exception in a compiled program, whose results are not valid. Call "
-        "it inside of `with tinyxla.disable_jit():` to see which."
-    )
+    """Raise the error of a target that raised an exception in native code on this thread, if one did."""
+    name = failures.pop(threading.get_ident(), None)
+    if name is not None:
+        raise KernelError(
+            f"The kernel {name.split('.')[1]} raised an exception in a compiled program, whose results are not valid. "
+            "Call it inside of `with tinyxla.disable_jit():` to see which."
+        )
 
 
 def find_target(name: str) -> Target:

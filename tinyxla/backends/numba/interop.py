@@ -35,8 +35,8 @@ def numba_type(shape: Shape, is_written: bool) -> Any:
         element = numba.from_dtype(shape.dtype)
     except numba.core.errors.NumbaNotImplementedError:
         element = None
-    if element is None:
-        raise DTypeError(f"Numba has no element type {shape.element_type}, of {shape}; convert the array with astype.")
+    if element in (None, numba.types.float16):  # which Numba has for GPUs alone
+        raise DTypeError(f"Numba does not compile {shape.element_type}, of {shape}; convert the array with astype.")
     return numba.types.Array(element, len(shape.dimensions), "C", readonly=not is_written)
 
 

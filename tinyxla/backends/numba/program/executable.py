@@ -26,7 +26,7 @@ from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
-from tinyxla.ops.custom_call import failures, raise_failure
+from tinyxla.ops.custom_call import raise_failure
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
@@ -103,7 +103,7 @@ class CompiledModule:
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.aliases[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
-        self._failures = failures if any(_calls_kernels(step) for step, *_ in walk_steps(self.block)) else ()
+        self._calls_kernels = any(_calls_kernels(step) for step, *_ in walk_steps(self.block))
         self._assign_slots()
         self._lay_out()
 
@@ -251,7 +251,7 @@ class CompiledModule:
             arrays = after_shortage(self.name, lambda: [*arguments, *[allocate() for allocate in self._allocators]])
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         call(self._filled(base), arrays)
-        if self._failures:
+        if self._calls_kernels:
             raise_failure()
         del arena  # its memory may be used by another call from here on
         if self._plain:
