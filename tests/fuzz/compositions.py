@@ -192,7 +192,7 @@ def statements(program: Program) -> Iterator[tuple[str, Callable[[dict[str, Any]
 def _filled(statement: str, values: dict[str, Any], random: np.random.Generator) -> str | None:
     """The statement with values for its operands: mostly the latest ones."""
     chosen: dict[str, str] = {}
-    for slot in set(re.findall(r"\{([abvm])\}", statement)):
+    for slot in sorted(set(re.findall(r"\{([abvm])\}", statement))):  # the same program in every process
         rank = {"v": 1, "m": 2}.get(slot, 0)
         fitting = [n for n, s in values.items() if len(s.shape) >= rank]
         if not fitting:
