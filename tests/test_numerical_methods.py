@@ -250,3 +250,11 @@ def test_sets_of_a_given_size(name: str) -> None:
             found = tx.jit(lambda x, y, s=size, f=fill: getattr(tnp, name)(x, y, size=s, fill_value=f))(x, y)
             rest = (0 if name == "setdiff1d" else all_of_them[0]) if fill is None else fill
             np.testing.assert_array_equal(found, [*all_of_them, *[rest] * 8][:size])
+
+
+@pytest.mark.parametrize("name", ["union1d", "intersect1d", "setdiff1d", "setxor1d"])
+def test_sets_of_a_given_size_keep_nan_as_numpy_does(name: str) -> None:
+    x, y = np.array([np.nan, 1.0, np.nan, 2.0], np.float32), np.array([2.0, np.nan, 3.0], np.float32)
+    expected = getattr(np, name)(x, y)
+    found = tx.jit(lambda x, y: getattr(tnp, name)(x, y, size=6, fill_value=9.0))(x, y)
+    np.testing.assert_array_equal(found, [*expected, *[9.0] * 6][:6])

@@ -110,6 +110,7 @@ def test_weakness_of_python_numbers_and_types_of_polynomials_equal_jax() -> None
 
 MIXED = {  # functions of two arrays that are promoted together
     "cov": lambda m, x, y: m.numpy.cov(x, y),
+    "cov with weights": lambda m, x, y: m.numpy.cov(x, aweights=y),
     "corrcoef": lambda m, x, y: m.numpy.corrcoef(x, y),
     "trapezoid": lambda m, x, y: m.numpy.trapezoid(x, y),
     "logsumexp": lambda m, x, y: m.nn.logsumexp(x, b=y),
