@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tests.support import ROOT
 
 A = jnp.array(np.ones(8, np.float32))
 SQUARE = jnp.array(np.eye(4, dtype=np.float32))
@@ -69,7 +69,7 @@ def called_by(call: Callable[[], Any]) -> list[str]:
 @pytest.fixture(scope="module")
 def called() -> dict[str, list[str]]:
     """For each call, in a process of their own: what other tests did there would count."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, __file__], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(found.stdout)
 

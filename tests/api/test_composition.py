@@ -6,12 +6,12 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import compositions
 import jax
 import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import compositions
 from tinyxla.api import jit
 from tinyxla.backends import Executable, compile_module
 from tinyxla.hlo import Computation, Module
@@ -53,7 +53,7 @@ def distance(case: Case, jitted: bool = False) -> float:
 
 
 def test_all_are_known() -> None:
-    """Else run `python tests/compositions.py`."""
+    """Else run `python -m tests.support.compositions`."""
     assert EXPECTED.keys() == {compositions.key(*case) for case in CASES} | OTHERWISE_IN_JAX
 
 

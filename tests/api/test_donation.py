@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import graphs
 import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import graphs
 from tinyxla import lax
 from tinyxla.backends import compile_module
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError

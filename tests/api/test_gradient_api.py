@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
+from tests.support import ROOT
 from tinyxla.dtypes import float0
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.test_util import check_grads, check_jvp, check_vjp
@@ -296,7 +296,7 @@ def test_single_checks() -> None:
 
 
 def test_the_examples_of_the_documentation_run() -> None:
-    page = pathlib.Path(__file__).parent.parent / "docs" / "automatic-differentiation.md"
+    page = ROOT / "docs" / "automatic-differentiation.md"
     found = doctest.testfile(str(page), module_relative=False)
     assert found.attempted > 10
     assert found.failed == 0

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT
 from tinyxla.errors import ArgumentError, ConcretizationError, LeakedTracerError, ShapeError
 from tinyxla.tracing import state
 
@@ -1049,8 +1050,7 @@ def test_what_other_threads_do_during_a_trace_is_not_recorded() -> None:
 
 def run_python(script: str, **environment: str) -> str:
     """What a script prints in a Python process of its own."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    settings = {**os.environ, "PYTHONPATH": root, **environment}
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=settings, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -14,16 +14,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import op_checks
 import pytest
-from guarded_memory import Guard, Region
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
+from tests.support import ROOT, op_checks
+from tests.support.guarded_memory import Guard, Region
 from tinyxla import lax
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
@@ -41,7 +40,7 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> Guard:
 
 _OUTSIDE = """
 import numpy as np, pytest, tinyxla as tx
-from guarded_memory import Guard
+from tests.support.guarded_memory import Guard
 from tinyxla.backends.numba import CompiledModule
 with pytest.MonkeyPatch.context() as patch:
     Guard(patch)
@@ -55,8 +54,7 @@ with pytest.MonkeyPatch.context() as patch:
 
 
 def test_a_program_that_reads_outside_is_ended() -> None:
-    here = Path(__file__).parent
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, here.parent)))}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", _OUTSIDE], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.returncode) == ("inside\n", -signal.SIGSEGV), done.stderr
 

@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import graphs
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.support import graphs
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.backends.numba.program import executable
 from tinyxla.compiler import pipeline

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.tracing.config import setting
 
 tnp = tx.numpy
-ROOT = Path(__file__).parents[1]
 X = tnp.ones(3)
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import random_graphs
-import xla_oracle
 from hypothesis import given, settings, strategies as st
 
 import tinyxla
+from tests.support import random_graphs, xla_oracle
 from tinyxla.compiler import pipeline
 from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify

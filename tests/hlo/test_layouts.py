@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import xla_oracle
 from hypothesis import given, settings, strategies as st
 from jax.experimental import layout as jax_layout
 
 import tinyxla as tx
+from tests.support import xla_oracle
 from tinyxla import errors, xla
 from tinyxla.shapes import Layout, Shape, TupleShape, element_type
 from tinyxla.text import parse_hlo, print_module

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.test_jax_hook import lines as printed
+from tests.jax.test_jax_hook import lines as printed
 
 jax = pytest.importorskip("jax")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support import ROOT
 
 
 def run(*arguments: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:

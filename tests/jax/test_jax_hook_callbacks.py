@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_jax_hook import lines
+from tests.jax.test_jax_hook import lines
 
 PROGRAM = """
     import jax, jax.numpy as jnp

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_jax_hook import lines as printed, run
+from tests.jax.test_jax_hook import lines as printed, run
 
 
 def test_config_flags_of_the_command_line_set_options(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.test_jax_hook import lines as printed
+from tests.jax.test_jax_hook import lines as printed
 
 # What packages built on JAX ask for, after `jax.`; of a module, that it can be imported.
 USED = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_jax_hook import lines as printed
+from tests.jax.test_jax_hook import lines as printed
 
 PREAMBLE = """
 import re

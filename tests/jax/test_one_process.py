@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.support import ROOT
+
 PROGRAM = """
 import numpy as np
 import tinyxla.jax

@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support import ROOT
+
 PROGRAM = """
 import json, sys
 import jax, numpy as np

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xla_oracle
 
 import tinyxla as tx
 from benchmarks import accuracy
 from benchmarks.accuracy import FUNCTIONS, TYPES, Function
+from tests.support import xla_oracle
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops import elementwise, ops

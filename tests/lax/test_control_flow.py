@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import xla_oracle
 
 import tinyxla as tx
+from tests.support import xla_oracle
 from tinyxla import ffi, lax
 from tinyxla.errors import (
     ArgumentError,

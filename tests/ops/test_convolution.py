@@ -7,13 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax_oracle
 import numpy as np
-import op_checks
 import pytest
-import xla_oracle
 
 import tinyxla
+from tests.support import jax_oracle, op_checks, xla_oracle
 from tinyxla import lax
 from tinyxla.compiler.passes.canonicalize import convolution as canonical_convolution
 from tinyxla.compiler.pipeline import compile_program

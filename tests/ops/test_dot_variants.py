@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax_oracle
 import ml_dtypes
 import numpy as np
-import op_checks
 import pytest
-import xla_oracle
 
 import tinyxla
+from tests.support import jax_oracle, op_checks, xla_oracle
 from tinyxla import lax, numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module

@@ -11,10 +11,17 @@ import jax.numpy
 import jax.scipy.linalg
 import numpy as np
 import pytest
-from test_linear_algebra import COMPLEX, REAL, close, matrices, positive, same_with_gradients as same_with_two_gradients
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tests.ops.test_linear_algebra import (
+    COMPLEX,
+    REAL,
+    close,
+    matrices,
+    positive,
+    same_with_gradients as same_with_two_gradients,
+)
 from tinyxla import lax
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import factorizations

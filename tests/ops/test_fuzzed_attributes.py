@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import op_checks
 import pytest
 
 import tinyxla
+from tests.support import op_checks
 from tinyxla.errors import SizeError, TinyxlaError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, ops, reduction

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 
-import operation_table
-from operation_table import COLUMNS, COMPILED, OF_THE_LIBRARY, ONLY_IN_TEXT, PAGE, SECTIONS
-
+from tests.support import operation_table
+from tests.support.operation_table import COLUMNS, COMPILED, OF_THE_LIBRARY, ONLY_IN_TEXT, PAGE, SECTIONS
 from tinyxla import xla
 from tinyxla.ops import ops
 from tinyxla.xla.builder import functions

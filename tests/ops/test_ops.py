@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax_oracle
 import numpy as np
-import op_checks
 import pytest
-from guarded_memory import Guard
 
 import tinyxla
+from tests.support import jax_oracle, op_checks
+from tests.support.guarded_memory import Guard
 from tinyxla.ops import Op, Sample, elementwise, integers, movement, ops
 from tinyxla.ops.op import Bilinear, Linear, NotDifferentiable, Partials, Rules, Zero
 from tinyxla.shapes import Shape

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import collective_preconditions
 import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import collective_preconditions
 from tinyxla import lax, xla
 from tinyxla.errors import TinyxlaError
 from tinyxla.ops import elementwise, ops, reduction

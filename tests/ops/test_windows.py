@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-import op_checks
 import pytest
-import xla_oracle
-from jax_oracle import functions as of_jax
 
 import tinyxla as tx
+from tests.support import op_checks, xla_oracle
+from tests.support.jax_oracle import functions as of_jax
 from tinyxla import lax, numpy as tnp
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError

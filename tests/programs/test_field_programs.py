@@ -10,7 +10,8 @@ import jax.scipy.linalg
 import jax.scipy.special  # noqa: F401 - programs take these from the package
 import numpy as np
 import pytest
-from both_packages import Examples, floats
+
+from tests.support.both_packages import Examples, floats
 
 example = Examples()
 random = np.random.default_rng(5)

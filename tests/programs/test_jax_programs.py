@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.special
-from both_packages import Examples, floats
+
+from tests.support.both_packages import Examples, floats
 
 example = Examples()
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.support import ROOT
+
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 for demo_module in ("ipykernel", "matplotlib", "sklearn", "tqdm"):
     pytest.importorskip(demo_module)
 
-ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = Path(__file__).parent.parent / "packages"
+from tests.support import ROOT
+
+PACKAGES = ROOT / "packages"
 TESTS = """
 import pytest
 

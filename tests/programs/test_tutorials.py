@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from both_packages import Examples, error_of, floats
+
+from tests.support.both_packages import Examples, error_of, floats
 
 example = Examples()
 

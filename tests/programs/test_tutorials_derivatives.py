@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from both_packages import Examples, error_of, floats
 
 import tinyxla as tx
+from tests.support.both_packages import Examples, error_of, floats
 from tinyxla.test_util import check_grads
 
 example = Examples()

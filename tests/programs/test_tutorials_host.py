@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from both_packages import Examples, error_of, floats
 
 import tinyxla
+from tests.support.both_packages import Examples, error_of, floats
 
 example = Examples()
 printing = Examples()

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xla_oracle
-from device_programs import DEVICES, GOLDEN, partitioned_programs, programs
 
 import tinyxla as tx
+from tests.support import xla_oracle
+from tests.support.device_programs import DEVICES, GOLDEN, partitioned_programs, programs
 from tinyxla import xla
 from tinyxla.api.module_call import Module as RunnableModule
 from tinyxla.errors import DeadlockError, HloSyntaxError

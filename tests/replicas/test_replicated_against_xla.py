@@ -10,15 +10,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import replicated_oracle
-from replicated_oracle import Replicated
-from test_collectives import ADD, MAX, built, f32, scalars
 
+from tests.replicas.test_collectives import ADD, MAX, built, f32, scalars
+from tests.support import ROOT
+from tests.support.replicated_oracle import Replicated
 from tinyxla import xla
 from tinyxla.shapes import element_type
 from tinyxla.xla import XlaComputation
@@ -148,8 +147,8 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[XlaComput
     folder = tmp_path_factory.mktemp("replicated")
     given, results = folder / "programs", folder / "results"
     given.write_bytes(pickle.dumps([replicated for _, replicated in made.values()]))
-    script = Path(replicated_oracle.__file__)
-    subprocess.run([sys.executable, str(script), str(given), str(results)], check=True, timeout=600)
+    command = [sys.executable, "-m", "tests.support.replicated_oracle", str(given), str(results)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600)
     found = pickle.loads(results.read_bytes())
     return {name: (*pair, result) for (name, pair), result in zip(made.items(), found, strict=True)}
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT
 from tinyxla import lax
 from tinyxla.backends.numba.runtime import buffer_pool
 from tinyxla.errors import AttributeValueError, SizeError, TinyxlaError
@@ -21,7 +22,6 @@ from tinyxla.runtime import allocation
 from tinyxla.tracing import core
 
 tnp = tx.numpy
-ROOT = Path(__file__).parent.parent
 posix = pytest.mark.skipif(os.name != "posix", reason="limits of address space are POSIX's")
 
 # --- a process without room -------------------------------------------------------------------------------------------

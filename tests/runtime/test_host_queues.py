@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_replicas import BACKENDS, F32, SCALAR, program, receives, sends, sum_in_a_loop
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tests.replicas.test_replicas import BACKENDS, F32, SCALAR, program, receives, sends, sum_in_a_loop
 from tinyxla import lax, xla
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TransferError
 from tinyxla.ops import channels, collectives, hlo_only, reduction

@@ -21,6 +21,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
+from tests.support import ROOT
 from tinyxla import cache, profiler
 from tinyxla.runtime import threads
 from tinyxla.runtime.threads import Task, shielded
@@ -39,10 +40,10 @@ class FromOutside(Exception):
 
 
 def interrupts(cache_directory: Path, *options: str) -> str:
-    script = Path(__file__).with_name("interrupts.py")
+    script = ROOT / "tests" / "support" / "interrupts.py"
     environment = {
         **os.environ,
-        "PYTHONPATH": str(script.parent.parent),
+        "PYTHONPATH": str(ROOT),
         "TINYXLA_CACHE_DIR": str(cache_directory),
         "TINYXLA_NUM_THREADS": "2",
     }
@@ -116,8 +117,7 @@ print(came > 5)
 
 @needs_timer
 def test_traceback_of_an_interrupted_compilation_in_a_cycle_is_collected() -> None:
-    root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": root, "TINYXLA_CACHE_BYTES": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TINYXLA_CACHE_BYTES": "0"}
     done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, text=True, env=environment, timeout=200)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 

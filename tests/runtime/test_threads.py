@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import op_checks
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT, op_checks
 from tinyxla import lax
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
 from tinyxla.errors import AttributeValueError
@@ -46,10 +46,9 @@ def restored_number() -> Iterator[None]:
 def python(text: str, **environment: str) -> str:
     """What a program prints, in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(text)]
-    folder = Path(__file__).parent.parent
     kept = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     merged = {**kept, **environment}
-    result = subprocess.run(command, cwd=folder, env=merged, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, cwd=ROOT, env=merged, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     return result.stdout

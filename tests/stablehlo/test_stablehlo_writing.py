@@ -9,7 +9,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
-from tests import xla_oracle
+from tests.support import xla_oracle
 from tinyxla import lax, nn, random, stablehlo
 from tinyxla.errors import ArgumentError, AttributeValueError
 

@@ -1,7 +1,8 @@
 """Transformations in every order, over functions that together use every family of operations.
 
 All transformations take a function from 4 numbers to 4 numbers and give such a function, so that any of them may follow
-any other. What JAX makes of them is in `golden/compositions.npz`; `python tests/compositions.py` computes it again.
+any other. What JAX makes of them is in `golden/compositions.npz`; `python -m tests.support.compositions` computes it
+again.
 """
 
 from __future__ import annotations

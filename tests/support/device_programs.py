@@ -1,7 +1,7 @@
 """JAX programs on four devices of the CPU: their HLO text, and what they compute.
 
-`python tests/device_programs.py` writes `golden/device_programs.json`. The number of devices is set before JAX is
-imported, so this is a process of its own.
+`python -m tests.support.device_programs` writes `golden/device_programs.json`. The number of devices is set before
+JAX is imported, so this is a process of its own.
 """
 
 from __future__ import annotations

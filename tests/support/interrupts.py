@@ -1,4 +1,4 @@
-"""Interrupts of computations at every moment, and what they leave: `python tests/interrupts.py --help`.
+"""Interrupts of computations at every moment, and what they leave: `python -m tests.support.interrupts --help`.
 
 An exception from outside (a signal's handler, or one that is set for a thread) arrives between two bytecodes. The
 `Interrupter` counts bytecodes in native code, and at the chosen one makes CPython believe that a signal came, so that

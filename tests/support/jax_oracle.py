@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import xla_oracle
 from jax import lax
 from jax.extend.random import threefry2x32_p
 
+from tests.support import xla_oracle
 from tinyxla.ops import contraction, indexing, ragged, reduction
 from tinyxla.shapes.window import dilated
 

@@ -1,7 +1,7 @@
 """The table of docs/operations.md: every operation of the XLA documents and what was checked of it.
 
-`python tests/operation_table.py` runs the checks of every op on all of its samples and writes the page. A cell says on
-how many samples the check passed, or why there is nothing to check; a check that fails ends the command.
+`python -m tests.support.operation_table` runs the checks of every op on all of its samples and writes the page. A cell
+says on how many samples the check passed, or why there is nothing to check; a check that fails ends the command.
 """
 
 from __future__ import annotations
@@ -9,23 +9,21 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import jax_oracle
 import numpy as np
-import op_checks
-import test_hlo_parser
-import test_preconditions
 
 import tinyxla
+from tests.ops import test_preconditions
+from tests.support import ROOT, jax_oracle, op_checks
+from tests.text import test_hlo_parser
 from tinyxla import xla
 from tinyxla.backends import compile_module
 from tinyxla.hlo import Module
 from tinyxla.ops import Op, Sample, ops
 from tinyxla.ops.op import NotDifferentiable, Zero
 
-PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "operations.md"
 COLUMNS = ("operation", "in the graph", "refused", "value", "compiled", "oracle", "jvp", "vjp", "vmap", "text")
 COMPILED = COLUMNS.index("compiled")
 
@@ -198,12 +196,13 @@ OF_THE_LIBRARY = """
 
 INTRODUCTION = """# Operations
 
-Written by `python tests/operation_table.py`, which runs every check named here and ends with an error if one fails.
+Written by `python -m tests.support.operation_table`, which runs every check named here and ends with an error if
+one fails.
 
 Every operation of the XLA documents, and the few others that the graph has. A number is that of samples that passed:
 operands of various types, sizes and ranks (empty arrays, scalars), and attributes. A dash says why there is nothing to
-check. Samples of operations between replicas are of one replica; `tests/test_collectives.py` has several, with their
-derivatives and maps.
+check. Samples of operations between replicas are of one replica; `tests/replicas/test_collectives.py` has several, with
+their derivatives and maps.
 
 - **operation**: functions of the builder, `tinyxla.xla`; those that one operation of the graph stands for are together.
 - **refused**: documented preconditions, each violated once: a typed error names operation, values and remedy.

@@ -11,14 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import op_checks
 import pytest
-import random_graphs
-import xla_oracle
 from hypothesis import given, settings, strategies as st
 from jax import lax
 
 import tinyxla
+from tests.support import op_checks, random_graphs, xla_oracle
 from tinyxla.errors import ArgumentError, AttributeValueError, HloSyntaxError
 from tinyxla.hlo import Computation, Literal, Module, verify
 from tinyxla.ops import Op, Sample, calls, movement, ops

@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import xla_oracle
 
 import tinyxla
+from tests.support import xla_oracle
 from tinyxla.errors import HloSyntaxError
 from tinyxla.shapes import element_types
 from tinyxla.text import parse_hlo, print_module

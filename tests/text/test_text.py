@@ -9,10 +9,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-import op_checks
 import pytest
-import xla_oracle
 
+from tests.support import op_checks, xla_oracle
 from tinyxla.hlo import Computation, Literal, Module
 from tinyxla.ops import Sample, elementwise, movement, ops, reduction
 from tinyxla.shapes import Shape, element_type

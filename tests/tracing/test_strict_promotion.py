@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from public_calls import MODULES, Call, as_arrays, candidates, functions
 
 import tinyxla as tx
+from tests.support.public_calls import MODULES, Call, as_arrays, candidates, functions
 from tinyxla.errors import TinyxlaError
 from tinyxla.tracing import pytrees
 

@@ -15,12 +15,11 @@ import pytest
 
 pytest.importorskip("jax")
 
-from fuzz.catalogue import catalogue, resolve
-from fuzz.catalogue_methods import EXPRESSIONS
-from fuzz.templates import Drawn
-from fuzz.values import draw
-
 import tinyxla as tx
+from tests.fuzz.catalogue import catalogue, resolve
+from tests.fuzz.catalogue_methods import EXPRESSIONS
+from tests.fuzz.templates import Drawn
+from tests.fuzz.values import draw
 from tinyxla.errors import TracerError
 
 TRIES = 1

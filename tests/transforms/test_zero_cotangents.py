@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import op_checks
 import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
+from tests.support import op_checks
 from tinyxla.compiler.pipeline import GRAPH
 from tinyxla.ops import Sample, elementwise, ops
 from tinyxla.ops.op import NotDifferentiable, Partials, Zero

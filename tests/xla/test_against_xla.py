@@ -14,10 +14,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import op_checks
 import pytest
-import xla_oracle
 
+from tests.support import op_checks, xla_oracle
 from tinyxla.backends import compile_module
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import Sample, elementwise, ops, reduction

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xla_oracle
 
+from tests.support import xla_oracle
 from tinyxla import xla
 from tinyxla.errors import ArgumentError, AttributeValueError, DeadlockError, ShapeError, TinyxlaError
 from tinyxla.text import parse_hlo, print_module

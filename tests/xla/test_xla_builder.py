@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT
 from tinyxla import errors, xla
 from tinyxla.text import parse_hlo, print_module
 
@@ -806,7 +807,7 @@ def test_shapes_and_layouts_are_checked(kind: type[Exception], message: str, mak
 
 # --- the guide --------------------------------------------------------------------------------------------------------
 
-GUIDE = Path(__file__).parent.parent / "docs" / "xla-builder.md"
+GUIDE = ROOT / "docs" / "xla-builder.md"
 
 
 def test_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:

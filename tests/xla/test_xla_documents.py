@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import xla_oracle
 
+from tests.support import xla_oracle
 from tinyxla import ffi, xla
 from tinyxla.hlo import Module
 from tinyxla.hlo.verifier import verify

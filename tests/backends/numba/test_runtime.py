@@ -10,13 +10,14 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+
+from tests.support import ROOT
 
 pytest.importorskip("llvmlite")
 
@@ -122,7 +123,7 @@ def python(text: str) -> str:
         capture_output=True,
         text=True,
         timeout=60,
-        cwd=Path(__file__).parents[1],
+        cwd=ROOT,
     )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
@@ -377,7 +378,7 @@ def test_a_forked_child_starts_its_own_threads() -> None:
     output = python("""
         import os, warnings
         warnings.simplefilter("ignore")
-        from tests.test_runtime import meeting, tx
+        from tests.backends.numba.test_runtime import meeting, tx
         with tx.num_threads(2):
             assert meeting(2)
             child = os.fork()
@@ -396,7 +397,7 @@ def test_forks_while_another_thread_computes() -> None:
         import os, threading, warnings
         warnings.simplefilter("ignore")
         import numpy as np
-        from tests.test_runtime import meeting, multiply, partial_sums, random, tx
+        from tests.backends.numba.test_runtime import meeting, multiply, partial_sums, random, tx
         tx.set_num_threads(2)
         x = np.ones(100_000, np.float32)
         a = random((1, 300, 300), "f32", 0)
@@ -426,7 +427,7 @@ def test_forks_while_another_thread_computes() -> None:
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
         import time
-        from tests.test_runtime import bytecode, meeting, tx
+        from tests.backends.numba.test_runtime import bytecode, meeting, tx
         tx.set_num_threads(3)
         print(meeting(3))
         {spin}
@@ -438,7 +439,7 @@ def test_the_interpreter_exits_while_daemon_threads_launch() -> None:
     output = python("""
         import threading, time
         import numpy as np
-        from tests.test_runtime import meeting, partial_sums, tx
+        from tests.backends.numba.test_runtime import meeting, partial_sums, tx
         tx.set_num_threads(2)
         x = np.ones(100_000, np.float32)
         def work():

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guarded_memory import Guard
 
 import tinyxla
 import tinyxla.numpy as jnp
+from tests.support.guarded_memory import Guard
 from tinyxla import lax
 from tinyxla.loopir import target
 from tinyxla.loopir.kernels.gemm.arithmetic import choose_arithmetic

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guarded_memory import Guard
 
 import tinyxla
 import tinyxla.numpy as jnp
+from tests.support.guarded_memory import Guard
 from tinyxla.loopir.kernels import registry
 from tinyxla.loopir.kernels.gemm import dot_product
 

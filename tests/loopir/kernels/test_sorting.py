@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tests.test_indexing_kernels import host_calls
+from tests.loopir.kernels.test_indexing_kernels import host_calls
 from tinyxla.loopir.kernels.sort import radix_sort
 from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
