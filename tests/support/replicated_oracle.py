@@ -1,8 +1,8 @@
 """XLA itself on eight devices of the CPU: what it computes for programs of several replicas and partitions.
 
 `python -m tests.support.replicated_oracle programs results` reads a pickled list of `Replicated` and writes the list of
-what they give: for each device a flat list of arrays, or the text of XLA's error. The number of devices is set before JAX
-is imported, so this is a process of its own. It uses entry points of jaxlib that nobody promises to keep.
+what they give: for each device a flat list of arrays, or the text of XLA's error. The number of devices is set before
+JAX is imported, so this is a process of its own. It uses entry points of jaxlib that nobody promises to keep.
 """
 
 from __future__ import annotations
