@@ -1,7 +1,7 @@
 """How accurate the scalar math is, for all arguments: what an operation's `result_accuracy` can rely on.
 
-`docs/accuracy.md` has the largest errors that were found; `tests/test_scalar_math.py` and `tests/test_accuracy.py` hold
-the functions to the bounds here.
+`docs/accuracy.md` has the largest errors that were found; `test_scalar_math.py` and `test_accuracy.py` in
+`tests/kernels` hold the functions to the bounds here.
 """
 
 from __future__ import annotations
