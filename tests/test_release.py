@@ -71,5 +71,5 @@ def test_links_of_images_lead_to_raw_files() -> None:
 
 
 def test_every_extra_is_documented() -> None:
-    page = text("docs/install.md")
+    page = text("docs/start/install.md")
     assert [name for name in PROJECT["optional-dependencies"] if f"| `{name}` |" not in page] == []
