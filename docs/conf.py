@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT)]
 
+import pictures  # noqa: E402
 import reference  # noqa: E402
 
 from tinyxla.util.version import VERSION  # noqa: E402
@@ -57,6 +58,7 @@ def place_gallery(target: Path) -> None:
     target.mkdir(exist_ok=True)
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         place(target / path.name, path.read_text(encoding="utf-8"))
+    pictures.write_small(ROOT / "notebooks", target / "pictures")
 
 
 def place_project(target: Path) -> None:
@@ -82,8 +84,12 @@ def generate(app: Any) -> None:
 
 
 def link_notebooks(app: Any, name: str, source: list[str]) -> None:
-    """Links to notebooks lead to their pages; on the pages' own files they lead to the notebooks."""
+    """Links to notebooks lead to their pages, with pictures in the gallery; in the repository they lead to files."""
     depth = name.count("/")
+    if name == "gallery":
+        row = r"^\| (\[.*?\]\(\.\./notebooks/(\w+)\.ipynb\)) "
+        source[0] = re.sub(row, r"| ![](gallery/pictures/\2.png) | \1 ", source[0], flags=re.MULTILINE)
+        source[0] = source[0].replace("| notebook |", "| | notebook |").replace("|---|---|", "|---|---|---|")
     source[0] = re.sub(r"\]\((\.\./)+notebooks/", f"]({'../' * depth}gallery/", source[0])
 
 

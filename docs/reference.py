@@ -89,9 +89,19 @@ def is_own(item: Item, module: ModuleType) -> bool:
     if item.name.startswith("_") or not (callable(item.value) or documentation(item.value)):
         return False
     defined = str(getattr(item.value, "__module__", None) or type(item.value).__module__)
-    if hasattr(module, "__path__"):
+    if hasattr(module, "__path__") or hasattr(counterpart(module.__name__), item.name):
         return defined.startswith("tinyxla")
     return defined == module.__name__
+
+
+def counterpart(name: str) -> ModuleType | None:
+    """NumPy's or SciPy's module of the same name: what it has is public, wherever it is defined here."""
+    if not name.startswith(("tinyxla.numpy", "tinyxla.scipy")):
+        return None
+    try:
+        return importlib.import_module(name.removeprefix("tinyxla."))
+    except ModuleNotFoundError:
+        return None
 
 
 # --- docstrings as Markdown -------------------------------------------------------------------------------------------
