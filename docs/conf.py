@@ -93,6 +93,7 @@ def link_notebooks(app: Any, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((\.\./)+notebooks/", f"]({'../' * depth}gallery/", source[0])
 
 
-def setup(app: Any) -> None:
+def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", generate)
     app.connect("source-read", link_notebooks)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -188,6 +188,7 @@ def describe(item: Item, level: int = 3) -> str:
     kind, head, inner = "function", f"{item.name}{signature(item.value)}", ""
     if inspect.isclass(item.value):
         kind, inner = "class", "\n\n".join(methods(item, level - 1))
+        head = head.removesuffix(" -> None")
     elif not callable(item.value) or "tinyxla" not in str(type(item.value).__module__) + str(
         getattr(item.value, "__module__", "")
     ):
