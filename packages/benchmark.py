@@ -107,7 +107,6 @@ def main() -> int:
         child(*options.child)
         return 0
     compileall.compile_dir(ROOT / "tinyxla", quiet=1)
-    compileall.compile_dir(ROOT / "tinyxla_kernels", quiet=1)
     rows: list[str] = []
     differ = False
     for file in sorted((HERE / "benchmarks").glob("*.py")):

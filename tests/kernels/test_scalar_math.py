@@ -14,11 +14,11 @@ import pytest
 import scipy.special
 
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
-from tinyxla_kernels import complex_numbers, elementary
-from tinyxla_kernels.accuracy import ACCURACY
-from tinyxla_kernels.complex_numbers import Complex
-from tinyxla_kernels.numpy_scalar import DTYPES, NumpyScalar
-from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
+from tinyxla.scalar_math import complex_numbers, elementary
+from tinyxla.scalar_math.accuracy import ACCURACY
+from tinyxla.scalar_math.complex_numbers import Complex
+from tinyxla.scalar_math.numpy_scalar import DTYPES, NumpyScalar
+from tinyxla.scalar_math.trigonometry import REDUCTION_LIMIT
 
 Values = np.ndarray[Any, Any]
 

@@ -16,6 +16,9 @@ for demo_module in ("ipykernel", "matplotlib", "sklearn", "tqdm"):
     pytest.importorskip(demo_module)
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OF_PACKAGES = ("bayesian_regression", "neural_ode")  # packages/notebooks.py runs them, where their packages are
+GALLERY = [path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", *OF_PACKAGES)]
+MOST_LINES = 100
 
 
 def read(path: Path) -> Any:
@@ -66,3 +69,24 @@ def test_kernels_in_numba_conduct_measure_and_order() -> None:
     assert 0 < behind < whole / 10, "heat passes the slit only"
     assert re.search(r"largest fall [\d.]+, from day \d+ to day \d+", text)
     assert sum("image/png" in output.get("data", {}) for output in outputs(notebook)) == 2
+
+
+def source(notebook: Any) -> str:
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_a_notebook_of_the_gallery_is_short_shows_a_figure_and_checks_its_result(path: Path) -> None:
+    notebook = read(path)
+    code = [line for line in source(notebook).splitlines() if line.strip()]
+    assert len(code) < MOST_LINES
+    assert any(line.startswith("assert ") for line in code)
+    assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
+    assert not any(output.get("name") == "stderr" for output in outputs(notebook))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_a_notebook_of_the_gallery_finds_what_it_asserts(path: Path) -> None:
+    notebook = executed(path)
+    assert any("image/png" in output.get("data", {}) for output in outputs(notebook))

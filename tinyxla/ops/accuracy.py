@@ -1,7 +1,7 @@
 """`result_accuracy`: how accurate the result of an element-wise function has to be, and what meets that.
 
 Every function is there twice: computed in the operand's type, and, where there is a type with twice the bits, computed
-in that one and rounded. `tinyxla_kernels.accuracy` says how large the errors of the first kind are.
+in that one and rounded. `tinyxla.scalar_math.accuracy` says how large the errors of the first kind are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import ml_dtypes
 
 from tinyxla.errors import AttributeValueError
+from tinyxla.scalar_math.accuracy import ACCURACY
 from tinyxla.shapes import ElementType, element_type
-from tinyxla_kernels.accuracy import ACCURACY
 
 
 class ResultAccuracy(NamedTuple):

@@ -63,8 +63,8 @@ def is_settled(x: Instruction) -> bool:
 
 
 def _computed(name: str, dtype: np.dtype[Any], *operands: Any) -> Any:
-    from tinyxla_kernels import elementary  # here, since eager programs may do without
-    from tinyxla_kernels.numpy_scalar import NumpyScalar
+    from tinyxla.scalar_math import elementary  # here, since eager programs may do without
+    from tinyxla.scalar_math.numpy_scalar import NumpyScalar
 
     working = np.float32 if dtype.itemsize < 4 else dtype
     return getattr(elementary, name)(*(NumpyScalar(x.astype(working)) for x in operands)).array.astype(dtype)

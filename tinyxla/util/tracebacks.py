@@ -187,7 +187,7 @@ def install(kind: type[BaseException]) -> None:
             _install_hooks(kind)
         _marked = len(sys.modules)
         for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] in ("tinyxla", "tinyxla_kernels"):
+            if name.partition(".")[0] == "tinyxla":
                 vars(module)["__tracebackhide__"] = _hides
 
 

@@ -18,7 +18,7 @@ from tinyxla.backends.numba.jit import engine
 from tinyxla.loopir import target
 from tinyxla.loopir.lower import reductions
 from tinyxla.ops import reduction
-from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
+from tinyxla.scalar_math.trigonometry import REDUCTION_LIMIT
 
 tnp = tx.numpy
 SHAPES = [(5,), (1000,), (70, 130), (3, 50_000), (7, 128), (300, 1), (2, 3, 200), (40, 33), (16, 100)]

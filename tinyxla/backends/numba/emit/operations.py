@@ -24,8 +24,8 @@ import numpy as np
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
-from tinyxla_kernels import complex_numbers, elementary
-from tinyxla_kernels.complex_numbers import Complex
+from tinyxla.scalar_math import complex_numbers, elementary
+from tinyxla.scalar_math.complex_numbers import Complex
 
 NARROW = ("f16", "bf16")
 PARTS = {"c64": "f32", "c128": "f64"}

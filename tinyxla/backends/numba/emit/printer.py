@@ -63,7 +63,7 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
-from tinyxla_kernels.integers import is_integer, width_of
+from tinyxla.scalar_math.integers import is_integer, width_of
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 

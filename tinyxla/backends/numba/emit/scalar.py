@@ -1,4 +1,4 @@
-"""The scalar that appends LLVM instructions instead of computing: what turns `tinyxla_kernels.elementary` into kernels.
+"""The scalar that appends LLVM instructions instead of computing: with it, `scalar_math.elementary` makes kernels.
 
 Instructions are LLVM's text form (LLVM Language Reference Manual), put together with f-strings: several times faster
 than building objects for them, and what is written here is what one reads in a printed kernel.
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tinyxla.loopir.ir.llvm_templates import REGISTER_TYPES, constant
-from tinyxla_kernels.float_formats import FORMATS, power_of_two
-from tinyxla_kernels.scalar import Operand, Scalar
+from tinyxla.scalar_math.float_formats import FORMATS, power_of_two
+from tinyxla.scalar_math.scalar import Operand, Scalar
 
 _FLOATS = ("f32", "f64")
 Rarely = Literal["choose", "jump", "leave out"]

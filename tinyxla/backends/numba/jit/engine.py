@@ -52,7 +52,7 @@ from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statem
 from tinyxla.loopir.passes import split_nan_check
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.runtime.threads import Task, get_num_threads
-from tinyxla_kernels import elementary
+from tinyxla.scalar_math import elementary
 
 _LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilation, long straight-line code
     "enable-epilogue-vectorization": ("true", "false", "false"),

@@ -6,8 +6,8 @@ XLA on CPU gives.
 
 from __future__ import annotations
 
-from tinyxla_kernels.float_formats import FORMATS, constant, format_of
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math.float_formats import FORMATS, constant, format_of
+from tinyxla.scalar_math.scalar import Scalar
 
 
 def is_integer(type: str) -> bool:

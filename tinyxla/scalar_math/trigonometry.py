@@ -16,8 +16,8 @@ import math
 from itertools import pairwise
 from typing import NamedTuple
 
-from tinyxla_kernels.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
+from tinyxla.scalar_math.scalar import Scalar
 
 REDUCTION_LIMIT = {"f32": 2.0**17, "f64": 2.0**20}
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tinyxla_kernels import elementary
-from tinyxla_kernels.exponentials import EXP_OVERFLOW, LN_2, exp_of_remainder, split_by_ln_2
-from tinyxla_kernels.float_formats import constant, format_of, power_of_two
-from tinyxla_kernels.powers import log_in_two_parts
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math import elementary
+from tinyxla.scalar_math.exponentials import EXP_OVERFLOW, LN_2, exp_of_remainder, split_by_ln_2
+from tinyxla.scalar_math.float_formats import constant, format_of, power_of_two
+from tinyxla.scalar_math.powers import log_in_two_parts
+from tinyxla.scalar_math.scalar import Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ How accurate they are is in `accuracy`.
 
 from __future__ import annotations
 
-from tinyxla_kernels.error_functions import erf, erf_inv
-from tinyxla_kernels.exponentials import cosh, exp, expm1, log, log1p, logistic, sinh, tanh
-from tinyxla_kernels.integers import (
+from tinyxla.scalar_math.error_functions import erf, erf_inv
+from tinyxla.scalar_math.exponentials import cosh, exp, expm1, log, log1p, logistic, sinh, tanh
+from tinyxla.scalar_math.integers import (
     absolute,
     convert,
     count_leading_zeros,
@@ -30,8 +30,8 @@ from tinyxla_kernels.integers import (
     sign,
     total_order,
 )
-from tinyxla_kernels.powers import cbrt, pow, rsqrt, sqrt
-from tinyxla_kernels.trigonometry import atan2, cos, sin, sin_and_cos, tan
+from tinyxla.scalar_math.powers import cbrt, pow, rsqrt, sqrt
+from tinyxla.scalar_math.trigonometry import atan2, cos, sin, sin_and_cos, tan
 
 __all__ = [
     "absolute",

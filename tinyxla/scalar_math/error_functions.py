@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tinyxla_kernels.exponentials import (
+from tinyxla.scalar_math.exponentials import (
     exp_of_remainder,
     expm1_of_negative,
     exponent_and_fraction,
     log_of_parts,
     split_by_ln_2,
 )
-from tinyxla_kernels.float_formats import format_of, polynomial, power_of_two
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math.float_formats import format_of, polynomial, power_of_two
+from tinyxla.scalar_math.scalar import Scalar
 
 # log(1 - erf(x)) / x as a polynomial in x for 0 <= x <= 3.93, in f32, 2^-24.7 of erf(x)
 LOG_ERFC = (

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyxla_kernels.scalar import Operand, Scalar
+from tinyxla.scalar_math.scalar import Operand, Scalar
 
 AnyArray = NDArray[Any]
 

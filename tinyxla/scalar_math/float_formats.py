@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math.scalar import Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from tinyxla_kernels.float_formats import FloatFormat, constant, format_of, polynomial, power_of_two
-from tinyxla_kernels.scalar import Scalar
+from tinyxla.scalar_math.float_formats import FloatFormat, constant, format_of, polynomial, power_of_two
+from tinyxla.scalar_math.scalar import Scalar
 
 LOG2_E = 1.4426950408889634
 # ln 2 as the number nearest to it in the format, and what is missing. With fused multiply-adds, x - n ln 2 is then
