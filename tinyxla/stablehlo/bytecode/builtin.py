@@ -111,7 +111,8 @@ def _file_location(cursor: EntryCursor) -> Location:
 def _file_range(cursor: EntryCursor) -> Location:
     name = cursor.name()
     numbers = cursor.list_of(cursor.varint, "numbers")
-    return Location(name, *numbers[:2])
+    line, column = (*numbers, 0, 0)[:2]
+    return Location(name, line, column)
 
 
 def _fused(cursor: EntryCursor) -> Location | None:

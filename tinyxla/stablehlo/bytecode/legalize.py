@@ -9,7 +9,6 @@ https://github.com/openxla/stablehlo.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from tinyxla.text.mlir.ir import (
@@ -27,7 +26,6 @@ from tinyxla.text.mlir.ir import (
 )
 
 Attributes = dict[str, Attribute]
-_VERSION = re.compile(r"_v(\d+)$")
 _FUNCTIONS = ("func", "call")  # of the dialect `func`
 _FALSE = IntegerAttr(0, "i1")
 
@@ -39,7 +37,7 @@ def legalized(name: str, attributes: Attributes) -> tuple[str, Attributes]:
     Raises:
         ValueError: an attribute is missing, or of another kind.
     """
-    base = _VERSION.sub("", name)
+    base = name.rpartition("_v")[0] or name
     found = dict(attributes)
     change = _CHANGES.get(base)
     if change is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.builtin import BUILTIN
 from tinyxla.stablehlo.bytecode.operations import Operations
-from tinyxla.stablehlo.bytecode.tables import Tables
+from tinyxla.stablehlo.bytecode.tables import MAGIC as MAGIC, Tables
 from tinyxla.stablehlo.bytecode.vhlo import VHLO
 from tinyxla.text.mlir.ir import (
     ArrayAttr,

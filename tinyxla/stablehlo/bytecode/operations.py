@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.encoding import Cursor, long_varint
 from tinyxla.stablehlo.bytecode.legalize import Attributes, legalized
+from tinyxla.stablehlo.bytecode.properties import PROPERTIES
 from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS, UNREAD, USE_LISTS, Tables
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
 MAX_REGIONS = 100  # that are nested
-_ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _PROPERTIES = (1 << k for k in range(7))
+_ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
 
 
 class Operations:
@@ -82,7 +83,9 @@ class Operations:
     def _arguments(self, cursor: Cursor, block: Block) -> None:
         for _ in range(cursor.count("arguments")):
             start = cursor.at
-            number, has_location = cursor.flagged() if self.tables.version >= SHORT_ARGUMENTS else (cursor.varint(), True)
+            number, has_location = (
+                cursor.flagged() if self.tables.version >= SHORT_ARGUMENTS else (cursor.varint(), True)
+            )
             block.arguments.append(Value(self.tables.type(number, start)))
             if has_location:
                 cursor.varint()
@@ -132,7 +135,7 @@ class Operations:
                 attributes >>= 1
             else:
                 attributes, at = long_varint(data, at, attributes)
-        if mask & _PROPERTIES:
+        if mask & _HAS_PROPERTIES:
             properties, at = long_varint(data, at + 1, data[at])
         head = self._heads.get((name, attributes, properties))
         if head is None:
@@ -180,7 +183,7 @@ class Operations:
                 number >>= 1
             else:
                 number, at = long_varint(data, at, number)
-            type = known[number] if number < size else UNREAD
+            type: Any = known[number] if number < size else UNREAD
             found.append(self.tables.type(number, start) if type is UNREAD else type)
         return found, at
 
@@ -219,6 +222,8 @@ class Operations:
             if not isinstance(found, DictAttr):
                 self._fail("the attributes of an operation are a dictionary", at)
             given = dict(found.entries)
+        if properties >= 0:
+            given |= self._properties(f"{dialect}.{word}", properties, at)
         if dialect == "vhlo":
             try:
                 return legalized(word, given)
@@ -226,17 +231,20 @@ class Operations:
                 self._fail(f"{dialect}.{word}: the attribute {error.args[0]} is missing", at)
             except ValueError as error:
                 self._fail(f"{dialect}.{word}: {error}", at)
-        full = f"{dialect}.{word}"
-        if properties >= 0:
-            given |= self._properties(full, properties, at)
-        return full, given
+        return f"{dialect}.{word}", given
 
     def _properties(self, name: str, number: int, at: int) -> Attributes:
-        """Properties of an operation of another dialect: those of the module are known, others are left out."""
+        """The properties of an operation: attributes without their names. Those of other dialects are left out."""
         cursor = self.tables.properties(number, at)
-        if name != "builtin.module":
+        if name == "builtin.module":
+            found = {key: cursor.optional_attribute() for key in ("sym_name", "sym_visibility")}
+        elif name.startswith("vhlo."):
+            keys = PROPERTIES.get(name.removeprefix("vhlo."), ())
+            found = {key: cursor.attribute() for key in keys}
+        else:
             return {}
-        found = {key: cursor.optional_attribute() for key in ("sym_name", "sym_visibility")}
+        if cursor.remaining:
+            cursor.fail(f"{cursor.remaining} bytes are left of the properties of {name}")
         return {key: x for key, x in found.items() if x is not None}
 
     def _location(self, number: int, at: int) -> Location | None:

@@ -129,7 +129,9 @@ class Tables:
         cursor.skip(4)
         self.version = cursor.varint()
         if self.version > MAX_VERSION:
-            cursor.fail(f"version {self.version} of MLIR's bytecode is not known; the last that is read is {MAX_VERSION}", 4)
+            cursor.fail(
+                f"version {self.version} of MLIR's bytecode is not known; the last that is read is {MAX_VERSION}", 4
+            )
         self.producer = cursor.null_terminated().decode(errors="replace")
         sections: dict[int, Cursor] = {}
         while cursor.remaining:
@@ -205,7 +207,9 @@ class Tables:
             return OpaqueAttr(text) if kind == "attribute" else OtherType(text)
         decoders = self._decoders.get(entry.dialect)
         if decoders is None:
-            cursor.fail(f"the dialect {entry.dialect!r} is not read; portable artifacts are of {_listed(self._decoders)}")
+            cursor.fail(
+                f"the dialect {entry.dialect!r} is not read; portable artifacts are of {_listed(self._decoders)}"
+            )
         number = cursor.varint()
         read: Any = (decoders.attributes if kind == "attribute" else decoders.types).get(number)
         if read is None:

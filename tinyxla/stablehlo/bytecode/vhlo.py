@@ -29,6 +29,7 @@ from tinyxla.text.mlir.ir import (
     DictAttr,
     FloatAttr,
     IntegerAttr,
+    Location,
     OtherType,
     StringAttr,
     Type,
@@ -100,7 +101,7 @@ def _result_accuracy(cursor: EntryCursor) -> DialectAttr:
     return DialectAttr("stablehlo.result_accuracy", parameters)
 
 
-_ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute]] = {
+_ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute | Location | None]] = {
     1: lambda cursor: ArrayAttr(cursor.attributes()),
     2: _boolean,
     3: _enumeration("comparison_direction", "EQ NE GE GT LE LT"),
