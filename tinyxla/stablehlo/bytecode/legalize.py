@@ -42,6 +42,9 @@ def legalized(name: str, attributes: Attributes) -> tuple[str, Attributes]:
     change = _CHANGES.get(base)
     if change is not None:
         change(found)
+    for key, default in _DEFAULTS.get(base, {}).items():
+        if key in found and _is_default(found[key], default):
+            del found[key]
     if base != "constant":
         found = {key: _as_array(key, x) for key, x in found.items()}
     accuracy = found.get("result_accuracy")
@@ -177,14 +180,6 @@ def _custom_call(attributes: Attributes) -> None:
     for key in ("operand_layouts", "result_layouts", "output_operand_aliases"):
         if attributes.get(key) == ArrayAttr(()):
             del attributes[key]
-    _without(attributes, "has_side_effect", _FALSE)
-    _without(attributes, "backend_config", StringAttr(b""))
-    _without(attributes, "api_version", IntegerAttr(1, "i32"))
-
-
-def _without(attributes: Attributes, key: str, default: Attribute) -> None:
-    if attributes.get(key) == default:
-        del attributes[key]
 
 
 def _collective(attributes: Attributes) -> None:
@@ -196,11 +191,6 @@ def _collective(attributes: Attributes) -> None:
     flag = attributes.pop("use_global_device_ids", _FALSE)
     if flag != _FALSE:
         attributes["use_global_device_ids"] = UnitAttr()
-
-
-def _compare(attributes: Attributes) -> None:
-    if _word(attributes.get("compare_type")) == b"NOTYPE":
-        del attributes["compare_type"]
 
 
 def _dynamic_broadcast(attributes: Attributes) -> None:
@@ -215,13 +205,55 @@ def _dynamic_convolution(attributes: Attributes) -> None:
     _convolution(attributes)
 
 
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def _is_default(x: Attribute, default: object) -> bool:
+    """Whether an attribute is a truth value, a number, a text or a list all of whose elements are the default."""
+    match x:
+        case IntegerAttr(value):
+            return value == default
+        case StringAttr(value):
+            return value == default
+        case DenseAttr(value):
+            return bool((value == default).all())
+        case ArrayAttr(elements):
+            return all(_word(element) == default for element in elements)
+        case _:
+            return _word(x) == default
+
+
+_WINDOW = {"window_strides": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0}
+_CONVOLVED = {"window_strides": 1, "padding": 0, "lhs_dilation": 1, "rhs_dilation": 1, "window_reversal": 0}
+_PRECISION = {"precision_config": b"DEFAULT"}
+_SORTED = {"indices_are_sorted": 0}
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "cholesky": {"lower": 0},
+    "compare": {"compare_type": b"NOTYPE"},
+    "composite": {"version": 0},
+    "convolution": {**_CONVOLVED, **_PRECISION},
+    "custom_call": {"has_side_effect": 0, "backend_config": b"", "api_version": 1},
+    "dot": _PRECISION,
+    "dot_general": _PRECISION,
+    "dynamic_conv": {**_CONVOLVED, **_PRECISION},
+    "dynamic_gather": _SORTED,
+    "gather": _SORTED,
+    "infeed": {"infeed_config": b"", "layout": b""},
+    "outfeed": {"outfeed_config": b""},
+    "recv": {"is_host_transfer": 0},
+    "reduce_window": dict(_WINDOW),
+    "scatter": {**_SORTED, "unique_indices": 0},
+    "select_and_scatter": dict(_WINDOW),
+    "send": {"is_host_transfer": 0},
+    "sort": {"dimension": -1, "is_stable": 0},
+}
+
 _COLLECTIVES = """all_gather all_reduce all_to_all collective_broadcast collective_permute reduce_scatter send
     recv""".split()
 
 _CHANGES: dict[str, Callable[[Attributes], None]] = {
     **dict.fromkeys(_COLLECTIVES, _collective),
     "call": _symbols("callee"),
-    "compare": _compare,
     "composite": _composite,
     "convolution": _convolution,
     "custom_call": _custom_call,
