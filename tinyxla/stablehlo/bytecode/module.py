@@ -14,7 +14,6 @@ from tinyxla.text.mlir.ir import (
     Function,
     FunctionType,
     ModuleOp,
-    OpaqueAttr,
     Operation,
     StringAttr,
     TypeAttr,
@@ -49,9 +48,7 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
                 if function.name in module.functions:
                     raise BytecodeError(f"the function @{function.name} is there twice", operation.offset)
                 module.functions[function.name] = function
-            elif operation.name.startswith("sdy."):
-                module.attributes[operation.name] = OpaqueAttr(operation.name)
-            else:
+            elif operation.name != "sdy.mesh":
                 raise BytecodeError(f"expected a function, but found {operation.name}", operation.offset)
     return module
 

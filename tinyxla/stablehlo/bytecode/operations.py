@@ -18,6 +18,7 @@ from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS,
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
 MAX_REGIONS = 100  # that are nested
+_CAST = "builtin.unrealized_conversion_cast"
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
 
 
@@ -151,7 +152,12 @@ class Operations:
         if mask & (_SUCCESSORS | _USES):
             self._skip_rest(cursor, mask, len(results))
         found = Operation(head[0], operands, results, dict(head[1]), [], self._location(location, start), start)
-        block.operations.append(found)
+        if head[0] == _CAST:  # between the types of two dialects, which are the same here
+            if len(operands) != len(results):
+                self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
+            results = operands
+        else:
+            block.operations.append(found)
         if results:
             if slot + len(results) > len(values):
                 if values or depth:

@@ -206,10 +206,9 @@ class Tables:
             text = cursor.null_terminated().decode(errors="replace")
             return OpaqueAttr(text) if kind == "attribute" else OtherType(text)
         decoders = self._decoders.get(entry.dialect)
-        if decoders is None:
-            cursor.fail(
-                f"the dialect {entry.dialect!r} is not read; portable artifacts are of {_listed(self._decoders)}"
-            )
+        if decoders is None:  # such as a sharding, which does not change values
+            text = f"{entry.dialect}<{self.data[entry.at : entry.end].hex()}>"
+            return OpaqueAttr(f"#{text}") if kind == "attribute" else OtherType(f"!{text}")
         number = cursor.varint()
         read: Any = (decoders.attributes if kind == "attribute" else decoders.types).get(number)
         if read is None:
@@ -289,10 +288,6 @@ class Tables:
             return Resource(key, kind, values.at - size, values.at)
 
         return offsets.list_of(one, "resources")
-
-
-def _listed(names: Any) -> str:
-    return " and ".join(names)
 
 
 def _strings(cursor: Cursor) -> list[bytes]:

@@ -99,10 +99,12 @@ def _suffix(attributes: Mapping[str, Attribute] | None) -> str:
 
 def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     operands = ", ".join(names[x] for x in operation.operands)
-    properties = f" <{_dictionary(operation.attributes)}>" if operation.attributes else ""
+    own = {name: x for name, x in operation.attributes.items() if "." not in name}
+    others = {name: x for name, x in operation.attributes.items() if "." in name}  # of dialects, as `mhlo.sharding`
+    properties = f" <{_dictionary(own)}>" if own else ""
     types = ", ".join(type_text(x.type) for x in operation.operands)
     results = ", ".join(type_text(x.type) for x in operation.results)
-    signature = f" : ({types}) -> ({results})"
+    signature = f"{_suffix(others)} : ({types}) -> ({results})"
     head = f'{indent}{names.results(operation.results)}"{operation.name}"({operands}){properties}'
     if not operation.regions:
         return [head + signature]
