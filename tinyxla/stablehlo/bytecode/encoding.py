@@ -19,6 +19,8 @@ _T = TypeVar("_T")
 def long_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
     """A PrefixVarInt of several bytes, of which the first is read: its value, and the offset behind it. The zeros at
     the low end of the first byte count the bytes that follow."""
+    if first & 2:
+        return data[at] << 6 | first >> 2, at + 1
     count = (first & -first).bit_length() - 1 if first else 8
     end = at + count
     if end > len(data):
@@ -66,6 +68,8 @@ class Cursor:
         first = self.byte()
         if first & 1:
             return first >> 1
+        if first & 2:
+            return self.byte() << 6 | first >> 2
         found, self.at = long_varint(self.data, self.at, first)
         if self.at > self.end:
             self.fail("the bytes end within an integer")

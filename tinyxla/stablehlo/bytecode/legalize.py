@@ -223,10 +223,16 @@ def _is_default(x: Attribute, default: object) -> bool:
             return _word(x) == default
 
 
-_WINDOW = {"window_strides": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0}
-_CONVOLVED = {"window_strides": 1, "padding": 0, "lhs_dilation": 1, "rhs_dilation": 1, "window_reversal": 0}
-_PRECISION = {"precision_config": b"DEFAULT"}
-_SORTED = {"indices_are_sorted": 0}
+_WINDOW: dict[str, object] = {"window_strides": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0}
+_CONVOLVED: dict[str, object] = {
+    "window_strides": 1,
+    "padding": 0,
+    "lhs_dilation": 1,
+    "rhs_dilation": 1,
+    "window_reversal": 0,
+}
+_PRECISION: dict[str, object] = {"precision_config": b"DEFAULT"}
+_SORTED: dict[str, object] = {"indices_are_sorted": 0}
 _DEFAULTS: dict[str, dict[str, object]] = {
     "cholesky": {"lower": 0},
     "compare": {"compare_type": b"NOTYPE"},
@@ -241,9 +247,9 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "infeed": {"infeed_config": b"", "layout": b""},
     "outfeed": {"outfeed_config": b""},
     "recv": {"is_host_transfer": 0},
-    "reduce_window": dict(_WINDOW),
+    "reduce_window": _WINDOW,
     "scatter": {**_SORTED, "unique_indices": 0},
-    "select_and_scatter": dict(_WINDOW),
+    "select_and_scatter": _WINDOW,
     "send": {"is_host_transfer": 0},
     "sort": {"dimension": -1, "is_stable": 0},
 }

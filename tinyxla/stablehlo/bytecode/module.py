@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.builtin import BUILTIN
 from tinyxla.stablehlo.bytecode.operations import Operations
@@ -34,7 +38,8 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
         BytecodeError: the bytes are no such artifact, or damaged; it says the offset.
     """
     tables = Tables(bytes(data), {"builtin": BUILTIN, "vhlo": VHLO})
-    operations = Operations(tables).top_level()
+    with _without_collection():
+        operations = Operations(tables).top_level()
     if len(operations) != 1 or operations[0].name != "builtin.module" or len(operations[0].regions) != 1:
         raise BytecodeError("an artifact consists of one module", tables.operations.at)
     (outer,) = operations
@@ -51,6 +56,18 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
             elif operation.name != "sdy.mesh":
                 raise BytecodeError(f"expected a function, but found {operation.name}", operation.offset)
     return module
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """No garbage collection meanwhile: it would walk over all that is read again and again, and finds nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _function(operation: Operation) -> Function:

@@ -18,6 +18,7 @@ from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS,
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
 MAX_REGIONS = 100  # that are nested
+_ONE = 3  # the integer 1 as a byte
 _CAST = "builtin.unrealized_conversion_cast"
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
 
@@ -101,121 +102,104 @@ class Operations:
         """The operations of a block. Values are defined from `slot` on."""
         if count > cursor.remaining:
             cursor.fail(f"there cannot be {count} operations in {cursor.remaining} bytes")
-        for _ in range(count):
-            start = cursor.at
-            try:
+        start = cursor.at
+        try:
+            for _ in range(count):
+                start = cursor.at
                 slot = self._operation(cursor, block, values, slot, depth)
-            except IndexError:
-                self._fail("the bytes end within the operation that begins here", start)
-            if cursor.at > cursor.end:
-                self._fail("the bytes end within the operation that begins here", start)
+        except IndexError:
+            self._fail("the operation that begins here is cut off, or refers to what is not there", start)
 
     def _operation(self, cursor: Cursor, block: Block, values: list[Value | None], slot: int, depth: int) -> int:
-        """One operation; the slot of the next value. Integers are decoded in place: most take a byte, and a call for
-        each would take most of the time."""
-        data, at = cursor.data, cursor.at
-        start = at
-        name = data[at]
-        at += 1
+        """One operation; the slot of the next value. Integers of one and two bytes, as nearly all are, are decoded in
+        place: a call for each would take most of the time. What lies outside of a table or the bytes is an
+        IndexError."""
+        data, start = cursor.data, cursor.at
+        mask, at = data[start + 1], start + 2
+        name = data[start]
         if name & 1:
             name >>= 1
         else:
-            name, at = long_varint(data, at, name)
-        mask = data[at]
-        location = data[at + 1]
-        at += 2
+            name, at = long_varint(data, start + 1, name)
+            mask = data[at]
+            at += 1
+        location = data[at]
+        at += 1
         if location & 1:
             location >>= 1
+        elif location & 2:
+            location = data[at] << 6 | location >> 2
+            at += 1
         else:
             location, at = long_varint(data, at, location)
         attributes = properties = -1
         if mask & _ATTRIBUTES:
-            attributes = data[at]
-            at += 1
-            if attributes & 1:
-                attributes >>= 1
-            else:
-                attributes, at = long_varint(data, at, attributes)
+            attributes, at = _varint(data, at)
         if mask & _HAS_PROPERTIES:
-            properties, at = long_varint(data, at + 1, data[at])
+            properties, at = _varint(data, at)
         head = self._heads.get((name, attributes, properties))
         if head is None:
             head = self._heads[name, attributes, properties] = self._head(name, attributes, properties, start)
         results: list[Value] = []
         if mask & _RESULTS:
-            types, at = self._types(data, at, cursor.end)
-            results = [Value(type) for type in types]
+            if data[at] == _ONE and data[at + 1] & 1:
+                type = self.tables.types[data[at + 1] >> 1]
+                results = [Value(type if type is not UNREAD else self.tables.type(data[at + 1] >> 1, at))]
+                at += 2
+            else:
+                types, at = self._types(data, at, cursor.end)
+                results = [Value(type) for type in types]
         operands: list[Value] = []
         if mask & _OPERANDS:
-            operands, at = self._operands(data, at, values, start)
+            many = data[at]
+            at += 1
+            many, at = (many >> 1, at) if many & 1 else long_varint(data, at, many)
+            for _ in range(many):
+                number = data[at]
+                at += 1
+                if number & 1:
+                    number >>= 1
+                elif number & 2:
+                    number = data[at] << 6 | number >> 2
+                    at += 1
+                else:
+                    number, at = long_varint(data, at, number)
+                value = values[number]
+                if value is None:
+                    self._fail(f"the operation takes value {number}, which is not defined before", start)
+                operands.append(value)
         cursor.at = at
         if mask & (_SUCCESSORS | _USES):
             self._skip_rest(cursor, mask, len(results))
-        found = Operation(head[0], operands, results, dict(head[1]), [], self._location(location, start), start)
+        if cursor.at > cursor.end:
+            raise IndexError
+        place: Any = self.tables.attributes[location]
+        if place is not None and place.__class__ is not Location:
+            place = self._location(location, start)
+        found = Operation(head[0], operands, results, head[1].copy(), [], place, start)
         if head[0] == _CAST:  # between the types of two dialects, which are the same here
             if len(operands) != len(results):
                 self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
             results = operands
         else:
             block.operations.append(found)
-        if results:
-            if slot + len(results) > len(values):
-                if values or depth:
-                    self._fail("a region has more values than it says", start)
-            else:
-                values[slot : slot + len(results)] = results
-                slot += len(results)
+        if results and values:
+            end = slot + len(results)
+            if end > len(values):
+                self._fail("a region has more values than it says", start)
+            values[slot:end] = results
+            slot = end
         if mask & _REGIONS:
             self._regions(cursor, found, values, depth + 1)
         return slot
 
     def _types(self, data: bytes, at: int, end: int) -> tuple[list[Type], int]:
-        count = data[at]
-        at += 1
-        if count & 1:
-            count >>= 1
-        else:
-            count, at = long_varint(data, at, count)
-        if count > end - at:
-            self._fail(f"there cannot be {count} results in {end - at} bytes", at)
-        known = self.tables.types
-        size = len(known)
+        cursor = Cursor(data, at, end)
         found: list[Type] = []
-        for _ in range(count):
-            start = at
-            number = data[at]
-            at += 1
-            if number & 1:
-                number >>= 1
-            else:
-                number, at = long_varint(data, at, number)
-            type: Any = known[number] if number < size else UNREAD
-            found.append(self.tables.type(number, start) if type is UNREAD else type)
-        return found, at
-
-    def _operands(self, data: bytes, at: int, values: list[Value | None], start: int) -> tuple[list[Value], int]:
-        count = data[at]
-        at += 1
-        if count & 1:
-            count >>= 1
-        else:
-            count, at = long_varint(data, at, count)
-        if count > len(data) - at:
-            self._fail(f"there cannot be {count} operands in {len(data) - at} bytes", at)
-        size = len(values)
-        found: list[Value] = []
-        for _ in range(count):
-            number = data[at]
-            at += 1
-            if number & 1:
-                number >>= 1
-            else:
-                number, at = long_varint(data, at, number)
-            value = values[number] if number < size else None
-            if value is None:
-                self._fail(f"the operation takes value {number}, which is not defined before", start)
-            found.append(value)
-        return found, at
+        for _ in range(cursor.count("results")):
+            start = cursor.at
+            found.append(self.tables.type(cursor.varint(), start))
+        return found, cursor.at
 
     def _head(self, name: int, attributes: int, properties: int, at: int) -> tuple[str, Attributes]:
         """The name and the attributes of an operation, as StableHLO has them."""
@@ -254,12 +238,9 @@ class Operations:
         return {key: x for key, x in found.items() if x is not None}
 
     def _location(self, number: int, at: int) -> Location | None:
-        known = self.tables.attributes
-        found: Any = known[number] if number < len(known) else UNREAD
+        found = self.tables.attribute(number, at)
         if not (found is None or isinstance(found, Location)):
-            found = self.tables.attribute(number, at)
-            if not (found is None or isinstance(found, Location)):
-                self._fail(f"attribute {number} is no location", at)
+            self._fail(f"attribute {number} is no location", at)
         return found
 
     def _skip_rest(self, cursor: Cursor, mask: int, results: int) -> None:
@@ -267,6 +248,12 @@ class Operations:
             cursor.fail("branches between blocks are not supported: StableHLO's regions have one block")
         if mask & _USES:
             _skip_use_lists(cursor, results)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned integer, and the offset behind it."""
+    first = data[at]
+    return (first >> 1, at + 1) if first & 1 else long_varint(data, at + 1, first)
 
 
 def _skip_use_lists(cursor: Cursor, count: int) -> None:
