@@ -61,7 +61,7 @@ def _as_array(key: str, x: Attribute) -> Attribute:
 
 
 def _word(x: Attribute | None) -> bytes:
-    value = x.parameters.get("value") if isinstance(x, DialectAttr) else None
+    value = x.parameters.get("value", x.parameters.get("0")) if isinstance(x, DialectAttr) else None
     return value.value if isinstance(value, StringAttr) else b""
 
 

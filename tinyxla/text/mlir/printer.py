@@ -167,7 +167,7 @@ def _dialect(name: str, parameters: Mapping[str, Attribute]) -> str:
         return f"#{name}<{_word(parameters['kind'])} {_word(parameters['value'])}>"
     if "text" in parameters:
         return f"#{name}{_word(parameters['text'])}"
-    shown = (f"{key} = {_parameter(x)}" for key, x in parameters.items())
+    shown = (_word(x) if key.isdigit() else f"{key} = {_parameter(x)}" for key, x in parameters.items())
     return f"#{name}<{', '.join(shown)}>"
 
 
@@ -176,9 +176,11 @@ def _word(x: Attribute) -> str:
 
 
 def _parameter(x: Attribute) -> str:
-    """A parameter of a dialect's attribute: integers have no type there."""
+    """A parameter of a dialect's attribute: numbers have no type there."""
     if isinstance(x, IntegerAttr):
-        return str(x.value)
+        return attribute_text(x) if x.type == "i1" else str(x.value)
+    if isinstance(x, FloatAttr) and x.bits is None:
+        return f"{x.value:.17e}"
     if isinstance(x, ArrayAttr):
         return f"[{', '.join(map(_parameter, x.elements))}]"
     return attribute_text(x)
