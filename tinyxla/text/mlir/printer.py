@@ -35,14 +35,18 @@ from tinyxla.text.mlir.ir import (
 )
 from tinyxla.text.mlir.text_parser import type_text
 
+_MESH = "sdy.mesh."  # and a name: Shardy's meshes, which are attributes of the module here
 _MOST_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
 
 
 def print_module_op(module: ModuleOp) -> str:
     """The text of a module."""
-    attributes = f" attributes {_dictionary(module.attributes)}" if module.attributes else ""
+    meshes = {name: x for name, x in module.attributes.items() if name.startswith(_MESH)}
+    others = {name: x for name, x in module.attributes.items() if name not in meshes}
+    attributes = f" attributes {_dictionary(others)}" if others else ""
     name = f" @{_symbol(module.name)}" if module.name else ""
     lines = [f"module{name}{attributes} {{"]
+    lines += [f"  sdy.mesh @{_symbol(key.removeprefix(_MESH))} = {attribute_text(x)}" for key, x in meshes.items()]
     for function in module.functions.values():
         lines += _function(function)
     return "\n".join([*lines, "}", ""])
