@@ -16,6 +16,7 @@ from tests.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError
 from tinyxla.stablehlo import bytecode
+from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import DenseAttr, ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
 
@@ -218,6 +219,31 @@ def lowered(name: str) -> Any:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_artifact_is_the_module_that_jax_reads(name: str) -> None:
     check_same_module(serialized(lowered(name)))
+    check_same_module(serialized(lowered(name), with_shardings=True))
+
+
+SHARDED = """
+module @m {
+  sdy.mesh @mesh = <["x"=2, "y"=4]>
+  sdy.mesh @other = <["x"=2], device_ids=[1, 0]>
+  sdy.mesh @one = <[], device_ids=[3]>
+  func.func public @main(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", ?}p2, {"y":(2)2}]>}, %y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<mesh<["a"=2]>, [{"a"}p0, {?}]>}) -> (tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}], replicated={"x", "y":(1)2}>}) {
+    %0 = sdy.sharding_constraint %x <@mesh, [{}, {"x"}], unreduced={"y"}> : tensor<8x8xf32>
+    %1 = stablehlo.custom_call @foo(%0) {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, sdy.sharding_rule = #sdy.op_sharding_rule<([i, jkl])->([i, m]) {i=8, j=2, k=2, l=2, m=8} reduction={j, k} need_replication={l} permutation={m} blocked_propagation={i}, custom>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %2 = stablehlo.add %1, %y {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{}, {"x"}], unreduced={"y"}>]>} : tensor<8x8xf32>
+    %3 = sdy.manual_computation(%2) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%a: tensor<4x8xf32>) {
+      %4 = stablehlo.sine %a : tensor<4x8xf32>
+      sdy.return %4 : tensor<4x8xf32>
+    } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %3 : tensor<8x8xf32>
+  }
+}"""
+
+
+def test_artifact_with_shardings_is_the_module_that_jax_reads() -> None:
+    with jax_mlir.make_ir_context():
+        check_same_module(serialized(jaxlib_ir.Module.parse(SHARDED), with_shardings=True))
+    assert canonical(print_module_op(parse_module(SHARDED))) == canonical(SHARDED)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
