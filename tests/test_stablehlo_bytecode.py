@@ -16,6 +16,7 @@ from tests.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError
 from tinyxla.stablehlo import bytecode
+from tinyxla.stablehlo.bytecode.flatbuffer import Buffer
 from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import DenseAttr, ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
@@ -524,6 +525,29 @@ def test_attributes_that_are_too_deep_too_large_or_endless_are_refused() -> None
         bytecode.read(with_attribute([unit, (number(0) + number(100), "builtin")]))
     with pytest.raises(BytecodeError, match="builtin has no attribute with the number 99"):
         bytecode.read(with_attribute([unit, (number(99), "builtin")]))
+
+
+def test_resources_that_many_constants_take_are_refused() -> None:
+    uses = ", ".join(f"a.x{k} = dense_resource<r> : tensor<{1 << k}x{1 << 16 - k}xi8>" for k in range(17))
+    resource = "0x01000000" + "00" * (1 << 16)
+    text = f'module attributes {{{uses}}} {{}} {{-# dialect_resources: {{ builtin: {{ r: "{resource}" }} }} #-}}'
+    with pytest.raises(BytecodeError, match="resources are taken more than 8 times"):
+        bytecode.read(plain_bytecode(text))
+
+
+def test_vectors_that_are_shared_are_refused() -> None:
+    """A FlatBuffer whose platforms are one string, a thousand times."""
+    count, length = 1000, 1000
+    vtable = (4 + 2 * 10).to_bytes(2, "little") + (8).to_bytes(2, "little") + b"\0\0" * 9 + (4).to_bytes(2, "little")
+    table_at = 4 + len(vtable)
+    table = len(vtable).to_bytes(4, "little") + (4).to_bytes(4, "little")
+    string_at = table_at + len(table) + 4 + 4 * count
+    offsets = [string_at - (table_at + len(table) + 4 + 4 * k) for k in range(count)]
+    vector = count.to_bytes(4, "little") + b"".join(x.to_bytes(4, "little") for x in offsets)
+    string = length.to_bytes(4, "little") + b"a" * length + b"\0"
+    data = table_at.to_bytes(4, "little") + vtable + table + vector + string
+    with pytest.raises(BytecodeError, match="same bytes over and over"):
+        Buffer(data).root().strings(9)
 
 
 # --- jax.export -------------------------------------------------------------------------------------------------------
