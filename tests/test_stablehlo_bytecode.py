@@ -280,6 +280,63 @@ def test_programs_of_jax_at_all_versions_are_read(version: str) -> None:
         check_same_module(artifact)
 
 
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def check_written(artifact: bytes) -> None:
+    """The module of an artifact, written again, is the same for jaxlib and for us."""
+    written = bytecode.write(bytecode.read(artifact))
+    with jax_mlir.make_ir_context():
+        expected, found = (canonical(str(_jax.mlir.deserialize_portable_artifact(x))) for x in (artifact, written))
+    assert found == expected
+    assert canonical(print_module_op(bytecode.read(written))) == expected
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_written_artifact_is_the_module_for_jax(name: str) -> None:
+    check_written(serialized(lowered(name)))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_written_operations_are_the_module_for_jax(name: str) -> None:
+    check_written(artifact_of_text(OPERATIONS[name]))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_artifact_of_text_is_the_module_for_jax(name: str) -> None:
+    """The short forms of text leave out defaults, and the kinds of enumerations."""
+    written = bytecode.write(parse_module(OPERATIONS[name]))
+    with jax_mlir.make_ir_context():
+        found = canonical(str(_jax.mlir.deserialize_portable_artifact(written)))
+        expected = canonical(str(_jax.mlir.deserialize_portable_artifact(artifact_of_text(OPERATIONS[name]))))
+    assert found == expected
+
+
+def test_programs_of_the_library_are_written_for_jax() -> None:
+    def train(w: Any, x: Any) -> Any:
+        value, slope = tx.value_and_grad(lambda w: (tx.numpy.tanh(x @ w) ** 2).mean())(w)
+        return value, w - 0.1 * slope
+
+    w, x = np.eye(3, dtype=np.float32), np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    text = tx.jit(train).lower(w, x).as_text("stablehlo")
+    data = stablehlo.parse(text).serialize()
+    with jax_mlir.make_ir_context():
+        again = str(_jax.mlir.deserialize_portable_artifact(data))
+    assert canonical(again) == canonical(text)
+    for found, expected in zip(stablehlo.parse(data)(w, x), tx.jit(train)(w, x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_has_no_portable_form_is_refused() -> None:
+    text = "func.func @main(%x: tensor<f32>) -> tensor<f32> {{ {} return %y : tensor<f32> }}"
+    with pytest.raises(ArgumentError, match=r"chlo.erf has no portable form"):
+        stablehlo.parse(text.format("%y = chlo.erf %x : tensor<f32> -> tensor<f32>")).serialize()
+    with pytest.raises(ArgumentError, match="'permutation' is missing"):
+        stablehlo.parse(text.format('%y = "stablehlo.transpose"(%x) : (tensor<f32>) -> tensor<f32>')).serialize()
+    with pytest.raises(ArgumentError, match="its attributes other have no portable form"):
+        stablehlo.parse(text.format("%y = stablehlo.sine %x {other = 1 : i32} : tensor<f32>")).serialize()
+
+
 # --- constants --------------------------------------------------------------------------------------------------------
 
 TYPES = {
