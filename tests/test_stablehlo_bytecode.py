@@ -365,7 +365,7 @@ def constants(artifact: bytes) -> list[Any]:
 
 def function_of_constants(*literals: str) -> str:
     lines = "\n".join(f"%{k} = stablehlo.constant {literal}" for k, literal in enumerate(literals))
-    return f"func.func @main() {{ {lines}\n return }}"
+    return f"func.func public @main() {{ {lines}\n return }}"
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -375,7 +375,9 @@ def test_constants_of_all_element_types(type: str) -> None:
     one, other = pairs if dtype.kind == "c" else ("1", "0") if "i" in type else ("1.0", "2.0")
     texts = f"dense<[{one}, {other}, {one}]> : tensor<3x{type}>", f"dense<{one}> : tensor<4x5x{type}>"
     values = {one: 1 + 0.5j, other: 0.5 + 1j} if dtype.kind == "c" else {one: float(one), other: float(other)}
-    listed, splat = constants(artifact_of_text(function_of_constants(*texts)))
+    artifact = artifact_of_text(function_of_constants(*texts))
+    check_written(artifact)
+    listed, splat = constants(artifact)
     assert listed.dtype == splat.dtype == dtype
     np.testing.assert_array_equal(listed, np.array([values[one], values[other], values[one]]).astype(dtype))
     np.testing.assert_array_equal(splat, np.full((4, 5), values[one]).astype(dtype))
@@ -388,13 +390,17 @@ def test_truth_values_are_packed_into_bits() -> None:
     rows += [np.full(n, x) for n in (1, 2, 7, 8, 9, 64, 100) for x in (True, False)]
     texts = [f"dense<[{', '.join('true' if x else 'false' for x in row)}]> : tensor<{len(row)}xi1>" for row in rows]
     for version in ("0.9.0", CURRENT):
-        for found, row in zip(constants(artifact_of_text(function_of_constants(*texts), version)), rows, strict=True):
+        artifact = artifact_of_text(function_of_constants(*texts), version)
+        check_written(artifact)
+        for found, row in zip(constants(artifact), rows, strict=True):
             np.testing.assert_array_equal(found, row)
 
 
 def test_constants_keep_the_bits_of_nan_and_empty_ones_their_shape() -> None:
     texts = "dense<[0x7FC00001, 0xFF800000, 0x80000000]> : tensor<3xf32>", "dense<> : tensor<0x3xf32>"
-    bits, empty = constants(artifact_of_text(function_of_constants(*texts)))
+    artifact = artifact_of_text(function_of_constants(*texts))
+    check_written(artifact)
+    bits, empty = constants(artifact)
     assert [hex(x) for x in bits.view(np.uint32)] == ["0x7fc00001", "0xff800000", "0x80000000"]
     assert empty.shape == (0, 3)
 
