@@ -90,7 +90,7 @@ class Program:
             The bytes. Shardings of Shardy are left out.
 
         Raises:
-            ArgumentError: an operation has no portable form, such as those of CHLO.
+            ArgumentError: an operation has no portable form, such as CHLO's but those that XLA knows as custom calls.
 
         Example:
             >>> from tinyxla import stablehlo

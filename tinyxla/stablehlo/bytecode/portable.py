@@ -52,6 +52,8 @@ def portable(operation: Operation) -> tuple[str, Attributes]:
         ArgumentError: the operation has no form in VHLO.
     """
     dialect, _, base = operation.name.partition(".")
+    if operation.name in _CUSTOM_CALLS:
+        return "custom_call_v1", _custom_call(operation)
     if dialect not in ("stablehlo", "func") or base.startswith("dynamic_reduce_window"):
         raise ArgumentError(f"{operation.name} has no portable form; artifacts consist of operations of StableHLO.")
     found = {key: _with_kind(key, x) for key, x in operation.attributes.items()}
@@ -69,6 +71,26 @@ def portable(operation: Operation) -> tuple[str, Attributes]:
         if key not in found:
             found[key] = _default(operation, key, found)
     return name, found
+
+
+# Operations of CHLO that XLA knows as custom calls too.
+_CUSTOM_CALLS = {
+    **{f"chlo.{name}": f"mhlo.{name}" for name in "acos acosh asin asinh atanh cosh erf sinh tan".split()},
+    "chlo.top_k": "mhlo.topk",
+}
+
+
+def _custom_call(operation: Operation) -> Attributes:
+    """The attributes of a custom call in place of an operation of CHLO."""
+    settings: Attributes = {}
+    if operation.name == "chlo.top_k":
+        settings = {"k": operation.attributes["k"], "largest": IntegerAttr(1, "i1")}
+    found: Attributes = {
+        "call_target_name": StringAttr(_CUSTOM_CALLS[operation.name].encode()),
+        "mhlo.attributes": DictAttr(settings),
+        "mhlo.version": IntegerAttr(1),
+    }
+    return found | {key: _default(operation, key, found) for key in PROPERTIES["custom_call_v1"] if key not in found}
 
 
 def _version(base: str, operation: Operation, attributes: Attributes) -> int:
