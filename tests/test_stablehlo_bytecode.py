@@ -219,6 +219,7 @@ def lowered(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sample(every=2)
 def test_artifact_is_the_module_that_jax_reads(name: str) -> None:
     check_same_module(serialized(lowered(name)))
     check_same_module(serialized(lowered(name), with_shardings=True))
@@ -294,6 +295,7 @@ def check_written(artifact: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sample(every=4)
 def test_written_artifact_is_the_module_for_jax(name: str) -> None:
     check_written(serialized(lowered(name)))
 

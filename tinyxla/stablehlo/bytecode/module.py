@@ -38,6 +38,13 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
 
     Raises:
         BytecodeError: the bytes are no such artifact, or damaged; it says the offset.
+
+    Example:
+        >>> from tinyxla import stablehlo
+        >>> text = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+        >>> module = stablehlo.bytecode.read(stablehlo.parse(text).serialize())
+        >>> list(module.functions)
+        ['main']
     """
     tables = Tables(bytes(data), {"builtin": BUILTIN, "vhlo": VHLO, "sdy": SDY})
     with _without_collection():

@@ -60,7 +60,13 @@ def write(module: ModuleOp) -> bytes:
         The bytes.
 
     Raises:
-        ArgumentError: an operation, attribute or type has no portable form: one of CHLO or a sharding, say.
+        ArgumentError: an operation, attribute or type has no portable form: `chlo.lgamma`, say.
+
+    Example:
+        >>> from tinyxla import stablehlo
+        >>> text = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+        >>> stablehlo.bytecode.write(stablehlo.parse(text).module)[:4]
+        b'ML\\xefR'
     """
     return _Writer().module(module)
 
