@@ -5,6 +5,7 @@
 Array(2., dtype=float32)
 """
 
+from tinyxla.stablehlo import bytecode as bytecode
 from tinyxla.stablehlo.program import (
     Function as Function,
     Program as Program,
@@ -13,4 +14,4 @@ from tinyxla.stablehlo.program import (
     register_custom_call as register_custom_call,
 )
 
-__all__ = ["Function", "Program", "parse", "register_composite", "register_custom_call"]
+__all__ = ["Function", "Program", "bytecode", "parse", "register_composite", "register_custom_call"]

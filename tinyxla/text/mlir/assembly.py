@@ -390,7 +390,7 @@ def _reduce_precision(parser: Parser, operation: Operation) -> None:
 def _sharding_constraint(parser: Parser, operation: Operation) -> None:
     """`sdy.sharding_constraint %x <@mesh, [{"x"}, {}]> : T`."""
     operation.operands = [parser.value()]
-    operation.attributes["sharding"] = OpaqueAttr(parser.balanced())
+    operation.attributes["sharding"] = OpaqueAttr(f"#sdy.sharding{parser.balanced()}")
     attributes_and_types(parser, operation)
 
 
@@ -403,13 +403,16 @@ def _manual_computation(parser: Parser, operation: Operation) -> None:
     for name in ("in_shardings", "out_shardings", "manual_axes"):
         parser.expect(name)
         parser.expect("=")
-        operation.attributes[name] = OpaqueAttr(parser.balanced())
+        text = parser.balanced()
+        form = f"#sdy<manual_axes{text}>" if name == "manual_axes" else f"#sdy.sharding_per_value<{text}>"
+        operation.attributes[name] = OpaqueAttr(form)
     arguments: list[tuple[str, Type]] = []
     parser.expect("(")
     while not parser.accept(")"):
         label = parser.take()
         parser.expect(":")
         arguments.append((label, parser.type()))
+        parser.trailing_location()
         parser.comma_before(")")
     operation.regions = [_region_of(parser, arguments)]
     attributes_and_types(parser, operation)
