@@ -14,7 +14,7 @@ import tinyxla as tx
 import tinyxla.numpy
 import tinyxla.scipy.integrate
 
-PATH = Path(__file__).parents[1] / "docs" / "reference.py"
+PATH = Path(__file__).parents[2] / "docs" / "reference.py"
 
 
 def load() -> ModuleType:

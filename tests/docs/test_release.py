@@ -12,7 +12,7 @@ import pytest
 
 import tinyxla as tx
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 RELATIVE = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*DOCS.glob("start/*.md"), *DOCS.glob("tutorials/*.md")])
 NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 MADE = ("api", "gallery", "project")  # by the build of the site
