@@ -38,6 +38,7 @@ UNROLLED_ROWS = 4  # rows per load and store of the accumulators, if LLVM still 
 MAX_CACHED_ELEMENTS = 1 << 21  # larger arrays are read fastest row by row
 MIN_LONG_ROW = 512  # columns; loading and storing accumulators for each shorter row costs too much
 MAX_SPLITS = 16  # of the rows, with partial results each
+MAX_LONG_SPLITS, MIN_LONG_SPLIT_ROWS = 128, 128  # the same where combining the partial results takes no time
 MIN_PARALLEL_BLOCKS = 8  # of columns; with fewer, the rows are split
 MAX_STREAMS = 16  # rows that are read side by side
 
@@ -88,7 +89,8 @@ class _OuterReduction:
         ops_per_index = math.prod(a.size for a in self.reduced_axes[1:]) * self.block_size * space.ops_per_element
         if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
             chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
-            self.splits = max(1, min(MAX_SPLITS, chunks))
+            long_splits = min(-(-MAX_LONG_SPLITS // independent), chunks // 2, reduced_size // MIN_LONG_SPLIT_ROWS)
+            self.splits = max(1, min(MAX_SPLITS, chunks), long_splits)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
             self.block_start = b.mul(b.remainder(row, blocks), self.block_size)

@@ -35,15 +35,16 @@ from tinyxla.loopir.lower.axes import (
 )
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import reduction
 
 MAX_CACHED_ROW_ELEMENTS = 1 << 14  # of one intermediate
-MAX_CACHED_BYTES = 1 << 17  # of all cached intermediates
 MAX_TRANSPOSED_ROW_ELEMENTS = 1 << 9  # of all arrays of a row, for tiles that are transposed
 _DIVISIONS = frozenset(("divide", "chain-divide"))  # a vector division costs about ten loads
 MAX_INTERLEAVED_ROW = 8  # elements; LLVM transposes shorter rows itself (interleaved accesses)
 MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
 MIN_CHUNK_ROWS = 16
+MAX_LONG_CHUNKS, MIN_LONG_CHUNK_ROWS = 128, 128  # the same where combining the partial results takes no time
 
 
 def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -88,7 +89,7 @@ def _lower_with_cross_row(
     b, columns = low.builder, reductions.Reductions(cross_row, plan)
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
-    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS))
+    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), min(MAX_LONG_CHUNKS, rows // MIN_LONG_CHUNK_ROWS))
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
     with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
@@ -241,7 +242,7 @@ def _cached_intermediates(
     read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
     first_stage: dict[Instruction, int] = {}
     cached: set[Instruction] = set()
-    free_bytes = MAX_CACHED_BYTES
+    free_bytes = current_target().rows_bytes
     for k, stage in enumerate(stages):
         for x, access, from_memory in walk_producers(stage, materialized):
             is_same_element = all(c in (-1, d) for d, c in enumerate(access))
