@@ -17,6 +17,9 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.targets import UseTarget
+from tinyxla.tracing.config import config
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # of which each part would be compiled by a thread
@@ -48,6 +51,14 @@ def seed(request: pytest.FixtureRequest) -> int:
 def generator(seed: int) -> np.random.Generator:
     """Random numbers that are the same in every run of the test."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def use_target() -> Iterator[UseTarget]:
+    """Compile for a machine of other sizes until the test ends: `use_target("l2_bytes=65536")`."""
+    before = config.target
+    yield lambda sizes: config.update("target", sizes)
+    config.update("target", before)
 
 
 @pytest.fixture(autouse=True)

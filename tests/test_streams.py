@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.loopir import target
+from tests.targets import SMALL_CACHES, UseTarget
 from tinyxla.loopir.passes import nontemporal_stores
+from tinyxla.tracing.config import setting
 
 jnp = tx.numpy
 
@@ -59,7 +60,7 @@ def compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[list[A
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in PROGRAMS for dtype in _types(name)])
-def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bits(name: str, dtype: str, use_target: UseTarget) -> None:
     function, shapes = PROGRAMS[name]
     random = np.random.default_rng(0)
     with tx.enable_x64(True):
@@ -67,22 +68,21 @@ def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
         usual, is_streamed = compiled(function, arguments)
         assert not is_streamed
         tx.clear_caches()
-        for module in (nontemporal_stores, target):
-            monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
-        found, is_streamed = compiled(function, arguments)
+        use_target(SMALL_CACHES)
+        with setting("disabled_passes", ("prefetch-rows",)):  # which sums rows block by block
+            found, is_streamed = compiled(function, arguments)
         tx.clear_caches()
     assert is_streamed == (name != "short rows")
     for x, y in zip(found, usual, strict=True):
         assert x.tobytes() == y.tobytes()
 
 
-def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch, use_target: UseTarget) -> None:
     """Small results, and on AMD's Zen those of kernels that only write."""
     x = jnp.ones(5000, np.float32)
     assert not compiled(lambda x: 2 * x, [x])[1]
     tx.clear_caches()
-    for module in (nontemporal_stores, target):
-        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
+    use_target(SMALL_CACHES)
     assert compiled(lambda x: 2 * x, [x])[1]
     for processor in ("znver4", "sapphirerapids"):
         tx.clear_caches()
@@ -95,11 +95,8 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("function", "asks"), [(lambda x: x.astype("bfloat16"), True), (lambda x: tx.nn.gelu(x, approximate=False), False)]
 )
-def test_little_work_asks_for_what_follows(
-    function: Callable[..., Any], asks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (nontemporal_stores, target):
-        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
+def test_little_work_asks_for_what_follows(function: Callable[..., Any], asks: bool, use_target: UseTarget) -> None:
+    use_target(SMALL_CACHES)
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
     assert any("call('prefetch_read'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

@@ -8,7 +8,9 @@ and run on this one: `last_level_bytes=4096` compiles small arrays as those beyo
 Instruction sets are always those of this processor. Does not serve cross-compilation.
 
 Which numbers may depend on the target: tile sizes, prefetches, stores past the caches, and cuts of kernels among
-threads that change no value. The order in which terms are added never does: results do not depend on cores and caches.
+threads that change no value. Cuts that decide in which order terms are added follow from shapes alone, so no result
+depends on the number of processors or threads. (Rows that are prefetched are summed block by block: whether they are
+depends on the caches, as vectors do on the instruction set.)
 """
 
 from __future__ import annotations
@@ -70,7 +72,12 @@ class Target:
     @property
     def private_bytes(self) -> int:
         """Bytes from which on arrays are surely not in a core's own caches, whatever ran before."""
-        return 4 * self.l2_bytes
+        return min(4 * self.l2_bytes, self.last_level_bytes)
+
+    @property
+    def prefetched_bytes(self) -> int:
+        """Bytes from which on arrays come from beyond the second-level cache, so that prefetching them pays."""
+        return min(2 * self.l2_bytes, self.last_level_bytes)
 
     @property
     def tile_bytes(self) -> int:

@@ -133,12 +133,16 @@ def make_kernel(low: Lowering, extent: int, ops: int, roots: Sequence[Instructio
 
 def parallel_grain(extent: int, ops: int) -> int:
     """Iterations of the outermost loop per chunk, given the simple operations of an iteration. The chunks are of
-    equal size and even in number; they begin at cache lines if rounding changes their sizes little."""
+    equal size and even in number, or as many for each processor; they begin at cache lines if rounding changes their
+    sizes little."""
+    processors = current_target().processors
     min_grain = max(1, PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // max(1, ops), extent // current_target().max_chunks)
     chunks = round(extent / min_grain)
     if chunks < 2:
         return max(min_grain, extent)
     chunks += chunks % 2
+    if chunks > processors:
+        chunks -= chunks % processors
     grain = -(-extent // chunks)
     return -(-grain // LINE_ELEMENTS) * LINE_ELEMENTS if grain >= 10 * chunks * LINE_ELEMENTS else grain
 

@@ -21,6 +21,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
 from tinyxla.loopir.lower.axes import (
+    COSTLY_WORK,
     MAX_UNROLLED_OPS,
     MAX_UNROLLED_ROW,
     MAX_UNROLLED_ROWS,
@@ -44,7 +45,6 @@ _DIVISIONS = frozenset(("divide", "chain-divide"))  # a vector division costs ab
 MAX_INTERLEAVED_ROW = 8  # elements; LLVM transposes shorter rows itself (interleaved accesses)
 MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
 MIN_CHUNK_ROWS = 16
-MAX_LONG_CHUNKS, MIN_LONG_CHUNK_ROWS = 128, 128  # the same where combining the partial results takes no time
 
 
 def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -89,7 +89,10 @@ def _lower_with_cross_row(
     b, columns = low.builder, reductions.Reductions(cross_row, plan)
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
-    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), min(MAX_LONG_CHUNKS, rows // MIN_LONG_CHUNK_ROWS))
+    ops_per_row = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width
+    long_chunks = rows * ops_per_row // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK * reductions.LONG_CHUNKS)
+    long_chunks = min(reductions.MAX_LONG_PARTIALS, long_chunks, rows // reductions.MIN_LONG_CHUNK_ROWS)
+    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), long_chunks)
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
     with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
@@ -104,9 +107,13 @@ def _lower_with_cross_row(
         with low.loop(0, width) as (j, _):
             values: list[Operand] = [b.load(row, j) for row in accumulators]
             columns.store_results(low, values, low.split_index(j, sizes), chunk, chunks, users)
-    ops = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width * -(-rows // chunks)
+    ops = ops_per_row * -(-rows // chunks)
     kernel = make_kernel(low, chunks, ops, fusion.roots)
-    return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
+    return (
+        [kernel]
+        if chunks == 1
+        else [kernel, reductions.combine(columns, plan, users, chunks, reductions.MAX_LONG_PARTIALS)]
+    )
 
 
 def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:

@@ -60,7 +60,7 @@ def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredK
     """The kernel with next rows read early where that pays off; `sizes` are the bytes of its arguments."""
     kernel = lowered.kernel
     read_bytes = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
-    if kernel.name not in ("row", "split") or read_bytes < 2 * current_target().l2_bytes:
+    if kernel.name not in ("row", "split") or read_bytes < current_target().prefetched_bytes:
         return lowered
     is_large = read_bytes >= 2 * current_target().last_level_bytes
     body: list[Statement] = []
