@@ -11,13 +11,12 @@ import sys
 import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import numpy as np
 import pytest
 
-from tests.targets import UseTarget
 from tinyxla.tracing.config import config
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -54,7 +53,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 @pytest.fixture
-def use_target() -> Iterator[UseTarget]:
+def use_target() -> Iterator[Callable[[str], None]]:
     """Compile for a machine of other sizes until the test ends: `use_target("l2_bytes=65536")`."""
     before = config.target
     yield lambda sizes: config.update("target", sizes)

@@ -10,7 +10,6 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tests.targets import SMALL_CACHES, UseTarget
 from tinyxla.tracing.config import setting
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
@@ -38,14 +37,14 @@ def _compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, 
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_values_are_the_same(name: str, use_target: UseTarget) -> None:
+def test_values_are_the_same(name: str, use_target: Callable[[str], None]) -> None:
     function, shapes = PROGRAMS[name]
     random = np.random.default_rng(0)
     arguments = [jnp.asarray(random.standard_normal(shape, np.float32)) for shape in shapes]
     expected, asks = _compiled(function, arguments)
     assert not asks
     tx.clear_caches()
-    use_target(SMALL_CACHES)
+    use_target("last_level_bytes=512")
     found, asks = _compiled(function, arguments)
     assert asks
     with tx.num_threads(1):
@@ -68,8 +67,10 @@ def test_values_are_the_same(name: str, use_target: UseTarget) -> None:
         pytest.param(lambda x: tx.nn.softmax(x[0] + jnp.zeros((9, 1))), (2, 1024), id="one row for all"),
     ],
 )
-def test_what_gains_nothing(function: Callable[..., Any], shape: tuple[int, ...], use_target: UseTarget) -> None:
-    use_target(SMALL_CACHES)
+def test_what_gains_nothing(
+    function: Callable[..., Any], shape: tuple[int, ...], use_target: Callable[[str], None]
+) -> None:
+    use_target("last_level_bytes=512")
     with setting("disabled_passes", ("nontemporal-stores",)):  # which prefetches, too
         assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
     tx.clear_caches()
@@ -90,7 +91,7 @@ EARLY: dict[str, Callable[..., Any]] = {
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("last_cache", [1 << 9, 1 << 30])
 @pytest.mark.parametrize("name", EARLY)
-def test_extrema_of_the_next_row(name: str, last_cache: int, use_target: UseTarget) -> None:
+def test_extrema_of_the_next_row(name: str, last_cache: int, use_target: Callable[[str], None]) -> None:
     """They are found while a row is worked on: what is special in a row stays there."""
     x = np.random.default_rng(1).standard_normal((200, 520), np.float32)
     x[1, 7], x[3, 519], x[5, 0], x[199, 3] = np.nan, np.inf, -np.inf, np.nan
@@ -117,7 +118,7 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, use_target: UseTarg
         ),
     ],
 )
-def test_what_waits_for_its_row(function: Callable[..., Any], use_target: UseTarget) -> None:
+def test_what_waits_for_its_row(function: Callable[..., Any], use_target: Callable[[str], None]) -> None:
     use_target(f"l2_bytes={1 << 18}")
     program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
     assert not any("_next_row" in kernel.source for kernel in program.kernels)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tests.targets import SMALL_CACHES, UseTarget
 from tinyxla.loopir.passes import nontemporal_stores
 from tinyxla.tracing.config import setting
 
@@ -60,7 +59,7 @@ def compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[list[A
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in PROGRAMS for dtype in _types(name)])
-def test_the_same_bits(name: str, dtype: str, use_target: UseTarget) -> None:
+def test_the_same_bits(name: str, dtype: str, use_target: Callable[[str], None]) -> None:
     function, shapes = PROGRAMS[name]
     random = np.random.default_rng(0)
     with tx.enable_x64(True):
@@ -68,7 +67,7 @@ def test_the_same_bits(name: str, dtype: str, use_target: UseTarget) -> None:
         usual, is_streamed = compiled(function, arguments)
         assert not is_streamed
         tx.clear_caches()
-        use_target(SMALL_CACHES)
+        use_target("last_level_bytes=512")
         with setting("disabled_passes", ("prefetch-rows",)):  # which sums rows block by block
             found, is_streamed = compiled(function, arguments)
         tx.clear_caches()
@@ -77,12 +76,12 @@ def test_the_same_bits(name: str, dtype: str, use_target: UseTarget) -> None:
         assert x.tobytes() == y.tobytes()
 
 
-def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch, use_target: UseTarget) -> None:
+def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch, use_target: Callable[[str], None]) -> None:
     """Small results, and on AMD's Zen those of kernels that only write."""
     x = jnp.ones(5000, np.float32)
     assert not compiled(lambda x: 2 * x, [x])[1]
     tx.clear_caches()
-    use_target(SMALL_CACHES)
+    use_target("last_level_bytes=512")
     assert compiled(lambda x: 2 * x, [x])[1]
     for processor in ("znver4", "sapphirerapids"):
         tx.clear_caches()
@@ -95,8 +94,10 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch, use_target: UseTa
 @pytest.mark.parametrize(
     ("function", "asks"), [(lambda x: x.astype("bfloat16"), True), (lambda x: tx.nn.gelu(x, approximate=False), False)]
 )
-def test_little_work_asks_for_what_follows(function: Callable[..., Any], asks: bool, use_target: UseTarget) -> None:
-    use_target(SMALL_CACHES)
+def test_little_work_asks_for_what_follows(
+    function: Callable[..., Any], asks: bool, use_target: Callable[[str], None]
+) -> None:
+    use_target("last_level_bytes=512")
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
     assert any("call('prefetch_read'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

@@ -16,7 +16,6 @@ import xla_oracle
 from jax_oracle import functions as of_jax
 
 import tinyxla as tx
-from tests.targets import SMALL_CACHES, UseTarget
 from tinyxla import lax, numpy as tnp
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
@@ -198,11 +197,11 @@ def _latest_of_all(x: Array, axis: int, start: int, reverse: bool) -> Array:
     ids=str,
 )
 def test_cumulative_pieces(
-    random: np.random.Generator, use_target: UseTarget, shape: tuple[int, ...], axis: int, is_large: bool
+    random: np.random.Generator, use_target: Callable[[str], None], shape: tuple[int, ...], axis: int, is_large: bool
 ) -> None:
     """Of each way through lines, pieces that wait for one another: the same bits from any number of threads."""
     if is_large:
-        use_target(SMALL_CACHES)
+        use_target("last_level_bytes=512")
     x = random.integers(-9, 9, shape).astype(np.int32)
     for reverse in (False, True):
         window = tuple(line(n, reverse) if d == axis else WindowDimension(1) for d, n in enumerate(shape))
