@@ -11,11 +11,13 @@ import sys
 import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import numpy as np
 import pytest
+
+from tinyxla.tracing.config import config
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
@@ -54,6 +56,14 @@ def seed(request: pytest.FixtureRequest) -> int:
 def generator(seed: int) -> np.random.Generator:
     """Random numbers that are the same in every run of the test."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def use_target() -> Iterator[Callable[[str], None]]:
+    """Compile for a machine of other sizes until the test ends: `use_target("l2_bytes=65536")`."""
+    before = config.target
+    yield lambda sizes: config.update("target", sizes)
+    config.update("target", before)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,6 @@ from tinyxla.backends.numba import CompiledModule
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Module
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.loopir import target
 from tinyxla.ops import Sample, batch_norm, ops, reduction, windows
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.window import Window, WindowDimension
@@ -197,11 +196,11 @@ def _latest_of_all(x: Array, axis: int, start: int, reverse: bool) -> Array:
     ids=str,
 )
 def test_cumulative_pieces(
-    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int, is_large: bool
+    random: np.random.Generator, use_target: Callable[[str], None], shape: tuple[int, ...], axis: int, is_large: bool
 ) -> None:
     """Of each way through lines, pieces that wait for one another: the same bits from any number of threads."""
     if is_large:
-        monkeypatch.setattr(target, "last_cache", lambda: 1 << 9)
+        use_target("last_level_bytes=512")
     x = random.integers(-9, 9, shape).astype(np.int32)
     for reverse in (False, True):
         window = tuple(line(n, reverse) if d == axis else WindowDimension(1) for d, n in enumerate(shape))

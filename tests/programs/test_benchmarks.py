@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,6 @@ from benchmarks.measure import QUICK, Effort, Timing, compare_calls, compare_onc
 from benchmarks.memory import Memory, measure_memory
 from benchmarks.report import Row, behind, document, duration, missed_goals, summary_table
 from benchmarks.workload import Calls, Workload
-from tinyxla.loopir import target
-from tinyxla.loopir.passes import nontemporal_stores
 
 WORKLOADS = {w.name: w for group in GROUPS.values() for w in group if isinstance(w, Workload)}
 FREE_SIGNS = frozenset(["QR, 256 x 64", "eigh, 128 x 128", "SVD, 128 x 128"])  # of vectors
@@ -67,14 +66,13 @@ class Sixteenths:
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # that is the result, in NumPy too
 def test_all_libraries_compute_the_same(
-    name: str, libraries: dict[str, Library], monkeypatch: pytest.MonkeyPatch
+    name: str, libraries: dict[str, Library], use_target: Callable[[str], None]
 ) -> None:
     """Of large arrays most are made smaller, and so are the caches: the kernels stay those that go past them."""
     workload, is_smaller = WORKLOADS[name], name in LARGE - WHOLE
     random: Any = Sixteenths() if is_smaller else np.random.default_rng(0)
     if is_smaller:
-        for module in (nontemporal_stores, target):
-            monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
+        use_target("last_level_bytes=512")
     inputs = workload.inputs(random)
     compiled = jax.jit(workload.make(jax), compiler_options=IN_HASTE)
     wanted = _leaves(compiled(*libraries["jax"].arrays(inputs)))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tinyxla.compiler.report import Machine, Report
     from tinyxla.profiler import Profile
 
+_MAX_THREADS = 1024
+
 
 class _Stage:
     """What is known of a program from tracing on: its arguments (those that are not static) and results."""
@@ -209,6 +211,34 @@ class Compiled(_Stage):
         """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
         memory. With a machine (`profiler.machine()`) also the least time that each step takes there."""
         return self.report().text(machine)
+
+    def parallel_efficiency(self, threads: Sequence[int] = (2, 8, 32, 64, 128)) -> dict[int, float]:
+        """The bound on parallel efficiency by work and span: the speed-up over one thread, divided by the number of
+        threads, that load balance allows if memory and the start of kernels cost nothing. Kernels that change no value
+        by it are cut for so many processors.
+
+        Args:
+            threads: numbers of threads, each from 1 to 1024.
+
+        Returns:
+            The bound, above 0 and at most 1, for each number.
+
+        Raises:
+            AttributeValueError: a number of threads is not a whole number from 1 to 1024.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> compiled = tx.jit(lambda x: x * 2 + 1).lower(tx.numpy.ones(1 << 22)).compile()
+            >>> compiled.parallel_efficiency([2, 64])
+            {2: 1.0, 64: 1.0}
+        """
+        for count in threads:
+            if type(count) is not int or not 1 <= count <= _MAX_THREADS:
+                raise AttributeValueError(
+                    f"parallel_efficiency: a number of threads must be a whole number from 1 to {_MAX_THREADS}, but "
+                    f"got {count!r}."
+                )
+        return self._executable.parallel_efficiency(threads)
 
     def profile(self, *args: Any, seconds: float = 0.5, machine: Machine | None = None, **kwargs: Any) -> Profile:
         """Run the program for so long and measure each step; see `tinyxla.profiler.Profile`.

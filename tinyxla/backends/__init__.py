@@ -36,6 +36,10 @@ class Executable(Protocol):
         """What runs in which order on which memory, and what it costs."""
         ...
 
+    def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
+        """For each number of threads, what part of their time the program can use at most."""
+        ...
+
     def observed(self, events: int) -> Any:
         """An equal executable with a clock around each step: after a call, its `record()` tells what that took, with at
         most so many `events` one by one. None where there are no native steps."""

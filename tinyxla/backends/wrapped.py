@@ -23,6 +23,9 @@ class WrappedExecutable:
     def report(self) -> Report:
         return self._inside.report()
 
+    def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
+        return self._inside.parallel_efficiency(threads)
+
     def observed(self, events: int) -> Any:
         made = copy.copy(self)
         made._inside = self._inside.observed(events)

@@ -1,6 +1,16 @@
-"""Target: the processor that code is generated for, with its vector width, features and last-level cache, as read
-from the system once per process. LLVM's tables give the instruction sets; the operating system gives the cache size.
-Does not serve cross-compilation.
+"""Target: the processor that code is generated for, with its caches, vector registers, features and number of
+processors, as read from the system once per process. LLVM's tables give the instruction sets; Linux's sysfs
+(`/sys/devices/system/cpu/cpu0/cache/index*`, see its ABI documents) gives the caches; what cannot be read has the value
+that the fields of `Target` state.
+
+`config.target` (the environment variable TINYXLA_TARGET) replaces sizes, so that code for other machines is generated
+and run on this one: `last_level_bytes=4096` compiles small arrays as those beyond the caches are compiled elsewhere.
+Instruction sets are always those of this processor. Does not serve cross-compilation.
+
+Which numbers may depend on the target: tile sizes, prefetches, stores past the caches, and cuts of kernels among
+threads that change no value. Cuts that decide in which order terms are added follow from shapes alone, so no result
+depends on the number of processors or threads. (Rows that are prefetched are summed block by block: whether they are
+depends on the caches, as vectors do on the instruction set.)
 """
 
 from __future__ import annotations
@@ -8,14 +18,140 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tinyxla.runtime.threads import available_processors
+from tinyxla.errors import AttributeValueError
+from tinyxla.runtime.threads import available_processors, control_group_limit
+from tinyxla.tracing.config import config
+from tinyxla.util.did_you_mean import did_you_mean
 
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
-_LAST_CACHE_SHARE_BYTES = 16 << 20  # per processor at most, since other programs use the cache, too
+_LAST_LEVEL_SHARE_BYTES = 16 << 20  # per processor at most, since other programs use the cache, too
+_CHUNKS_PER_PROCESSOR = 2  # so that the processor with one chunk more than others is late by half of its share only
+_MIN_CHUNKS, _MAX_CHUNKS = 32, 128  # of a parallel loop; more chunks mean more lines that two threads write
+_MIN_TASKS = 8  # of a kernel whose chunks are cut in its text
+_SYSTEM_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Sizes of a machine. Defaults are those of a common server core.
+
+    Attributes:
+        processors: those that the process may run on, by its affinity and its control group's quota.
+        line_bytes: bytes of a cache line.
+        l1_bytes: bytes of the first-level data cache of a core.
+        l2_bytes: bytes of the second-level cache of a core.
+        l2_ways: its associativity; addresses `l2_bytes / l2_ways` apart share a set.
+        last_level_bytes: bytes of the last-level cache that the process may count on: the cache's size, or less if the
+            process has few of the processors.
+    """
+
+    processors: int = 1
+    line_bytes: int = 64
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    l2_ways: int = 8
+    last_level_bytes: int = _LAST_LEVEL_SHARE_BYTES
+
+    @property
+    def max_chunks(self) -> int:
+        """Chunks of a parallel loop at most, if cutting it changes no value."""
+        wanted = _CHUNKS_PER_PROCESSOR * self.processors
+        return min(_MAX_CHUNKS, max(_MIN_CHUNKS, 1 << (wanted - 1).bit_length()))
+
+    @property
+    def tasks(self) -> int:
+        """Chunks that suffice for all processors, where further ones cost more than their balance gains."""
+        return max(_MIN_TASKS, self.max_chunks // 4 if self.processors <= _MIN_TASKS else self.max_chunks)
+
+    @property
+    def private_bytes(self) -> int:
+        """Bytes from which on arrays are surely not in a core's own caches, whatever ran before."""
+        return min(4 * self.l2_bytes, self.last_level_bytes)
+
+    @property
+    def prefetched_bytes(self) -> int:
+        """Bytes from which on arrays come from beyond the second-level cache, so that prefetching them pays."""
+        return min(2 * self.l2_bytes, self.last_level_bytes)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of tiles that are written once and read once: twice the first-level cache, which the second feeds."""
+        return 2 * self.l1_bytes
+
+    @property
+    def rows_bytes(self) -> int:
+        """Bytes of rows that stay in the second-level cache beside what else passes through it."""
+        return self.l2_bytes // 8
+
+
+@functools.cache
+def host(caches: Path = _SYSTEM_CACHES) -> Target:
+    """The machine that this process runs on."""
+    processors = max(1, min(available_processors(), control_group_limit()))
+    share = _LAST_LEVEL_SHARE_BYTES * available_processors()
+    found = Target(processors=processors, last_level_bytes=share)
+    sizes = dict(_caches(caches))
+    if (1, "size") in sizes:
+        found = replace(found, l1_bytes=sizes[1, "size"])
+    if (2, "size") in sizes:
+        found = replace(found, l2_bytes=sizes[2, "size"])
+    if (2, "ways_of_associativity") in sizes:
+        found = replace(found, l2_ways=sizes[2, "ways_of_associativity"])
+    if (1, "coherency_line_size") in sizes:
+        found = replace(found, line_bytes=sizes[1, "coherency_line_size"])
+    if (3, "size") in sizes:
+        found = replace(found, last_level_bytes=min(share, sizes[3, "size"]))
+    return found
+
+
+def _caches(folder: Path) -> Iterator[tuple[tuple[int, str], int]]:
+    """Numbers of the data caches, by level and name of the file; 0, where a hypervisor hides a number, is none."""
+    units = {"K": 10, "M": 20}
+    for index in range(8):
+        try:
+            texts = {name: (folder / f"index{index}" / name).read_text(encoding="ascii").strip() for name in _FILES}
+            level, kind = int(texts["level"]), texts["type"]
+        except (OSError, ValueError):
+            continue
+        for name in _FILES[2:] if kind in ("Data", "Unified") else ():
+            digits = texts[name].rstrip("KM")
+            if digits.isdecimal() and int(digits):
+                yield (level, name), int(digits) << units.get(texts[name][-1], 0)
+
+
+_FILES = ("level", "type", "size", "ways_of_associativity", "coherency_line_size")
+
+
+def current_target() -> Target:
+    """The machine that code is generated for: this one, with the sizes that `config.target` replaces.
+
+    Raises:
+        AttributeValueError: `config.target` does not name sizes of a `Target`.
+    """
+    return _changed(config.target) if config.target else host()
+
+
+@functools.lru_cache(64)
+def _changed(text: str) -> Target:
+    names = [x.name for x in fields(Target)]
+    sizes: dict[str, int] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, _, value = map(str.strip, item.partition("="))
+        if name not in names:
+            raise AttributeValueError(
+                f"config.target: {name!r} is no size of a target.{did_you_mean(name, names)} Sizes are "
+                f"{', '.join(names)}."
+            )
+        if not value.isdecimal() or int(value) == 0:
+            raise AttributeValueError(f"config.target: {name} must be a positive integer, but got {value!r}.")
+        sizes[name] = int(value)
+    return replace(host(), **sizes)
 
 
 @functools.cache
@@ -45,6 +181,11 @@ def vector_bytes() -> int:
     return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
 
 
+def vector_registers() -> int:
+    """How many vector registers kernels count on."""
+    return 32 if vector_bytes() == 64 else 16
+
+
 @functools.cache
 def has_tiles() -> bool:
     """True if the process may use the matrix unit (AMX). Linux requires a request, which holds for all threads and
@@ -55,15 +196,3 @@ def has_tiles() -> bool:
     request = ctypes.CDLL(None).syscall
     request.argtypes, request.restype = [ctypes.c_long] * 3, ctypes.c_long
     return request(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
-
-
-@functools.cache
-def last_cache() -> int:
-    """Bytes of the last-level cache that this process may count on: the cache's size, or less if the process has few
-    of the processors."""
-    share = _LAST_CACHE_SHARE_BYTES * available_processors()
-    try:
-        size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
-        return min(share, int(size.removesuffix("K")) << 10)
-    except (OSError, ValueError):
-        return share

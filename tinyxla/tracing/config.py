@@ -27,7 +27,7 @@ _CHOICES = {
     "out_of_bounds_updates": ("raise", "drop"),
     "traceback_filtering": MODES,
 }
-_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion", "disabled_passes"]
+_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion", "disabled_passes", "target"]
 
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
@@ -115,6 +115,9 @@ class Config(threading.local):
             outside of the array: "raise" an error, or "drop" the update.
         disabled_passes: names of passes of the compiler that are left out, to find out which one matters: see
             `tinyxla.compiler.pipeline`. The environment variable TINYXLA_DISABLED_PASSES sets it, with commas between.
+        target: sizes of the machine that code is generated for, where they are not those of this one:
+            "last_level_bytes=4096,processors=64"; see `tinyxla.loopir.target`. What is compiled already keeps its code.
+            The environment variable TINYXLA_TARGET sets it.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -141,6 +144,7 @@ class Config(threading.local):
     threefry_partitionable: bool = True
     out_of_bounds_updates: str = "raise"
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
+    target: str = os.environ.get("TINYXLA_TARGET", "")
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -207,6 +211,10 @@ def _checked(option: str, value: Any) -> Any:
         if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
             raise AttributeValueError(f"The option {option!r} is a tuple of names, but got {value!r}.")
         return tuple(value)
+    if option == "target":
+        if not isinstance(value, str):
+            raise AttributeValueError(f"The option 'target' is text such as 'l2_bytes=65536', but got {value!r}.")
+        return value
     if option == "compilation_cache_dir":
         if value is not None and not isinstance(value, str | os.PathLike):
             raise AttributeValueError(f"The option {option!r} must be a path or None, but got {value!r}.")

@@ -14,7 +14,6 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Compute, Literal, Value
 from tinyxla.loopir.lower import transposed_tiles
-from tinyxla.loopir.passes import nontemporal_stores
 
 _COMPUTED = {
     "add": lambda x, y: x + y,
@@ -56,8 +55,8 @@ def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "complex64", "complex128", "bfloat16"])
 @pytest.mark.parametrize("size", [777, 1030])
-def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 12)
+def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch, use_target: Callable[[str], None]) -> None:
+    use_target("last_level_bytes=4096")
     made: list[transposed_tiles._MirroredTiles | None] = []
     pairs = transposed_tiles._mirrored_tiles
 
@@ -74,8 +73,8 @@ def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(made)
 
 
-def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 12)
+def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch, use_target: Callable[[str], None]) -> None:
+    use_target("last_level_bytes=4096")
     right = transposed_tiles._MirroredTiles.tile
     monkeypatch.setattr(
         transposed_tiles._MirroredTiles, "tile", lambda self, b, at, end: right(self, b, [*at[:2], 0, *at[3:]], end)
@@ -99,7 +98,7 @@ TURNED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "sizes", [(100, 200), (1, 9000), (97, 129), (33, 1001), (48, 300), (513, 17), (1030, 97), (2000, 5)], ids=str
 )
 def test_results_that_are_claimed_before_they_are_written(
-    sizes: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, int], dtype: str, use_target: Callable[[str], None]
 ) -> None:
     random = np.random.default_rng(sum(sizes))
     x = random.integers(0, 9, sizes).astype(jnp.dtype(dtype))
@@ -108,8 +107,8 @@ def test_results_that_are_claimed_before_they_are_written(
         if dtype.startswith("complex") and name == "of two sizes":
             continue
         found: list[list[bytes]] = []
-        for far in (1, 1 << 30):
-            monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", far)
+        for far in (1, 1 << 28):
+            use_target(f"l2_bytes={far}")
             tx.clear_caches()
             with tx.enable_x64():
                 compiled = tx.jit(function).lower(x, y).compile()
@@ -121,9 +120,8 @@ def test_results_that_are_claimed_before_they_are_written(
     tx.clear_caches()
 
 
-def test_what_passes_the_caches_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", 1)
-    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+def test_what_passes_the_caches_is_not_claimed(use_target: Callable[[str], None]) -> None:
+    use_target("last_level_bytes=512")
     tx.clear_caches()
     x = np.arange(301 * 513, dtype=np.float32).reshape(301, 513)
     compiled = tx.jit(lambda x: x.T).lower(x).compile()
@@ -156,9 +154,10 @@ def test_short_rows_of_many_arrays_stand_side_by_side(count: int, shape: tuple[i
 
 @pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "complex64"])
 @pytest.mark.parametrize("shape", [(3, 24, 1000), (2, 61, 333), (1, 40, 329)])
-def test_many_short_lines_from_memory(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed_tiles, "_PRIVATE_CACHE_BYTES", 1)
-    monkeypatch.setattr(transposed_tiles, "last_cache", lambda: 1 << 9)
+def test_many_short_lines_from_memory(
+    shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch, use_target: Callable[[str], None]
+) -> None:
+    use_target("last_level_bytes=512")
     chosen: list[int] = []
     lines = transposed_tiles._tile_rows
 

@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.loopir.passes import nontemporal_stores, pipeline_rows
+from tinyxla.tracing.config import setting
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "log-sum-exp": (lambda x: tx.scipy.special.logsumexp(x, 1), ((9, 1024),)),
@@ -37,16 +37,14 @@ def _compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, 
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_the_same(name: str, use_target: Callable[[str], None]) -> None:
     function, shapes = PROGRAMS[name]
     random = np.random.default_rng(0)
     arguments = [jnp.asarray(random.standard_normal(shape, np.float32)) for shape in shapes]
     expected, asks = _compiled(function, arguments)
     assert not asks
     tx.clear_caches()
-    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
-    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
-    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
+    use_target("last_level_bytes=512")
     found, asks = _compiled(function, arguments)
     assert asks
     with tx.num_threads(1):
@@ -70,11 +68,11 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_gains_nothing(
-    function: Callable[..., Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    function: Callable[..., Any], shape: tuple[int, ...], use_target: Callable[[str], None]
 ) -> None:
-    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
-    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
-    assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
+    use_target("last_level_bytes=512")
+    with setting("disabled_passes", ("nontemporal-stores",)):  # which prefetches, too
+        assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
     tx.clear_caches()
 
 
@@ -93,15 +91,14 @@ EARLY: dict[str, Callable[..., Any]] = {
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("last_cache", [1 << 9, 1 << 30])
 @pytest.mark.parametrize("name", EARLY)
-def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extrema_of_the_next_row(name: str, last_cache: int, use_target: Callable[[str], None]) -> None:
     """They are found while a row is worked on: what is special in a row stays there."""
     x = np.random.default_rng(1).standard_normal((200, 520), np.float32)
     x[1, 7], x[3, 519], x[5, 0], x[199, 3] = np.nan, np.inf, -np.inf, np.nan
     x[8], x[9], x[10] = -np.inf, np.inf, 0
     expected, _ = _compiled(EARLY[name], [jnp.asarray(x)])
     tx.clear_caches()
-    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
-    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: last_cache)
+    use_target(f"l2_bytes={1 << 17},last_level_bytes={last_cache}")
     program = tx.jit(EARLY[name]).lower(x).compile()
     assert any("_next_row" in kernel.source for kernel in program.kernels)
     found = np.asarray(program(x))
@@ -121,8 +118,8 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest
         ),
     ],
 )
-def test_what_waits_for_its_row(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_rows, "MIN_READ_BYTES", 0)
+def test_what_waits_for_its_row(function: Callable[..., Any], use_target: Callable[[str], None]) -> None:
+    use_target(f"l2_bytes={1 << 18}")
     program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
     assert not any("_next_row" in kernel.source for kernel in program.kernels)
     tx.clear_caches()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.loopir import target
 from tinyxla.loopir.passes import nontemporal_stores
+from tinyxla.tracing.config import setting
 
 jnp = tx.numpy
 
@@ -59,7 +59,7 @@ def compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[list[A
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in PROGRAMS for dtype in _types(name)])
-def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bits(name: str, dtype: str, use_target: Callable[[str], None]) -> None:
     function, shapes = PROGRAMS[name]
     random = np.random.default_rng(0)
     with tx.enable_x64(True):
@@ -67,22 +67,21 @@ def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
         usual, is_streamed = compiled(function, arguments)
         assert not is_streamed
         tx.clear_caches()
-        for module in (nontemporal_stores, target):
-            monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
-        found, is_streamed = compiled(function, arguments)
+        use_target("last_level_bytes=512")
+        with setting("disabled_passes", ("prefetch-rows",)):  # which sums rows block by block
+            found, is_streamed = compiled(function, arguments)
         tx.clear_caches()
     assert is_streamed == (name != "short rows")
     for x, y in zip(found, usual, strict=True):
         assert x.tobytes() == y.tobytes()
 
 
-def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch, use_target: Callable[[str], None]) -> None:
     """Small results, and on AMD's Zen those of kernels that only write."""
     x = jnp.ones(5000, np.float32)
     assert not compiled(lambda x: 2 * x, [x])[1]
     tx.clear_caches()
-    for module in (nontemporal_stores, target):
-        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
+    use_target("last_level_bytes=512")
     assert compiled(lambda x: 2 * x, [x])[1]
     for processor in ("znver4", "sapphirerapids"):
         tx.clear_caches()
@@ -96,10 +95,9 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     ("function", "asks"), [(lambda x: x.astype("bfloat16"), True), (lambda x: tx.nn.gelu(x, approximate=False), False)]
 )
 def test_little_work_asks_for_what_follows(
-    function: Callable[..., Any], asks: bool, monkeypatch: pytest.MonkeyPatch
+    function: Callable[..., Any], asks: bool, use_target: Callable[[str], None]
 ) -> None:
-    for module in (nontemporal_stores, target):
-        monkeypatch.setattr(module, "last_cache", lambda: 1 << 9)
+    use_target("last_level_bytes=512")
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
     assert any("call('prefetch_read'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

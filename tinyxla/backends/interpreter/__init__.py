@@ -29,6 +29,9 @@ class InterpretedModule:
         parts = result if isinstance(self.module.entry.root.shape, TupleShape) else (result,)
         return [np.asarray(part, order="C") for part in parts]
 
+    def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
+        return {count: 1 / count for count in threads}  # one thread works
+
     def report(self) -> Report:
         names = instruction_names(self.module)
         outputs = self.module.entry.outputs

@@ -22,11 +22,11 @@ from tinyxla.compiler.fusion.plan import buffer_of, is_in_memory, producer_of, w
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement, reduction
 
 PARALLEL_CHUNK_ELEMENTS = 1 << 14  # of work per element, in one chunk
 LINE_ELEMENTS = 64  # whole cache lines for any element type
-MAX_PARALLEL_CHUNKS = 32  # more chunks mean more cache lines that two threads write (false sharing)
 
 MAX_UNROLLED_ROW = 16  # iterations of a row that is unrolled
 MAX_UNROLLED_ROWS = 16  # fewer rows do not fill a vector
@@ -133,12 +133,16 @@ def make_kernel(low: Lowering, extent: int, ops: int, roots: Sequence[Instructio
 
 def parallel_grain(extent: int, ops: int) -> int:
     """Iterations of the outermost loop per chunk, given the simple operations of an iteration. The chunks are of
-    equal size and even in number; they begin at cache lines if rounding changes their sizes little."""
-    min_grain = max(1, PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // max(1, ops), extent // MAX_PARALLEL_CHUNKS)
+    equal size and even in number, or as many for each processor; they begin at cache lines if rounding changes their
+    sizes little."""
+    processors = current_target().processors
+    min_grain = max(1, PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // max(1, ops), extent // current_target().max_chunks)
     chunks = round(extent / min_grain)
     if chunks < 2:
         return max(min_grain, extent)
     chunks += chunks % 2
+    if chunks > processors:
+        chunks -= chunks % processors
     grain = -(-extent // chunks)
     return -(-grain // LINE_ELEMENTS) * LINE_ELEMENTS if grain >= 10 * chunks * LINE_ELEMENTS else grain
 

@@ -28,7 +28,14 @@ from tinyxla.loopir.lower.axes import (
     tile_of,
 )
 from tinyxla.loopir.lower.emit import ACCUMULATORS, Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.reductions import Reductions, combine, combine_accumulators
+from tinyxla.loopir.lower.reductions import (
+    LONG_CHUNKS,
+    MAX_LONG_PARTIALS,
+    MIN_LONG_CHUNK_ROWS,
+    Reductions,
+    combine,
+    combine_accumulators,
+)
 from tinyxla.ops import elementwise, movement
 
 MAX_ROW_ACCUMULATORS = 1 << 12  # of a block
@@ -88,7 +95,10 @@ class _OuterReduction:
         ops_per_index = math.prod(a.size for a in self.reduced_axes[1:]) * self.block_size * space.ops_per_element
         if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
             chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
-            self.splits = max(1, min(MAX_SPLITS, chunks))
+            long_splits = min(
+                -(-MAX_LONG_PARTIALS // independent), chunks // LONG_CHUNKS, reduced_size // MIN_LONG_CHUNK_ROWS
+            )
+            self.splits = max(1, min(MAX_SPLITS, chunks), long_splits)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
             self.block_start = b.mul(b.remainder(row, blocks), self.block_size)
@@ -104,7 +114,11 @@ class _OuterReduction:
                 self._store_results(width)
         ops = ops_per_index * max(1, reduced_size // self.splits)
         kernel = make_kernel(self.low, independent * self.splits, ops, space.roots)
-        return [kernel] if self.splits == 1 else [kernel, combine(space, self.plan, self.users, self.splits)]
+        return (
+            [kernel]
+            if self.splits == 1
+            else [kernel, combine(space, self.plan, self.users, self.splits, MAX_LONG_PARTIALS)]
+        )
 
     def _fits_registers(self) -> bool:
         """Whether the reduction is over few rows that are long, and its operation is cheap."""

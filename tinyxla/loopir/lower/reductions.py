@@ -46,6 +46,8 @@ ARGMINMAX_BLOCK_ELEMENTS = 1 << 10  # the position is searched only in blocks wi
 MIN_ARGMINMAX_ELEMENTS = 16  # fewer elements are compared one after the other
 MIN_ACCUMULATED_ELEMENTS = 80  # of all rows; with fewer, combining the accumulators costs too much
 MAX_UNROLLED_PARTIALS = 32  # partial results that are combined by an unrolled loop
+MAX_LONG_PARTIALS, MIN_LONG_CHUNK_ROWS = 128, 128  # of reductions that take long; combining 128 rows takes no time then
+LONG_CHUNKS = 4  # chunks of usual work in a chunk of a reduction that takes long
 
 
 class Reductions:
@@ -327,7 +329,9 @@ def _are_identical(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
     return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(xs, ys, strict=True))
 
 
-def combine(space: Reductions, plan: Plan, users: Users, splits: int) -> LoweredKernel:
+def combine(
+    space: Reductions, plan: Plan, users: Users, splits: int, max_unrolled: int = MAX_UNROLLED_PARTIALS
+) -> LoweredKernel:
     """The kernel that reduces the partial results over their first dimension, the splits."""
     low = Lowering("combine", plan, space.own_roots(users))
     b = low.builder
@@ -341,7 +345,7 @@ def combine(space: Reductions, plan: Plan, users: Users, splits: int) -> Lowered
                 low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials]
             )
 
-        if space.is_monoid and splits <= MAX_UNROLLED_PARTIALS:  # vectorized over contiguous results
+        if space.is_monoid and splits <= max_unrolled:  # vectorized over contiguous results
             for split in range(splits):
                 results = body((split,), results)
         else:

@@ -21,6 +21,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
 from tinyxla.loopir.lower.axes import (
+    COSTLY_WORK,
     MAX_UNROLLED_OPS,
     MAX_UNROLLED_ROW,
     MAX_UNROLLED_ROWS,
@@ -35,10 +36,10 @@ from tinyxla.loopir.lower.axes import (
 )
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import reduction
 
 MAX_CACHED_ROW_ELEMENTS = 1 << 14  # of one intermediate
-MAX_CACHED_BYTES = 1 << 17  # of all cached intermediates
 MAX_TRANSPOSED_ROW_ELEMENTS = 1 << 9  # of all arrays of a row, for tiles that are transposed
 _DIVISIONS = frozenset(("divide", "chain-divide"))  # a vector division costs about ten loads
 MAX_INTERLEAVED_ROW = 8  # elements; LLVM transposes shorter rows itself (interleaved accesses)
@@ -88,7 +89,10 @@ def _lower_with_cross_row(
     b, columns = low.builder, reductions.Reductions(cross_row, plan)
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
-    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS))
+    ops_per_row = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width
+    long_chunks = rows * ops_per_row // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK * reductions.LONG_CHUNKS)
+    long_chunks = min(reductions.MAX_LONG_PARTIALS, long_chunks, rows // reductions.MIN_LONG_CHUNK_ROWS)
+    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), long_chunks)
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
     with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
@@ -103,9 +107,13 @@ def _lower_with_cross_row(
         with low.loop(0, width) as (j, _):
             values: list[Operand] = [b.load(row, j) for row in accumulators]
             columns.store_results(low, values, low.split_index(j, sizes), chunk, chunks, users)
-    ops = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width * -(-rows // chunks)
+    ops = ops_per_row * -(-rows // chunks)
     kernel = make_kernel(low, chunks, ops, fusion.roots)
-    return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
+    return (
+        [kernel]
+        if chunks == 1
+        else [kernel, reductions.combine(columns, plan, users, chunks, reductions.MAX_LONG_PARTIALS)]
+    )
 
 
 def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
@@ -241,7 +249,7 @@ def _cached_intermediates(
     read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
     first_stage: dict[Instruction, int] = {}
     cached: set[Instruction] = set()
-    free_bytes = MAX_CACHED_BYTES
+    free_bytes = current_target().rows_bytes
     for k, stage in enumerate(stages):
         for x, access, from_memory in walk_producers(stage, materialized):
             is_same_element = all(c in (-1, d) for d, c in enumerate(access))

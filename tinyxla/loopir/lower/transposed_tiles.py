@@ -24,15 +24,12 @@ from tinyxla.loopir.ir.prefetch import declare_prefetch_read, declare_prefetch_w
 from tinyxla.loopir.lower import register_transpose
 from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
-from tinyxla.loopir.target import last_cache
+from tinyxla.loopir.target import current_target
 
 MIN_TRANSPOSED_ELEMENTS = 1 << 13  # smaller arrays are read with strides
-_CACHE_LINE_BYTES = 64
 _MAX_LINE_PAIR_ROWS = 32  # rows of a tile; up to here, transposed operands are read in pairs of cache lines
 _MAX_STREAMED_ROWS = 128  # rows of a tile that reads from main memory
-_PRIVATE_CACHE_BYTES = 1 << 22  # a core's own caches hold less
-_MAX_TILE_BYTES = 1 << 16  # of the transposed tiles of all operands
-_MIRRORED_BLOCK_BYTES = 1 << 18  # two fit into the second-level cache
+_BLOCKS_PER_CACHE = 4  # square blocks of mirrored tiles in the second-level cache: two, and what they come from
 _PITCH_PADDING = 16  # elements between the rows of a tile, against conflict misses
 
 Reads = Sequence[tuple[Instruction, AccessMap]]
@@ -70,9 +67,9 @@ def lower_transposed_tiles(
     untransposed = [item for item in untransposed if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in transposed]
     moved_bytes = _moved_bytes(transposed, untransposed, roots)
-    exceeds_private_cache = moved_bytes >= _PRIVATE_CACHE_BYTES
+    exceeds_private_cache = moved_bytes >= current_target().private_bytes
     tile_rows = min(_tile_rows(sizes, inner.size, moved_bytes), outer.size)
-    max_columns = _MAX_TILE_BYTES // (tile_rows * sum(sizes))
+    max_columns = current_target().tile_bytes // (tile_rows * sum(sizes))
     tile_columns = _tile_columns(inner.size, max(sizes), max_columns, max(_PITCH_PADDING, tile_rows))
     # Rounded, so that few distinct kernels result.
     pitch = -(-tile_columns // (4 * _PITCH_PADDING)) * 4 * _PITCH_PADDING + 2 * _PITCH_PADDING
@@ -137,12 +134,13 @@ def _tile_rows(sizes: Sequence[int], columns: int, moved_bytes: int) -> int:
     """Rows of a tile, for transposed operands with elements of `sizes` bytes: one cache line of elements; a pair of
     lines if the arrays exceed the private caches, since processors fetch pairs; more if they come from main memory
     and rows are short, for the hardware prefetcher."""
-    line_rows, line_pair_rows = _CACHE_LINE_BYTES // min(sizes), 2 * _CACHE_LINE_BYTES // max(sizes)
-    if moved_bytes < _PRIVATE_CACHE_BYTES:
+    line_bytes = current_target().line_bytes
+    line_rows, line_pair_rows = line_bytes // min(sizes), 2 * line_bytes // max(sizes)
+    if moved_bytes < current_target().private_bytes:
         return line_rows
     streamed_rows = 0
-    if moved_bytes >= 2 * last_cache():
-        max_rows = min(_MAX_STREAMED_ROWS, _MAX_TILE_BYTES // (columns * sum(sizes)))
+    if moved_bytes >= 2 * current_target().last_level_bytes:
+        max_rows = min(_MAX_STREAMED_ROWS, current_target().tile_bytes // (columns * sum(sizes)))
         streamed_rows = max_rows // line_rows * line_rows
     return max(line_rows, min(_MAX_LINE_PAIR_ROWS, line_pair_rows), streamed_rows)
 
@@ -156,7 +154,7 @@ def _moved_bytes(transposed: Reads, untransposed: Reads, roots: Sequence[Instruc
 def _tile_columns(size: int, bytes_each: int, max_columns: int, unit: int) -> int:
     """Columns of a tile: equal tiles near the target size, a multiple of `unit`; the target is larger if tiles split
     cache lines."""
-    target_columns = (512 if size * bytes_each % _CACHE_LINE_BYTES == 0 else 1024) // max(2, bytes_each)
+    target_columns = (512 if size * bytes_each % current_target().line_bytes == 0 else 1024) // max(2, bytes_each)
     tiles = max(1, round(size / min(target_columns, max_columns)))
     return size if tiles == 1 else -(-size // (tiles * unit)) * unit
 
@@ -197,7 +195,8 @@ def _mirrored_tiles(
 ) -> _MirroredTiles | None:
     """The blocks of a square matrix that is read both ways and exceeds the last-level cache; None otherwise."""
     itemsizes = [x.array_shape.dtype.itemsize for x, _ in transposed if any(x is y for y, _ in untransposed)]
-    side = max(1, math.isqrt(_MIRRORED_BLOCK_BYTES // max(itemsizes, default=1)) // tile_columns) * tile_columns
-    if size != outer_size or size * size * sum(itemsizes) < last_cache() or side % tile_rows:
+    block_elements = current_target().l2_bytes // _BLOCKS_PER_CACHE // max(itemsizes, default=1)
+    side = max(1, math.isqrt(block_elements) // tile_columns) * tile_columns
+    if size != outer_size or size * size * sum(itemsizes) < current_target().last_level_bytes or side % tile_rows:
         return None
     return _MirroredTiles(-(-size // side), side // tile_columns, side // tile_rows)

@@ -40,7 +40,7 @@ from tinyxla.loopir.ir.prefetch import (
 )
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.target import has_feature, last_cache, processor_name
+from tinyxla.loopir.target import current_target, has_feature, processor_name
 
 BLOCK_ITERATIONS = 1024
 _STEP_ITERATIONS = BLOCK_ITERATIONS // PREFETCHES_PER_TILE
@@ -61,7 +61,7 @@ def use_nontemporal_stores(lowered: LoweredKernel, sizes: Sequence[int]) -> Lowe
     kernel = lowered.kernel
     written_bytes = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if x.written)
     has_transposes = _has_transposes(kernel.body)
-    min_bytes: float = last_cache() * (1 if has_transposes else 2)
+    min_bytes: float = current_target().last_level_bytes * (1 if has_transposes else 2)
     if processor_name().startswith("znver"):
         min_bytes = max(min_bytes, 1.5 * written_bytes)
     if kernel.name not in _KERNEL_NAMES or sum(sizes) < min_bytes or not has_feature("sse2"):

@@ -45,12 +45,10 @@ from tinyxla.loopir.ir.prefetch import (
     unit_stride_input_loads,
 )
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.target import last_cache
+from tinyxla.loopir.target import current_target
 from tinyxla.shapes import element_type
 
 BLOCK_ITERATIONS = 256
-MAX_TWO_ROWS_BYTES = 1 << 17  # two rows must fit into the second-level cache
-MIN_READ_BYTES = 1 << 21  # arrays that fit into the second-level cache need no prefetch
 MIN_CHUNK_ROWS = 4  # of a chunk, whose last row has no next one
 
 _EXTREMUM_OPS = ("maximum", "minimum", "and", "or")  # exact in any order
@@ -62,9 +60,9 @@ def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredK
     """The kernel with next rows read early where that pays off; `sizes` are the bytes of its arguments."""
     kernel = lowered.kernel
     read_bytes = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
-    if kernel.name not in ("row", "split") or read_bytes < MIN_READ_BYTES:
+    if kernel.name not in ("row", "split") or read_bytes < current_target().prefetched_bytes:
         return lowered
-    is_large = read_bytes >= 2 * last_cache()
+    is_large = read_bytes >= 2 * current_target().last_level_bytes
     body: list[Statement] = []
     for x in kernel.body:
         body += _prefetch_rows(x, is_large, lowered.grain >= MIN_CHUNK_ROWS) if isinstance(x, Loop) else [x]
@@ -137,7 +135,7 @@ def _overlap_expensive_loop(
     reads = [read for read in reads if read[0].stop == length and _varies_with(read[1].index, row_loop, read[0])]
     row_bytes = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in reads)
     is_read_before = any(inner in before for inner, _ in reads)
-    if not is_read_before or length < 2 * BLOCK_ITERATIONS or 2 * row_bytes > MAX_TWO_ROWS_BYTES:
+    if not is_read_before or length < 2 * BLOCK_ITERATIONS or 2 * row_bytes > current_target().rows_bytes:
         return [row_loop]
     if has_many_rows and len(before) == 1 and before[0].stop == length and _only_computes_extrema(before[0], row_loop):
         first_row, combined, row_loop = _hoist_next_extremum(before[0], expensive_loop, row_loop)

@@ -29,6 +29,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.problem import gemm_problem
+from tinyxla.loopir.target import current_target
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime.bytecode import Schedule
@@ -167,7 +168,7 @@ def _tile_shape(gemm: _Gemm) -> tuple[int, int]:
     """
     m, n = gemm.m, gemm.n
     tiles = round(gemm.multiplies ** (1 / 3) / 128 / min(gemm.batch, 8))
-    tiles = min(tiles, 2 * (os.cpu_count() or 1))
+    tiles = min(tiles, 2 * max(os.cpu_count() or 1, current_target().processors))
     if tiles <= 1 or guard() is None:
         return m, n
     row_tiles = min(range(1, tiles + 1), key=lambda r: 20 * r / m + 8 * -(-tiles // r) / n)

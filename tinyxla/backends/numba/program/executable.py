@@ -97,7 +97,7 @@ class CompiledModule:
 
     def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
         self.name = module.name
-        self._source = module
+        self._source, self._donated = module, donated
         self.block, self.aliases = compile_program(module.entry, donated, begin_routines)
         assign_parallelism(self.block, self.aliases)
         self.computation, self.plan = self.block.computation, self.block.plan
@@ -320,6 +320,12 @@ class CompiledModule:
         from tinyxla.backends.numba.program.report import explain  # here, since few programs need it
 
         return explain(self, self._source)
+
+    def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
+        """The bound on parallel efficiency by the cuts that are made for so many processors."""
+        from tinyxla.backends.numba.program import parallel_efficiency  # here, since few programs need it
+
+        return parallel_efficiency.parallel_efficiency(self._source, self._donated, threads)
 
     def observed(self, events: int) -> CompiledModule:
         """The same program, with a clock around each step; of each call at most so many marks are kept one by one."""

@@ -26,9 +26,9 @@ from tinyxla.compiler.schedule.blocks import (
 )
 from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.loopir.target import current_target
 
 _WORTH = 5  # simple operations for each byte that comes and goes: with more work than that, sharing gains
-_NEAR = 1 << 20  # bytes that a processor's own cache holds; more of them come from farther away in any case
 _JOINING = 3 << 14  # bytes that need not come and go, for which it is worth it to begin with a kernel on two threads
 _OPERATIONS = 4  # that take as long as such a byte
 
@@ -46,7 +46,7 @@ def _settle(steps: Sequence[Step], aliases: AliasMap, turns: Mapping[Pointer, Po
     touched = [_touched(step, aliases, turns) for step in steps]
     shared = [step for step in steps if _is_shared(step)]
     work, moved = [_work(step) for step in shared], _bytes_between(steps, touched)
-    if moved <= _NEAR and all(work) and sum(work) < _WORTH * moved:
+    if moved <= current_target().l2_bytes and all(work) and sum(work) < _WORTH * moved:
         for step in shared:
             _cut(step, 1)
     uses = defaultdict[Storage, list[int]](list)

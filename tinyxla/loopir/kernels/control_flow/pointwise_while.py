@@ -22,15 +22,14 @@ from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copy_kernel
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import dynamic_slices, movement
 from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects, needed
 from tinyxla.transforms.invariants import is_cheap
 
-BLOCK_BYTES = 1 << 13  # bytes of the carried arrays' block, which leaves room in the cache for other rows
 MIN_BLOCK_ELEMENTS = 32  # least elements of a block
 MIN_ROW_ELEMENTS = 32  # least elements of the innermost loop
-MIN_BLOCKS = 8  # blocks that threads share, if there are as many elements
 MAX_BLOCK_WORK = 1 << 26  # operations of a block, which no signal can interrupt
 MAX_ARRAYS = 64  # arrays in one kernel: with more, rows do not fill vectors, and some LLVM passes take quadratic time
 
@@ -251,7 +250,8 @@ class _BlockedLoop(Lowering):
         arrays = [self.initial_values[k] for k in state.arrays]
         outer_size = math.prod(axis.size for axis in outer)
         element_bytes = sum(x.array_shape.dtype.itemsize for x in arrays)
-        max_width = min(BLOCK_BYTES // element_bytes, inner.size * outer_size // MIN_BLOCKS)
+        target = current_target()
+        max_width = min(target.l1_bytes // 4 // element_bytes, inner.size * outer_size // target.tasks)
         width = min(inner.size, max(VECTOR_ITERATIONS, max_width // VECTOR_ITERATIONS * VECTOR_ITERATIONS))
         blocks = -(-inner.size // width)
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]

@@ -19,14 +19,13 @@ from tinyxla.loopir.kernels.gemm.packed import bind_parameters
 from tinyxla.loopir.kernels.gemm.problem import GemmProblem, gemm_problem
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
-from tinyxla.loopir.target import vector_bytes
+from tinyxla.loopir.target import current_target, vector_bytes
 from tinyxla.shapes import Shape
 
 _MAX_SKINNY_ROWS, _MIN_OTHER_ROWS = 32, 32  # rows of the skinny operand, and of the other one
 _MAX_TRANSPOSED_ROWS, _MIN_OTHER_ROWS_IF_TRANSPOSED = 8, 128  # the same if the skinny operand is transposed first
 _MIN_K, _MIN_K_OF_VECTOR = 32, 256  # terms of k, and for a skinny operand of one row
 _MIN_K_PER_ROW = 8  # terms of k for each skinny row from which the final reduction costs less than packing
-_CHUNKS = 16  # of the tiles of C
 _ARGUMENTS = ("m", "n", "k", "a_row", "b_row", "a_divisor", "a_tiles", "b_divisor", "b_tiles", "first", "last")
 _SCALARS = {"f32": "float", "f64": "double"}
 
@@ -228,7 +227,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     a_tiles, b_tiles = -(-p.m // rows), -(-p.n // columns)
     # The skinny operand's rows stay in the cache.
     tile_order = (1, a_tiles, a_tiles, b_tiles) if p.m <= p.n else (b_tiles, a_tiles, 1, b_tiles)
-    length = -(-a_tiles * b_tiles // max(1, _CHUNKS // p.batch))
+    length = -(-a_tiles * b_tiles // max(1, 2 * current_target().tasks // p.batch))
     chunks = -(-a_tiles * b_tiles // length)
     parameters = (p.m, p.n, p.k, *strides, *tile_order, chunks, length)
     work = length * tile_sums * p.k // min(2, skinny)  # for one row, loads cost as much as multiply-adds

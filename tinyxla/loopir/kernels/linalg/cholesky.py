@@ -21,10 +21,11 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Kernel, Literal
 from tinyxla.loopir.kernels.gemm.packed import bind_parameters
 from tinyxla.loopir.kernels.linalg import panel_kernels as panel_kernels
-from tinyxla.loopir.kernels.linalg.lu import BLOCK, MAX_CHUNKS, MIN_SHARED_SIZE, PanelBuilder, panel_layout, strip_width
+from tinyxla.loopir.kernels.linalg.lu import BLOCK, MIN_SHARED_SIZE, PanelBuilder, panel_layout, strip_width
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Temporary, zero
 from tinyxla.loopir.lower.routine_calls import store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.shapes import Shape, element_type
 
 
@@ -145,7 +146,7 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
     strip_columns = strip_width(n)
     if count > 1 or n < MIN_SHARED_SIZE:
-        chunks = min(count, MAX_CHUNKS)
+        chunks = min(count, 2 * current_target().tasks)
         length = -(-count // chunks)
         parameters, work = (n, n, pitch, count, length, panel_elements, strip_columns), length * n * n * (n // 8 + 8)
         kernels = [bind_parameters(_cholesky_kernel(type, lower), [x, panels(chunks)], parameters, chunks, work, x)]

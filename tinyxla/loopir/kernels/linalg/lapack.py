@@ -28,11 +28,11 @@ from tinyxla.loopir.kernels.linalg.fortran_abi import PREFIXES, REAL, Address, A
 from tinyxla.loopir.lower.axes import make_kernel, tile_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
 from tinyxla.loopir.lower.routine_calls import store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.ops.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 
 _MIN_BLAS_THREADED_SIZE = 384  # rows and columns from which a single matrix pays for the BLAS's own threads
-_MAX_CHUNKS = 16  # of a batch
 _CALL_COST = 300  # cost of a call, in simple operations
 _MIN_PARALLEL_WORK = 2000  # work per matrix from which threads pay: OpenBLAS allocates memory under a lock
 _MIN_RHS = 32  # right-hand sides in a part
@@ -70,7 +70,7 @@ class _BatchedLapack(FortranCalls):
         self.copy_arguments = self.b.scratch(INDEX, len(COPY_ARGUMENTS))
         work = cost * math.prod(self.sizes[2:]) // components
         self.work = _CALL_COST + work
-        self.chunks = min(self.count * components, _MAX_CHUNKS) if work > _MIN_PARALLEL_WORK else 1
+        self.chunks = min(self.count * components, 2 * current_target().tasks) if work > _MIN_PARALLEL_WORK else 1
         self.chunk: Index = 0
         self.index: Index = 0  # of the current matrix
         self.part: Index = 0

@@ -29,12 +29,12 @@ from tinyxla.loopir.kernels.gemm.packed import Address, bind_parameters
 from tinyxla.loopir.kernels.linalg import panel_kernels as panel_kernels
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.shapes import Shape, element_type
 
 BLOCK = 32  # columns of a panel, whose square has a row in registers
 _MIN_SIZE = 8  # rows or columns
 _MC = 96  # rows of the trailing matrix that one GEMM call updates
-MAX_CHUNKS = 16  # of a batch
 MIN_SHARED_SIZE = 128  # rows and columns from which threads share one matrix
 _MAX_STRIP_COLUMNS = 128  # columns of a strip
 _COPY_ELEMENTS = 1 << 13  # elements of one iteration of the copy
@@ -56,7 +56,7 @@ def panel_layout(type: str, rows: int) -> tuple[int, int]:
 
 def strip_width(columns: int) -> int:
     """Columns of a strip of the trailing matrix, which one thread updates."""
-    return min(_MAX_STRIP_COLUMNS, max(BLOCK, columns // MAX_CHUNKS // BLOCK * 2 * BLOCK))
+    return min(_MAX_STRIP_COLUMNS, max(BLOCK, columns // (2 * current_target().tasks) // BLOCK * 2 * BLOCK))
 
 
 class PanelBuilder(ParametricBuilder):
@@ -233,7 +233,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     matrix = results.get(0) or memory(type, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * min_size)
     if count > 1 or min_size < MIN_SHARED_SIZE:
-        chunks = min(count, MAX_CHUNKS)
+        chunks = min(count, 2 * current_target().tasks)
         length = -(-count // chunks)
         panels = memory(type, chunks * panel_elements)
         work = length * rows * columns * (min_size // 4 + 8)

@@ -27,12 +27,12 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, Va
 from tinyxla.loopir.kernels.sort import radix_kernel
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import indexing, movement, sorting
 from tinyxla.shapes import ElementType, Shape, TupleShape, element_type
 
 BUCKETS = 1 << 8  # of a long line; a bucket's number is a byte
 MIN_CHUNK_ELEMENTS = 1 << 14  # elements of a chunk of a line
-MAX_CHUNKS = 16
 LINE_SCRATCH_BYTES = 3 << 16  # of a line that is sorted in scratch memory
 MIN_PARALLEL_LINES = 8  # with fewer lines, threads share each line
 BUCKET_ELEMENTS = 1 << 12  # expected elements of a bucket
@@ -187,7 +187,7 @@ class SortProblem:
         if self.length <= self._room:
             return [self._order_in_scratch()]
         whole_lines = self.lines >= MIN_PARALLEL_LINES or self.length < 2 * MIN_CHUNK_ELEMENTS
-        chunks = 1 if whole_lines else min(MAX_CHUNKS, self.length // MIN_CHUNK_ELEMENTS)
+        chunks = 1 if whole_lines else min(2 * current_target().tasks, self.length // MIN_CHUNK_ELEMENTS)
         return _BucketSort(self, chunks).kernels()
 
     @property

@@ -19,7 +19,6 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.sort import sorting_network
 from tinyxla.loopir.kernels.sort.radix_sort import (
-    MAX_CHUNKS,
     MIN_CHUNK_ELEMENTS,
     MIN_PARALLEL_LINES,
     OrderedKeys,
@@ -29,6 +28,7 @@ from tinyxla.loopir.kernels.sort.radix_sort import (
     segments_between,
 )
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 
@@ -62,7 +62,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if 2 * k > MAX_CANDIDATES:
         return sort.kernels()
     min_chunk = max(MIN_CHUNK_ELEMENTS, MIN_CHUNK_PER_K * k)
-    chunks = min(MAX_CHUNKS, sort.length // min_chunk) if sort.lines < MIN_PARALLEL_LINES else 1
+    chunks = min(2 * current_target().tasks, sort.length // min_chunk) if sort.lines < MIN_PARALLEL_LINES else 1
     if chunks < 2:
         return [_TopK(sort, operand, (1, sort.length)).kernel(sort.results)]
     types = shape.element_type, index_shape.element_type

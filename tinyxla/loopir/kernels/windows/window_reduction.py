@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir import target
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.lower.emit import Lowering, Storage, Temporary, Users
 from tinyxla.loopir.lower.reductions import is_commutative
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.window import WindowDimension
@@ -77,7 +77,8 @@ class WindowReduction(NamedTuple):
     @property
     def exceeds_cache(self) -> bool:
         """Whether operands and results exceed the last-level cache."""
-        return sum(o.array_shape.size * o.array_shape.dtype.itemsize for o in self.x.operands) >= target.last_cache()
+        size = sum(o.array_shape.size * o.array_shape.dtype.itemsize for o in self.x.operands)
+        return size >= current_target().last_level_bytes
 
     def lowering(self, name: str, roots: Sequence[Instruction] = ()) -> Lowering:
         return Lowering(name, self.plan, [*results_of(self.x, self.users), *roots])

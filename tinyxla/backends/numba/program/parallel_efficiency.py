@@ -1,0 +1,73 @@
+"""Bound on parallel efficiency: what part of the time of its threads a program can use at most, by the cuts of its
+kernels (load balance) and the steps that run on one thread (Amdahl's law).
+
+A step of work w whose chunks keep the busiest of T threads for the part s of it (its span) takes w s; all steps of a
+program with the works w, one after the other, take at least the sum of w s, where T threads without loss take the sum
+of w / T. The bound is the quotient of the two. Work is counted as the report counts it; caches, memory bandwidth and
+the time to start a kernel are no part of it, so that the bound is a property of the schedule alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
+from tinyxla.backends.numba.program.parallelism import assign_parallelism
+from tinyxla.compiler.fusion.plan import HostCall, Product
+from tinyxla.compiler.pipeline import compile_program
+from tinyxla.compiler.schedule.blocks import Block, shape_of, walk_steps
+from tinyxla.hlo import Module
+from tinyxla.loopir.lower.axes import COSTLY_WORK
+from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.passes.cost_model import kernel_cost
+from tinyxla.ops.cost import bytes_of, operations_of
+from tinyxla.tracing.config import config, setting
+
+OPS_PER_BYTE = 4  # simple operations of a vector loop that take as long as moving a byte
+
+
+def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequence[int]) -> dict[int, float]:
+    """The bound for each number of threads, with the cuts that the compiler makes for so many processors."""
+    found: dict[int, float] = {}
+    for count in threads:
+        with setting("target", f"{config.target},processors={count}"):
+            block, aliases = compile_program(module.entry, donated, lambda kernel: None)
+            assign_parallelism(block, aliases)
+        found[count] = efficiency_of(block, count)
+    return found
+
+
+def efficiency_of(block: Block, threads: int) -> float:
+    """The bound for a schedule."""
+    total = busiest = 0.0
+    for step, _, _, times in walk_steps(block):
+        work, kernel = 0.0, step.work
+        extent = grain = 1
+        if isinstance(kernel, LoweredKernel):
+            cost = kernel_cost(kernel)
+            work = _work(cost.bytes, cost.operations, cost.transcendentals)
+            extent, grain = kernel.extent, kernel.grain
+        elif isinstance(kernel, Product | HostCall):
+            moved = sum(bytes_of(shape_of(x)) for x in [*step.reads, *step.writes])
+            work = _work(moved, *operations_of(kernel.root))
+            if isinstance(kernel, Product):
+                product = gemm_step_of(kernel.root, 1)
+                extent, grain = product.extent, product.grain
+        work *= 1 if times is None else times
+        total += work
+        busiest += work * span(extent, grain, threads)
+    return total / (threads * busiest) if busiest else 1.0
+
+
+def span(extent: int, grain: int, threads: int) -> float:
+    """The part of a kernel's iterations that the busiest of `threads` threads has, if each takes the next chunk as
+    soon as it is free and all iterations take equally long."""
+    if extent < 1:
+        return 1.0
+    full, last = divmod(extent, min(grain, extent))
+    rounds, others = divmod(full, threads)
+    return (rounds * min(grain, extent) + (min(grain, extent) if others else last)) / extent
+
+
+def _work(moved: float, operations: float, transcendentals: float) -> float:
+    return max(OPS_PER_BYTE * moved, operations + COSTLY_WORK * transcendentals)
