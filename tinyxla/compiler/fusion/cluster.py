@@ -14,6 +14,7 @@ from tinyxla.compiler.fusion.materialize import initially_materialized, live_out
 from tinyxla.compiler.fusion.plan import (
     MAX_SERIAL_ELEMENTS,
     MIN_PARALLEL_ROWS,
+    Accesses,
     Fusion,
     HostCall,
     Plan,
@@ -28,7 +29,6 @@ from tinyxla.compiler.fusion.plan import (
     reduces_trailing_dimensions,
     results_of,
     spans_iteration_space,
-    walk_producers,
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, reduction
@@ -44,24 +44,24 @@ MAX_CROSS_ROW_ELEMENTS = 1 << 13  # elements of a cross-row reduction's result
 
 def plan(computation: Computation) -> Plan:
     """Materialize, fuse, and repeat while several nests compute instructions that are better materialized."""
-    materialized = initially_materialized(computation)
-    steps = _Clustering(computation, materialized).steps()
+    accesses = Accesses(initially_materialized(computation))
+    steps = _Clustering(computation, accesses).steps()
     for _ in range(MAX_ROUNDS):
-        added = materialize_recomputed(computation, steps, materialized)
+        added = materialize_recomputed(computation, steps, accesses)
         if not added:
             break
-        materialized |= added
-        steps = _Clustering(computation, materialized).steps()
-    return Plan(computation, steps, materialized, live_out(computation, steps, materialized))
+        accesses = accesses.materializing(added)
+        steps = _Clustering(computation, accesses).steps()
+    return Plan(computation, steps, accesses, live_out(computation, steps, accesses.materialized))
 
 
 class _Clustering:
     """Greedy clustering of roots in topological order: each root joins the latest nest that can fuse it, producers
     of its operands first."""
 
-    def __init__(self, computation: Computation, materialized: set[Instruction]) -> None:
+    def __init__(self, computation: Computation, accesses: Accesses) -> None:
         self.computation = computation
-        self.materialized = materialized
+        self.accesses = accesses
         self.users = computation.users()
         self._steps: list[Step] = []
         self._graph = Reachability()  # of the steps, by their numbers
@@ -124,7 +124,7 @@ class _Clustering:
         """The arrays that a root reads from memory, with the access maps."""
         reads: dict[Instruction, list[AccessMap]] = {}
         self._computed[root] = 0
-        for x, access, from_memory in walk_producers([root], self.materialized):
+        for x, access, from_memory in self.accesses.read_by([root]):
             if from_memory:
                 reads.setdefault(x, []).append(access)
             else:
@@ -184,14 +184,12 @@ class _Clustering:
         full_space_roots = [*column.reductions, *column.full_space_roots()]
         row_reads = (
             (x, access[:rank])
-            for x, access, from_memory in walk_producers(full_space_roots, self.materialized)
+            for x, access, from_memory in self.accesses.read_by(full_space_roots)
             if from_memory and x in row_results
         )
         dependent_roots = [x for x in column.roots if x not in full_space_roots]
         dependent_reads = (
-            x
-            for x, _, from_memory in walk_producers(dependent_roots, self.materialized)
-            if from_memory and x in row_results
+            x for x, _, from_memory in self.accesses.read_by(dependent_roots) if from_memory and x in row_results
         )
         return all(access == row_access for _, access in row_reads) and not any(dependent_reads)
 
@@ -200,11 +198,11 @@ class _Clustering:
             return
         if x.op is calls.get_tuple_element:
             self._step_of[x] = self._step_of[x.operands[0]]
-        elif is_reduction(x) or (is_inlined(x) and x in self.materialized):
+        elif is_reduction(x) or (is_inlined(x) and x in self.accesses.materialized):
             self._fuse(x)
         elif not is_inlined(x):
             step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, materialized_inputs(x, self.materialized))
+            self._add(step, x, materialized_inputs(x, self.accesses.materialized))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         k = self._graph.add(self._producers(reads))
@@ -299,11 +297,11 @@ class _Clustering:
             return None
         if group.kind in ("column", "split") and kind == "loop":
             space = iteration_space(group.reductions[0])
-            is_full = sizes == space and _is_contiguous_in([root], self.materialized, space)
+            is_full = sizes == space and _is_contiguous_in([root], self.accesses, space)
             is_compatible = sizes == group.outer or is_full
             return (group.kind, group.outer) if is_compatible else None
         if group.kind == "loop" and kind in ("column", "split"):
-            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.materialized, sizes)
+            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.accesses, sizes)
             return (kind, outer) if is_compatible else None
         if group.kind in ("column", "split") or kind in ("column", "split"):
             return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
@@ -338,7 +336,7 @@ class _Clustering:
         is_compatible = (
             is_compatible
             and (group.kind == "row" or group.outer == space)
-            and _is_contiguous_in(pointwise, self.materialized, space)
+            and _is_contiguous_in(pointwise, self.accesses, space)
         )
         is_parallel = math.prod(shared_outer) >= MIN_PARALLEL_ROWS or math.prod(space) <= MAX_SERIAL_ELEMENTS
         return ("row", shared_outer) if is_compatible and is_parallel else None
@@ -403,10 +401,10 @@ def _is_row_local(x: Instruction, access: AccessMap, root: Instruction, kept: tu
     return len(access) == len(sizes) and all(access[d] == (d if sizes[d] != 1 else -1) for d in kept)
 
 
-def _is_contiguous_in(roots: Sequence[Instruction], materialized: set[Instruction], space: tuple[int, ...]) -> bool:
+def _is_contiguous_in(roots: Sequence[Instruction], accesses: Accesses, space: tuple[int, ...]) -> bool:
     """True if the innermost loop is contiguous in all large arrays that the roots read."""
     wide_dims = [d for d, size in enumerate(space) if size != 1]
-    for x, access, from_memory in walk_producers(roots, materialized):
+    for x, access, from_memory in accesses.read_by(roots):
         mapped = [c for c in access if c != -1]
         if (
             from_memory

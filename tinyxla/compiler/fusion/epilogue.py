@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyxla.compiler.analysis.access_maps import normalize
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, buffer_of, is_leaf, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Step, buffer_of, is_leaf, producer_of
 from tinyxla.compiler.passes.canonicalize.convolution import is_gemm
 from tinyxla.compiler.passes.canonicalize.reduce_window import is_large
 from tinyxla.hlo import Instruction
@@ -52,7 +52,7 @@ def _epilogue(x: Instruction, steps: list[Step], plan: Plan) -> Fusion | None:
         if isinstance(step, HostCall) and step.root is x:
             break
         computed_before.update(step.roots if isinstance(step, Fusion) else [step.root])
-    for producer, access, from_memory in walk_producers(nest.roots, plan.materialized):
+    for producer, access, from_memory in plan.accesses.read_by(nest.roots):
         buffer = buffer_of(producer)
         if buffer is x and (producer is not x or access != identity):
             return None

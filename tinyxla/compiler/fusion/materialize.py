@@ -21,6 +21,7 @@ from tinyxla.compiler.analysis.fusibility import (
     is_scalar_computation,
 )
 from tinyxla.compiler.fusion.plan import (
+    Accesses,
     Fusion,
     Step,
     buffer_of,
@@ -29,7 +30,6 @@ from tinyxla.compiler.fusion.plan import (
     materialized_inputs,
     producer_of,
     results_of,
-    walk_producers,
 )
 from tinyxla.compiler.passes.layout_assignment import MIN_REUSE
 from tinyxla.hlo import Computation, Instruction
@@ -251,15 +251,13 @@ def initially_materialized(computation: Computation) -> set[Instruction]:
     return materialized
 
 
-def materialize_recomputed(
-    computation: Computation, steps: Sequence[Step], materialized: set[Instruction]
-) -> set[Instruction]:
+def materialize_recomputed(computation: Computation, steps: Sequence[Step], accesses: Accesses) -> set[Instruction]:
     """The instructions that several nests compute but that are better materialized: costly ones, and elementwise
     ones of so many arrays that the saved reads exceed the write, such as the running sum of a deep residual network."""
     nests: dict[Instruction, set[int]] = {}
     for k, step in enumerate(steps):
         if isinstance(step, Fusion):
-            for x, _, from_memory in walk_producers(step.roots, materialized):
+            for x, _, from_memory in accesses.read_by(step.roots):
                 if not from_memory:
                     nests.setdefault(x, set()).add(k)
     result: set[Instruction] = set()
@@ -293,7 +291,7 @@ def _is_cheaper_materialized(
     return size > 1 and (saved_reads > READS_PER_WRITE or saved_ops > MAX_RECOMPUTED_OPS)
 
 
-def live_out(computation: Computation, steps: Sequence[Step], materialized: set[Instruction]) -> set[Instruction]:
+def live_out(computation: Computation, steps: Sequence[Step], materialized: Set[Instruction]) -> set[Instruction]:
     """The instructions that are read outside of the nest that computes them."""
     result = {buffer_of(x) for x in computation.outputs}
     users = computation.users()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product, buffer_of, results_of
+from tinyxla.compiler.fusion.plan import Accesses, Fusion, HostCall, Plan, Product, buffer_of, results_of
 from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
 from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
 from tinyxla.compiler.schedule.blocks import (
@@ -93,7 +93,7 @@ def give_results_memory(block: Block, aliases: AliasMap) -> None:
 
 def _empty_block(computation: Computation) -> Block:
     """The block of a condition that is known not to be needed."""
-    return Block(computation, Plan(computation, [], set(), set()))
+    return Block(computation, Plan(computation, [], Accesses(frozenset()), set()))
 
 
 def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:

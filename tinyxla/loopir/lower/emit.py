@@ -84,7 +84,7 @@ class Lowering:
 
     def __init__(self, name: str, plan: Plan, own: Iterable[Instruction] = ()) -> None:
         self.builder = Builder(name)
-        self.materialized = plan.materialized
+        self.accesses = plan.accesses
         self.live_out = plan.live_out
         self.arguments: list[Storage] = []
         self._buffers: dict[Storage, Buffer] = {}
@@ -285,7 +285,7 @@ class Lowering:
 
     def in_memory(self, x: Instruction) -> bool:
         """True if elements are loaded from an argument or are constants."""
-        return (x in self.materialized and x not in self._own_roots) or is_leaf(x)
+        return (x in self.accesses.materialized and x not in self._own_roots) or is_leaf(x)
 
     def mark_materialized(self, roots: Iterable[Instruction]) -> None:
         """Record that roots of this kernel are in memory for the current row."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, dims_of, guarded_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import Fusion, Plan, producer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.lower.axes import (
@@ -242,7 +242,7 @@ class _OuterReduction:
             return 1
         row_dims, column_dims = _dims_of_axes([row_axis]), _dims_of_axes(self.row_axes)
         roots = [*space.roots, *space.full_space_roots]
-        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+        for x, access, from_memory in self.plan.accesses.read_by(roots, views=True):
             mapped = [c for c in access if c != -1]
             is_position = x.op is movement.iota and not space.is_monoid  # the index operand of an argmax
             if any(isinstance(c, frozenset) for c in mapped) or (dims_of(guarded_dims(x, access)) and not is_position):
@@ -263,7 +263,7 @@ class _OuterReduction:
         """Operands that vary by column but not by row."""
         reads: dict[tuple[Instruction, AccessMap], None] = {}
         roots = [*self.space.roots, *self.space.full_space_roots]
-        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+        for x, access, from_memory in self.plan.accesses.read_by(roots, views=True):
             read_dims, is_mapped = dims_of(access), not any(isinstance(c, frozenset) for c in access)
             varies_by_column = read_dims & _dims_of_axes(self.row_axes)
             if from_memory and is_mapped and varies_by_column and not self._varies_by_row(read_dims):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.access_maps import renumber_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
@@ -67,17 +67,17 @@ class Reductions:
         kept_dims = [d for d in range(len(self.sizes)) if d not in self.reduced]
         dependent = [
             *((x, tuple(range(len(kept_dims)))) for x in self.dependent_roots),
-            *((x, access) for x, access, _ in walk_producers(self.dependent_roots, plan.materialized)),
+            *((x, access) for x, access, _ in plan.accesses.read_by(self.dependent_roots)),
         ]
         extra_accesses = [(x, renumber_dims(access, kept_dims)) for x, access in dependent]
         self.axes = collapse_axes(
             [*self.roots, *self.full_space_roots],
-            plan.materialized,
+            plan.accesses,
             self.sizes,
             barriers=barriers,
             extra_accesses=extra_accesses,
         )
-        self.ops_per_element = ops_per_element([*self.roots, *self.full_space_roots], plan.materialized)
+        self.ops_per_element = ops_per_element([*self.roots, *self.full_space_roots], plan.accesses)
         self.is_monoid = all(reduction.monoid(producer_of(root).attributes.to_apply) for root in self.roots)
         self.has_identity = all(_has_identity(producer_of(root)) for root in self.roots)
         self.is_reorderable = self.is_monoid or all(_is_reorderable(producer_of(root)) for root in self.roots)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyxla.compiler.analysis.access_maps import normalize, renumber_dims
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, Fusion, Plan, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
@@ -50,17 +50,17 @@ def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowere
     """The kernels of a `row` fusion: one, or two if partial cross-row reductions are combined."""
     roots = fusion.roots
     low, rows = Lowering("row", plan, [r for root in roots for r in results_of(root, users)]), math.prod(fusion.outer)
-    stages = _stages(fusion, plan.materialized, users)
-    cached = _cached_intermediates(stages, fusion, plan.materialized)
+    stages = _stages(fusion, plan.accesses, users)
+    cached = _cached_intermediates(stages, fusion, plan.accesses)
     if fusion.cross_row is None and fusion.kept is None:
-        axes = _row_axes(fusion, plan.materialized)
+        axes = _row_axes(fusion, plan.accesses)
         row_size = max(math.prod(iteration_space(root)[len(fusion.outer) :]) for root in roots)
         is_large = rows * row_size >= MIN_TRANSPOSED_ELEMENTS
         has_many_rows = axes and axes[-1].size >= transposed_rows.TILE_ROWS and is_large
         fits_tile = (len(fusion.reads) + len(roots) + len(cached)) * row_size <= MAX_TRANSPOSED_ROW_ELEMENTS
-        is_long = row_size * ops_per_element(roots, plan.materialized) > MAX_UNROLLED_OPS
+        is_long = row_size * ops_per_element(roots, plan.accesses) > MAX_UNROLLED_OPS
         is_short = (1 if is_long else MAX_INTERLEAVED_ROW) < row_size < transposed_rows.TILE_ROWS
-        if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.materialized):
+        if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.accesses):
             return [transposed_rows.TransposedRows(low, fusion.outer, axes, cached, users).lower(stages, row_size)]
         if row_size <= MAX_UNROLLED_ROW and not is_long and rows >= MAX_UNROLLED_ROWS:
             return [_lower_unrolled_rows(low, stages, fusion, users, axes, row_size)]
@@ -72,7 +72,7 @@ def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowere
         for stage in stages:
             emitter.emit_stage(stage, outer)
     inner = sum(math.prod(iteration_space(p[0])) // max(1, rows) for p in stages)
-    return [make_kernel(low, rows, ops_per_element(roots, plan.materialized) * max(1, inner), roots)]
+    return [make_kernel(low, rows, ops_per_element(roots, plan.accesses) * max(1, inner), roots)]
 
 
 def _lower_with_cross_row(
@@ -103,12 +103,12 @@ def _lower_with_cross_row(
         with low.loop(0, width) as (j, _):
             values: list[Operand] = [b.load(row, j) for row in accumulators]
             columns.store_results(low, values, low.split_index(j, sizes), chunk, chunks, users)
-    ops = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width * -(-rows // chunks)
+    ops = ops_per_element(fusion.roots, plan.accesses) * len(stages) * width * -(-rows // chunks)
     kernel = make_kernel(low, chunks, ops, fusion.roots)
     return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
 
 
-def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
+def _row_axes(fusion: Fusion, accesses: Accesses) -> list[Axis]:
     """The loops over the rows. Only outer dimensions collapse: in every access map, inner dimensions get numbers
     that are adjacent to no others."""
     rank = len(fusion.outer)
@@ -116,13 +116,13 @@ def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
         (root, tuple(range(rank if producer_of(root).op is reduction.reduce else len(iteration_space(root)))))
         for root in fusion.roots
     ]
-    accesses = [*((x, access) for x, access, _ in walk_producers(fusion.roots, materialized)), *results]
+    read = [*((x, access) for x, access, _ in accesses.read_by(fusion.roots)), *results]
     loop_dims = [
         *range(rank),
         *range(-rank - 2, -rank - 2 - max(len(iteration_space(root)) for root in fusion.roots), -1),
     ]
-    renumbered = [(x, renumber_dims(access, loop_dims)) for x, access in accesses]
-    return collapse_axes((), materialized, fusion.outer, extra_accesses=renumbered)
+    renumbered = [(x, renumber_dims(access, loop_dims)) for x, access in read]
+    return collapse_axes((), accesses, fusion.outer, extra_accesses=renumbered)
 
 
 def _lower_unrolled_rows(
@@ -143,9 +143,7 @@ def _lower_unrolled_rows(
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         row, start, stop = tile_of(low, index, tiles, inner.size)
         indices = low.split_index(row, [a.size for a in outer_axes])
-        ranges = split_index_set(
-            inner, read, low.materialized, row_size * ops_per_element(fusion.roots, low.materialized)
-        )
+        ranges = split_index_set(inner, read, low.accesses, row_size * ops_per_element(fusion.roots, low.accesses))
         for range_start, range_end in ranges:
             bounds = (b.max(start, range_start), b.min(stop, range_end)) if len(ranges) > 1 else (start, stop)
             with low.loop(*bounds) as (j, _):
@@ -153,7 +151,7 @@ def _lower_unrolled_rows(
                 outer = expand_indices(axes, [*indices, j], len(fusion.outer))
                 for root in (root for stage in stages for root in stage):
                     _emit_unrolled_row(low, root, outer, users)
-    ops = ops_per_element(fusion.roots, low.materialized) * row_size * -(-inner.size // tiles)
+    ops = ops_per_element(fusion.roots, low.accesses) * row_size * -(-inner.size // tiles)
     return make_kernel(low, rows * tiles, ops, fusion.roots)
 
 
@@ -192,7 +190,7 @@ def _default_split_dims(root: Instruction, rank: int) -> tuple[list[int], list[i
     return list(dims[:rank]), list(dims[rank:])
 
 
-def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[list[Instruction]]:
+def _stages(fusion: Fusion, accesses: Accesses, users: Any) -> list[list[Instruction]]:
     """The roots of each stage, a loop over the row, in order.
 
     A root's stage comes after the stages of the reductions that it reads, and of the roots that it reads at other
@@ -212,7 +210,7 @@ def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[
             continue
         depth = 0
         identity = tuple(range(len(iteration_space(root))))
-        for x, access, _ in walk_producers([root], materialized):
+        for x, access, _ in accesses.read_by([root]):
             if x in root_of:
                 producer = root_of[x]
                 is_same_element = (
@@ -228,22 +226,20 @@ def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[
     return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
-def _cached_intermediates(
-    stages: list[list[Instruction]], fusion: Fusion, materialized: set[Instruction]
-) -> set[Instruction]:
+def _cached_intermediates(stages: list[list[Instruction]], fusion: Fusion, accesses: Accesses) -> set[Instruction]:
     """Expensive intermediates of a row that several stages read, as far as they fit into the first-level cache.
     Excludes those that are read in other rows, too."""
     rank = len(fusion.outer)
     if fusion.kept is not None:
         return set()
     row_access = normalize(range(rank), fusion.outer)
-    reads = [read for stage in stages for read in walk_producers(stage, materialized)]
+    reads = [read for stage in stages for read in accesses.read_by(stage)]
     read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
     first_stage: dict[Instruction, int] = {}
     cached: set[Instruction] = set()
     free_bytes = MAX_CACHED_BYTES
     for k, stage in enumerate(stages):
-        for x, access, from_memory in walk_producers(stage, materialized):
+        for x, access, from_memory in accesses.read_by(stage):
             is_same_element = all(c in (-1, d) for d, c in enumerate(access))
             is_expensive = is_costly(x) or x.op.name in _DIVISIONS
             if from_memory or not is_expensive or not is_same_element or x in cached or x in read_in_other_rows:
@@ -291,8 +287,8 @@ class _RowEmitter:
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in axes]
         ranges = [bounds[-1:]]
         if axes and not reduced:
-            ops = ops_per_element(roots, low.materialized)
-            ranges = [[split] for split in split_index_set(axes[-1], roots, low.materialized, ops)]
+            ops = ops_per_element(roots, low.accesses)
+            ranges = [[split] for split in split_index_set(axes[-1], roots, low.accesses, ops)]
         results = [value for x in reduced for value in low.initial(x)]
         with low.scope():
             argminmax = None
@@ -313,7 +309,7 @@ class _RowEmitter:
         """The loops over the inner dimensions, and the coordinates for their indices."""
         sizes, (outer_dims, inner_dims) = iteration_space(roots[0]), _split_dims(roots[0], self.fusion)
         barriers = [d for d in range(1, len(sizes)) if (d in inner_dims) != (d - 1 in inner_dims)]
-        axes = collapse_axes(roots, self.low.materialized, sizes, barriers=barriers)
+        axes = collapse_axes(roots, self.low.accesses, sizes, barriers=barriers)
         axes = [a for a in axes if a.first in inner_dims]
 
         def coordinates_at(indices: Coordinates) -> Coordinates:
@@ -329,7 +325,7 @@ class _RowEmitter:
         computed = [
             x
             for x in self.cached
-            if not self.low.has_memory(x) and transposed_rows.is_computed_once(x, roots, self.low.materialized)
+            if not self.low.has_memory(x) and transposed_rows.is_computed_once(x, roots, self.low.accesses)
         ]
         return {
             x: self.b.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[self.rank :]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import AccessMap
-from tinyxla.compiler.fusion.plan import buffer_of, iteration_space, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, buffer_of, iteration_space
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index
 from tinyxla.loopir.ir.prefetch import declare_prefetch_read, declare_prefetch_write
@@ -38,19 +38,19 @@ _PITCH_PADDING = 16  # elements between the rows of a tile, against conflict mis
 Reads = Sequence[tuple[Instruction, AccessMap]]
 
 
-def transposed_axis(roots: Sequence[Instruction], materialized: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
+def transposed_axis(roots: Sequence[Instruction], accesses: Accesses, axes: Sequence[Axis]) -> Axis | None:
     """An outer axis along which an operand is contiguous that the inner loop would read with long strides; None if
     there is none."""
     for axis in axes[:-1]:
-        if _contiguous_reads(axis, axes[-1], roots, materialized):
+        if _contiguous_reads(axis, axes[-1], roots, accesses):
             return axis
     return None
 
 
-def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], materialized: set[Instruction]) -> Reads:
+def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], accesses: Accesses) -> Reads:
     """Operands in memory that are contiguous along `axis` and vary along `inner`, with their access maps."""
     reads: list[tuple[Instruction, AccessMap]] = []
-    for x, access, from_memory in walk_producers(roots, materialized, views=True):
+    for x, access, from_memory in accesses.read_by(roots, views=True):
         mapped = [c for c in access if c != -1]
         is_mapped = not any(isinstance(c, frozenset) for c in mapped)
         varies_along_inner = any(d in mapped for d in range(inner.first, inner.last + 1))
@@ -65,8 +65,8 @@ def lower_transposed_tiles(
 ) -> LoweredKernel:
     """The tiled kernel; operands contiguous along `outer` are transposed."""
     b, inner = low.builder, axes[-1]
-    transposed = _contiguous_reads(outer, inner, roots, low.materialized)
-    untransposed = _contiguous_reads(inner, outer, roots, low.materialized)
+    transposed = _contiguous_reads(outer, inner, roots, low.accesses)
+    untransposed = _contiguous_reads(inner, outer, roots, low.accesses)
     untransposed = [item for item in untransposed if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in transposed]
     moved_bytes = _moved_bytes(transposed, untransposed, roots)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tinyxla.compiler.analysis.fusibility import is_reduction
-from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
 from tinyxla.hlo import Instruction, Module
@@ -131,5 +131,5 @@ def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
         for x in roots
         if (isinstance(producer_of(x).shape, Shape) or is_reduction(producer_of(x))) and not op_lowering(producer_of(x))
     ]
-    found |= {x for x, _, from_memory in walk_producers(nests, block.plan.materialized) if not from_memory}
+    found |= {x for x, _, from_memory in block.plan.accesses.read_by(nests) if not from_memory}
     return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]
