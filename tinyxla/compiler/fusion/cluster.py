@@ -1,11 +1,12 @@
-"""Fusion clustering: which roots share a loop nest, and the order of all steps."""
+"""LoopNest clustering: which roots share a loop nest, and the order of all steps."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
@@ -15,10 +16,9 @@ from tinyxla.compiler.fusion.plan import (
     MAX_SERIAL_ELEMENTS,
     MIN_PARALLEL_ROWS,
     Accesses,
-    Fusion,
-    HostCall,
+    LoopNest,
     Plan,
-    Product,
+    SingleOp,
     Step,
     classify_root,
     is_leaf,
@@ -31,7 +31,7 @@ from tinyxla.compiler.fusion.plan import (
     spans_iteration_space,
 )
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, reduction
+from tinyxla.ops import calls, reduction
 
 MAX_ROOTS = 24  # per nest
 MAX_BUFFERS = 48  # per nest
@@ -42,16 +42,19 @@ MAX_NEIGHBOURS = 64  # row nests on either side that read the same array
 MAX_CROSS_ROW_ELEMENTS = 1 << 13  # elements of a cross-row reduction's result
 
 
-def plan(computation: Computation) -> Plan:
-    """Materialize, fuse, and repeat while several nests compute instructions that are better materialized."""
-    accesses = Accesses(initially_materialized(computation))
-    steps = _Clustering(computation, accesses).steps()
+def plan(computation: Computation, step_for: Callable[[Instruction], SingleOp]) -> Plan:
+    """Materialize, fuse, and repeat while several nests compute instructions that are better materialized.
+
+    `step_for` decides what becomes of an operation that no nest computes; it is asked once for each.
+    """
+    accesses, step_for = Accesses(initially_materialized(computation)), cache(step_for)
+    steps = _Clustering(computation, accesses, step_for).steps()
     for _ in range(MAX_ROUNDS):
         added = materialize_recomputed(computation, steps, accesses)
         if not added:
             break
         accesses = accesses.materializing(added)
-        steps = _Clustering(computation, accesses).steps()
+        steps = _Clustering(computation, accesses, step_for).steps()
     return Plan(computation, steps, accesses, live_out(computation, steps, accesses.materialized))
 
 
@@ -59,9 +62,12 @@ class _Clustering:
     """Greedy clustering of roots in topological order: each root joins the latest nest that can fuse it, producers
     of its operands first."""
 
-    def __init__(self, computation: Computation, accesses: Accesses) -> None:
+    def __init__(
+        self, computation: Computation, accesses: Accesses, step_for: Callable[[Instruction], SingleOp]
+    ) -> None:
         self.computation = computation
         self.accesses = accesses
+        self._step_for = step_for
         self.users = computation.users()
         self._steps: list[Step] = []
         self._graph = Reachability()  # of the steps, by their numbers
@@ -88,7 +94,7 @@ class _Clustering:
         """Fuse row nests that were created before they read the same arrays."""
         for j in rows.indices():
             other = self._steps[j]
-            assert isinstance(other, Fusion)
+            assert isinstance(other, LoopNest)
             first_reads = self._reads_of(other.roots[0])
             producers = {self._graph.find(self._step_of[x]) for x in first_reads if x in self._step_of}
             candidates = [k for k in rows.near(j, other.outer, first_reads, producers) if self._has_room(k, other)]
@@ -100,18 +106,18 @@ class _Clustering:
                     rows.merge(k, j, other)
                     break
 
-    def _has_room(self, k: int, other: Fusion) -> bool:
+    def _has_room(self, k: int, other: LoopNest) -> bool:
         row = self._steps[k]
-        return isinstance(row, Fusion) and self._fit_one_kernel([*row.roots, *other.roots])
+        return isinstance(row, LoopNest) and self._fit_one_kernel([*row.roots, *other.roots])
 
     def _fit_one_kernel(self, roots: Sequence[Instruction]) -> bool:
         """True if one kernel may compute all these roots."""
         return len(roots) <= MAX_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MAX_INSTRUCTIONS
 
-    def _fused(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> Fusion | None:
+    def _fused(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> LoopNest | None:
         """Nest k with more roots, given their reads; None if one of them does not fit."""
         row = self._steps[k]
-        assert isinstance(row, Fusion)
+        assert isinstance(row, LoopNest)
         fused = replace(row, roots=[*row.roots], reads=dict(row.reads))
         for root, accesses in reads.items():
             kind_and_outer = self._can_fuse(fused, root, *classify_root(root), accesses)
@@ -134,7 +140,7 @@ class _Clustering:
     def _fuse_cross_row_reductions(self, rows: _RowNests) -> None:
         """Fuse reductions over the outer dimensions of row nests that read the same arrays."""
         for j, column in enumerate(self._steps if rows.indices() else ()):
-            if not isinstance(column, Fusion) or column.kind != "column":
+            if not isinstance(column, LoopNest) or column.kind != "column":
                 continue
             space, reduced = (
                 iteration_space(column.reductions[0]),
@@ -147,7 +153,7 @@ class _Clustering:
             producers = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
             for k in rows.near(j, space[:rank], large, producers):
                 row = self._steps[k]
-                assert isinstance(row, Fusion)
+                assert isinstance(row, LoopNest)
                 if row.kept is not None or row.cross_row is not None:
                     continue
                 if self._may_merge(k, j) and self._can_fuse_cross_row(k, column, space):
@@ -158,7 +164,7 @@ class _Clustering:
                     rows.merge(k, j, column)
                     break
 
-    def _merge(self, k: int, fused: Fusion, j: int) -> None:
+    def _merge(self, k: int, fused: LoopNest, j: int) -> None:
         """Replace nests k and j by their fusion."""
         self._steps[k] = fused
         self._graph.merge(k, j)
@@ -167,9 +173,9 @@ class _Clustering:
         """True if no path between the nests leads through another step, and nest k does not depend on nest j."""
         return not self._graph.reaches(j, k) and not self._graph.reaches_indirectly(k, j)
 
-    def _can_fuse_cross_row(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
+    def _can_fuse_cross_row(self, k: int, column: LoopNest, space: tuple[int, ...]) -> bool:
         row, space_size = self._steps[k], math.prod(space)
-        assert isinstance(row, Fusion)
+        assert isinstance(row, LoopNest)
         if not any(
             x.array_shape.size >= space_size and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
         ):
@@ -201,14 +207,13 @@ class _Clustering:
         elif is_reduction(x) or (is_inlined(x) and x in self.accesses.materialized):
             self._fuse(x)
         elif not is_inlined(x):
-            step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, materialized_inputs(x, self.accesses.materialized))
+            self._add(self._step_for(x), x, materialized_inputs(x, self.accesses.materialized))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         k = self._graph.add(self._producers(reads))
         self._steps.append(step)
         self._step_of[root] = k
-        if isinstance(step, HostCall) and root.has_side_effect:
+        if not isinstance(step, LoopNest) and root.has_side_effect:
             self._graph.add_edges(k, () if self._last_effect is None else [self._last_effect])
             self._last_effect = k
 
@@ -222,7 +227,7 @@ class _Clustering:
         producers = self._producers(reads)
         for k in self._candidates(reads, producers):
             group = self._steps[k]
-            if not isinstance(group, Fusion) or not self._fit_one_kernel([*group.roots, root]):
+            if not isinstance(group, LoopNest) or not self._fit_one_kernel([*group.roots, root]):
                 continue
             kind_and_outer = self._can_fuse(group, root, kind, outer, reads)
             is_cyclic = kind_and_outer is not None and any(p != k and self._graph.reaches(k, p) for p in producers)
@@ -232,7 +237,7 @@ class _Clustering:
                 self._graph.add_edges(k, producers)
                 self._record_reads(k, reads)
                 return
-        self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+        self._add(LoopNest(kind, outer, [root], dict.fromkeys(reads)), root, reads)
         self._record_reads(len(self._steps) - 1, reads)
 
     def _candidates(self, reads: Iterable[Instruction], producers: set[int]) -> list[int]:
@@ -250,7 +255,7 @@ class _Clustering:
 
     def _can_fuse(
         self,
-        group: Fusion,
+        group: LoopNest,
         root: Instruction,
         kind: str,
         outer: tuple[int, ...],
@@ -278,7 +283,7 @@ class _Clustering:
             ):
                 return None  # a reduction's result is available only after the reduction
             space = full_space if is_full_space else space
-        kept = Fusion(kind_and_outer[0], kind_and_outer[1], [*group.roots, root]).kept
+        kept = LoopNest(kind_and_outer[0], kind_and_outer[1], [*group.roots, root]).kept
         if kept is not None:
             own_reads = [(x, access) for x in group_results & reads.keys() for access in reads[x]]
             return kind_and_outer if all(_is_row_local(x, access, root, kept) for x, access in own_reads) else None
@@ -290,7 +295,7 @@ class _Clustering:
         return kind_and_outer
 
     def _fused_kind(
-        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         sizes = iteration_space(root)
         if "parts" in (group.kind, kind):
@@ -322,7 +327,7 @@ class _Clustering:
         return ("row", shared_outer) if is_compatible and is_parallel else None
 
     def _fuse_non_leading(
-        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         """`_fused_kind` for reductions whose kept dimensions are not leading: every root must iterate over the full
         reduction space or over the kept dimensions."""
@@ -349,7 +354,7 @@ class _RowNests:
         self._outer: dict[int, tuple[int, ...]] = {}
         self._readers: dict[tuple[Instruction, tuple[int, ...]], list[int]] = {}
         for k, step in enumerate(steps):
-            if isinstance(step, Fusion) and step.kind == "row":
+            if isinstance(step, LoopNest) and step.kind == "row":
                 self._outer[k] = step.outer
                 for x in step.reads:
                     self._readers.setdefault((x, step.outer), []).append(k)
@@ -366,7 +371,7 @@ class _RowNests:
             neighbours.update(readers[max(0, position - MAX_NEIGHBOURS) : position + MAX_NEIGHBOURS])
         return sorted(neighbours - {j})
 
-    def merge(self, k: int, j: int, other: Fusion) -> None:
+    def merge(self, k: int, j: int, other: LoopNest) -> None:
         """Record that row nest k absorbed nest j."""
         outer, old_outer = self._outer[k], self._outer.pop(j, None)
         for x in other.reads:

@@ -22,7 +22,7 @@ from tinyxla.compiler.analysis.fusibility import (
 )
 from tinyxla.compiler.fusion.plan import (
     Accesses,
-    Fusion,
+    LoopNest,
     Step,
     buffer_of,
     is_leaf,
@@ -256,7 +256,7 @@ def materialize_recomputed(computation: Computation, steps: Sequence[Step], acce
     ones of so many arrays that the saved reads exceed the write, such as the running sum of a deep residual network."""
     nests: dict[Instruction, set[int]] = {}
     for k, step in enumerate(steps):
-        if isinstance(step, Fusion):
+        if isinstance(step, LoopNest):
             for x, _, from_memory in accesses.read_by(step.roots):
                 if not from_memory:
                     nests.setdefault(x, set()).add(k)
@@ -296,7 +296,7 @@ def live_out(computation: Computation, steps: Sequence[Step], materialized: Set[
     result = {buffer_of(x) for x in computation.outputs}
     users = computation.users()
     for step in steps:
-        if isinstance(step, Fusion):
+        if isinstance(step, LoopNest):
             own = set(step.roots)
             result.update(x for x in step.reads if producer_of(x) not in own)
             if step.kind == "row":  # later stages of the row read pointwise roots from memory

@@ -1,4 +1,4 @@
-"""Fusion plans: loop nests, matrix products and host calls. `materialize` decides which instructions have memory,
+"""LoopNest plans: loop nests, matrix products and host calls. `materialize` decides which instructions have memory,
 `cluster` which roots share a nest.
 
 *Inlined* instructions (elementwise, data movement, scalar constants) have no memory: they are computed at their points
@@ -20,9 +20,9 @@ space that they reduce. A `row` may contain cross-row reductions, such as the gr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize, operand_access_maps
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
@@ -39,7 +39,7 @@ _Operands = tuple[tuple[Instruction, AccessMap], ...]
 
 
 @dataclass(eq=False)
-class Fusion:
+class LoopNest:
     """A loop nest. `outer` are the sizes of the dimensions that all roots share (all dimensions of a `loop`).
     `cross_row`, of a row, is a fusion of reductions over the outer dimensions; its roots and reads are among those
     of the row."""
@@ -48,7 +48,7 @@ class Fusion:
     outer: tuple[int, ...]
     roots: list[Instruction] = field(default_factory=list)
     reads: dict[Instruction, None] = field(default_factory=dict)
-    cross_row: Fusion | None = None
+    cross_row: LoopNest | None = None
 
     def add_root(
         self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]
@@ -81,21 +81,61 @@ class Fusion:
         return [x for x in self.roots if space != self.outer and spans_iteration_space(x, space)]
 
 
+class KernelLowering(Protocol):
+    """How an operation becomes kernels of its own, which are not fused with others."""
+
+    @property
+    def lower(self) -> Callable[[Instruction, Plan, dict[Instruction, list[Instruction]]], list[Any]]: ...
+
+    @property
+    def aliased_operands(self) -> Callable[[Instruction], dict[int, int]]: ...
+
+
 @dataclass(eq=False)
-class Product:
-    """A matrix product; the backend chooses between kernels and the BLAS."""
+class LibraryKernel:
+    """An operation with a kernel of its own, whose algorithm fixes the order of loops: a GEMM, a sort, an FFT."""
+
+    root: Instruction
+    lowering: KernelLowering
+
+
+@dataclass(eq=False)
+class BlasCall:
+    """A matrix product by the BLAS, or by a small kernel with the same interface."""
 
     root: Instruction
 
 
 @dataclass(eq=False)
 class HostCall:
-    """An op that is no fusion: the backend has a kernel for it, or calls back into Python."""
+    """An operation that Python evaluates on arrays: it has no kernel, or is a function of the user's."""
 
     root: Instruction
 
 
-Step = Fusion | Product | HostCall
+@dataclass(eq=False)
+class Collective:
+    """A collective operation: replicas meet in a call of the host and exchange arrays."""
+
+    root: Instruction
+
+
+@dataclass(eq=False)
+class Loop:
+    """A `while` whose condition and body are programs of their own."""
+
+    root: Instruction
+
+
+@dataclass(eq=False)
+class Switch:
+    """A `conditional` whose branches are programs of their own."""
+
+    root: Instruction
+
+
+SingleOp = LibraryKernel | BlasCall | HostCall | Collective | Loop | Switch
+Step = LoopNest | SingleOp
 
 
 class Access(NamedTuple):
@@ -178,7 +218,7 @@ class Plan:
     steps: list[Step]
     accesses: Accesses
     live_out: set[Instruction]
-    epilogues: dict[Instruction, Fusion] = field(default_factory=dict)
+    epilogues: dict[Instruction, LoopNest] = field(default_factory=dict)
 
     @property
     def materialized(self) -> Set[Instruction]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, dims_of, guarded_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, producer_of
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, producer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.lower.axes import (
@@ -42,7 +42,7 @@ MIN_PARALLEL_BLOCKS = 8  # of columns; with fewer, the rows are split
 MAX_STREAMS = 16  # rows that are read side by side
 
 
-def lower_outer_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_outer_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a `column` fusion."""
     return _OuterReduction(fusion, plan, users).kernels()
 
@@ -50,7 +50,7 @@ def lower_outer_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowe
 class _OuterReduction:
     """Lowers one `column` fusion."""
 
-    def __init__(self, fusion: Fusion, plan: Plan, users: Users) -> None:
+    def __init__(self, fusion: LoopNest, plan: Plan, users: Users) -> None:
         self.plan, self.users = plan, users
         self.space = space = Reductions(fusion, plan)
         inner_start = max(k for k, a in enumerate(space.axes) if a.first not in space.reduced)

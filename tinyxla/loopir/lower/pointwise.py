@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise, product
 from typing import Literal
 
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.fusion.plan import Accesses, Fusion, Plan
+from tinyxla.compiler.fusion.plan import Accesses, LoopNest, Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
 from tinyxla.loopir.lower import pad, permute_blocks, reductions, transposed_tiles
@@ -49,12 +49,12 @@ MIN_INTERIOR_SHARE = 0.75  # share of the loop that the longest index set must h
 InnerSchedule = Literal["rows", "nested", "unrolled", "flattened"]
 
 
-def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a fusion: one, or two if partial results are combined."""
     return _LOWERINGS[fusion.kind](fusion, plan, users)
 
 
-def _lower_loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def _lower_loop(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots, sizes = fusion.roots, fusion.outer
     pad_kernel = pad.lower(roots[0], plan) if len(roots) == 1 else None
     if pad_kernel is not None:
@@ -167,7 +167,7 @@ def _interior(axis: Axis, roots: Sequence[Instruction], accesses: Accesses) -> t
     return (start, stop) if stop - start >= axis.size * MIN_INTERIOR_SHARE else (0, axis.size)
 
 
-def _lower_concatenate(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def _lower_concatenate(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """One kernel per operand of a concatenation (equal kernels are compiled once), or one for many short operands."""
     (root,) = fusion.roots
     d, sizes = root.attributes.dimension, root.array_shape.dimensions
@@ -290,7 +290,7 @@ def _prefers_vectors_within_row(roots: Sequence[Instruction], accesses: Accesses
     return is_contiguous and is_cheap and inner.size > 2
 
 
-_LOWERINGS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
+_LOWERINGS: dict[str, Callable[[LoopNest, Plan, Users], list[LoweredKernel]]] = {
     "loop": _lower_loop,
     "parts": _lower_concatenate,
     "row": lower_row_reduction,

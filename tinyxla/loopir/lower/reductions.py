@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.access_maps import renumber_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
@@ -52,7 +52,7 @@ class Reductions:
     """The reductions of a `column` or `split` nest over one iteration space, with the elementwise roots over the
     full space (`full_space_roots`) and those computed from the results (`dependent_roots`)."""
 
-    def __init__(self, fusion: Fusion, plan: Plan) -> None:
+    def __init__(self, fusion: LoopNest, plan: Plan) -> None:
         self.roots = fusion.reductions
         self.full_space_roots = fusion.full_space_roots()
         self.dependent_roots = [root for root in fusion.roots if root not in [*self.roots, *self.full_space_roots]]
@@ -363,7 +363,7 @@ def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> Lowered
     return make_kernel(low, size, count, [x])
 
 
-def lower_split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_split_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: the first reduced dimension is split into fixed ranges, and a second kernel
     combines the partial results."""
     space = Reductions(fusion, plan)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyxla.compiler.analysis.access_maps import normalize, renumber_dims
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.fusion.plan import Accesses, Fusion, Plan, iteration_space, producer_of, results_of
+from tinyxla.compiler.fusion.plan import Accesses, LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
@@ -46,7 +46,7 @@ MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
 MIN_CHUNK_ROWS = 16
 
 
-def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_row_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a `row` fusion: one, or two if partial cross-row reductions are combined."""
     roots = fusion.roots
     low, rows = Lowering("row", plan, [r for root in roots for r in results_of(root, users)]), math.prod(fusion.outer)
@@ -78,8 +78,8 @@ def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowere
 def _lower_with_cross_row(
     low: Lowering,
     stages: list[list[Instruction]],
-    fusion: Fusion,
-    cross_row: Fusion,
+    fusion: LoopNest,
+    cross_row: LoopNest,
     cached: set[Instruction],
     plan: Plan,
     users: Users,
@@ -108,7 +108,7 @@ def _lower_with_cross_row(
     return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
 
 
-def _row_axes(fusion: Fusion, accesses: Accesses) -> list[Axis]:
+def _row_axes(fusion: LoopNest, accesses: Accesses) -> list[Axis]:
     """The loops over the rows. Only outer dimensions collapse: in every access map, inner dimensions get numbers
     that are adjacent to no others."""
     rank = len(fusion.outer)
@@ -128,7 +128,7 @@ def _row_axes(fusion: Fusion, accesses: Accesses) -> list[Axis]:
 def _lower_unrolled_rows(
     low: Lowering,
     stages: Sequence[Sequence[Instruction]],
-    fusion: Fusion,
+    fusion: LoopNest,
     users: Users,
     axes: Sequence[Axis],
     row_size: int,
@@ -169,7 +169,7 @@ def _emit_unrolled_row(low: Lowering, root: Instruction, outer: Coordinates, use
         low.bind_reduction(result, outer, values[result.attributes.index if result is not x else 0])
 
 
-def _split_dims(root: Instruction, fusion: Fusion) -> tuple[list[int], list[int]]:
+def _split_dims(root: Instruction, fusion: LoopNest) -> tuple[list[int], list[int]]:
     """The outer and the inner dimensions of a root's iteration space; a cross-row reduction reduces the outer ones."""
     rank = len(fusion.outer)
     if fusion.cross_row is not None and root in fusion.cross_row.roots:
@@ -190,7 +190,7 @@ def _default_split_dims(root: Instruction, rank: int) -> tuple[list[int], list[i
     return list(dims[:rank]), list(dims[rank:])
 
 
-def _stages(fusion: Fusion, accesses: Accesses, users: Any) -> list[list[Instruction]]:
+def _stages(fusion: LoopNest, accesses: Accesses, users: Any) -> list[list[Instruction]]:
     """The roots of each stage, a loop over the row, in order.
 
     A root's stage comes after the stages of the reductions that it reads, and of the roots that it reads at other
@@ -226,7 +226,7 @@ def _stages(fusion: Fusion, accesses: Accesses, users: Any) -> list[list[Instruc
     return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
-def _cached_intermediates(stages: list[list[Instruction]], fusion: Fusion, accesses: Accesses) -> set[Instruction]:
+def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, accesses: Accesses) -> set[Instruction]:
     """Expensive intermediates of a row that several stages read, as far as they fit into the first-level cache.
     Excludes those that are read in other rows, too."""
     rank = len(fusion.outer)
@@ -259,7 +259,12 @@ class _RowEmitter:
     """Emits the stages of a row; `accumulators` are the rows of accumulators of cross-row reductions."""
 
     def __init__(
-        self, low: Lowering, fusion: Fusion, cached: set[Instruction], users: Users, accumulators: Sequence[Buffer] = ()
+        self,
+        low: Lowering,
+        fusion: LoopNest,
+        cached: set[Instruction],
+        users: Users,
+        accumulators: Sequence[Buffer] = (),
     ) -> None:
         self.low, self.b, self.fusion, self.users = low, low.builder, fusion, users
         self.cached, self.accumulators = cached, accumulators

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
-from tinyxla.compiler.fusion.plan import Accesses, Fusion, iteration_space, producer_of, results_of
+from tinyxla.compiler.fusion.plan import Accesses, LoopNest, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.ir.operations import max_element_bytes
@@ -38,7 +38,7 @@ def is_computed_once(x: Instruction, stage: Stage, accesses: Accesses) -> bool:
     return any(all(c in (-1, d) for d, c in enumerate(access)) for access in reads)
 
 
-def applies(fusion: Fusion, axes: Sequence[Axis], accesses: Accesses) -> bool:
+def applies(fusion: LoopNest, axes: Sequence[Axis], accesses: Accesses) -> bool:
     """True if every array that a row reads is of the shape of the rows or contiguous along the last outer axis."""
     row_dims = range(axes[-1].first, axes[-1].last + 1)
     row_shapes = {iteration_space(root) for root in fusion.roots if len(iteration_space(root)) > len(fusion.outer)}

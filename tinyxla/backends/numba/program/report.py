@@ -6,22 +6,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tinyxla.compiler.analysis.fusibility import is_reduction
-from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
-from tinyxla.compiler.schedule.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
+from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
 from tinyxla.hlo import Instruction, Module
-from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.ops.cost import bytes_of, operations_of
-from tinyxla.shapes import Shape
 from tinyxla.text.hlo_text import instruction_names
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.program.executable import CompiledModule
 
+_KINDS = {BlasCall: "product", Collective: "collective", HostCall: "host call"}
 _UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
 
@@ -91,15 +89,15 @@ def _step(
     work = step.work
     over, cost = "", Cost()
     roots = list(work.roots) if isinstance(work, LoweredKernel) else [work.root]
-    inside = _computed(roots, block) if isinstance(work, LoweredKernel) else roots
+    inside = _computed(step, roots, block) if isinstance(work, LoweredKernel) else roots
     if isinstance(work, LoweredKernel):
         kind, over, cost = work.kernel.name, f"{work.extent} by {work.grain}", kernel_cost(work)
-    elif isinstance(work, Product | HostCall):
-        kind = "product" if isinstance(work, Product) else "host call"
+    elif isinstance(work, BlasCall | HostCall | Collective):
+        kind = _KINDS[type(work)]
         read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
         cost = Cost(read, written, *operations_of(work.root))
     else:
-        kind = "while" if isinstance(work, Loop) else "conditional"
+        kind = "while" if isinstance(work, LoopBlocks) else "conditional"
     weights: dict[str, float] = {}
     for x in inside:
         if x.source is not None:
@@ -123,13 +121,10 @@ def _step(
     )
 
 
-def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
+def _computed(step: Step, roots: Sequence[Instruction], block: Block) -> list[Instruction]:
     """What a kernel computes, in the order of the program."""
     found = {producer_of(root) for root in roots}
-    nests = [
-        x
-        for x in roots
-        if (isinstance(producer_of(x).shape, Shape) or is_reduction(producer_of(x))) and not op_lowering(producer_of(x))
-    ]
+    nest = nest_of(step, block)
+    nests = [x for x in roots if nest is not None and x in nest.roots]
     found |= {x for x, _, from_memory in block.plan.accesses.read_by(nests) if not from_memory}
     return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]
