@@ -18,6 +18,7 @@ from tinyxla.compiler.fusion.plan import (
     Accesses,
     LoopNest,
     Plan,
+    Reads,
     SingleOp,
     Step,
     classify_root,
@@ -114,11 +115,11 @@ class _Clustering:
         """True if one kernel may compute all these roots."""
         return len(roots) <= MAX_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MAX_INSTRUCTIONS
 
-    def _fused(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> LoopNest | None:
+    def _fused(self, k: int, reads: dict[Instruction, Reads]) -> LoopNest | None:
         """Nest k with more roots, given their reads; None if one of them does not fit."""
         row = self._steps[k]
         assert isinstance(row, LoopNest)
-        fused = replace(row, roots=[*row.roots], reads=dict(row.reads))
+        fused = replace(row, roots=[*row.roots], reads=dict(row.reads), access_maps=dict(row.access_maps))
         for root, accesses in reads.items():
             kind_and_outer = self._can_fuse(fused, root, *classify_root(root), accesses)
             if kind_and_outer is None:
@@ -126,9 +127,9 @@ class _Clustering:
             fused.add_root(root, kind_and_outer, accesses)
         return fused
 
-    def _reads_of(self, root: Instruction) -> dict[Instruction, list[AccessMap]]:
+    def _reads_of(self, root: Instruction) -> Reads:
         """The arrays that a root reads from memory, with the access maps."""
-        reads: dict[Instruction, list[AccessMap]] = {}
+        reads: Reads = {}
         self._computed[root] = 0
         for x, access, from_memory in self.accesses.read_by([root]):
             if from_memory:
@@ -158,7 +159,11 @@ class _Clustering:
                     continue
                 if self._may_merge(k, j) and self._can_fuse_cross_row(k, column, space):
                     fused = replace(
-                        row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column
+                        row,
+                        roots=row.roots + column.roots,
+                        reads=row.reads | column.reads,
+                        cross_row=column,
+                        access_maps=row.access_maps | column.access_maps,
                     )
                     self._merge(k, fused, j)
                     rows.merge(k, j, column)
@@ -237,7 +242,7 @@ class _Clustering:
                 self._graph.add_edges(k, producers)
                 self._record_reads(k, reads)
                 return
-        self._add(LoopNest(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+        self._add(LoopNest(kind, outer, [root], dict.fromkeys(reads), access_maps={root: reads}), root, reads)
         self._record_reads(len(self._steps) - 1, reads)
 
     def _candidates(self, reads: Iterable[Instruction], producers: set[int]) -> list[int]:
@@ -259,7 +264,7 @@ class _Clustering:
         root: Instruction,
         kind: str,
         outer: tuple[int, ...],
-        reads: dict[Instruction, list[AccessMap]],
+        reads: Reads,
     ) -> tuple[str, tuple[int, ...]] | None:
         """Kind and outer sizes of a nest after fusion with a root; None if they cannot be fused."""
         group_results = {r for g in group.roots for r in results_of(g, self.users)}

@@ -35,6 +35,7 @@ MIN_PARALLEL_ROWS = 64  # with fewer rows, rows are split
 MAX_INLINED_OPERANDS = 8  # operands of a concatenation among which a loop selects per element
 MIN_LONG_RUN = 16  # elements of a reduced minor run; shorter runs are reduced like columns
 
+Reads = dict[Instruction, list[AccessMap]]  # arrays in memory with the access maps of all reads
 _Operands = tuple[tuple[Instruction, AccessMap], ...]
 
 
@@ -42,21 +43,22 @@ _Operands = tuple[tuple[Instruction, AccessMap], ...]
 class LoopNest:
     """A loop nest. `outer` are the sizes of the dimensions that all roots share (all dimensions of a `loop`).
     `cross_row`, of a row, is a fusion of reductions over the outer dimensions; its roots and reads are among those
-    of the row."""
+    of the row. `access_maps` has, for each root, the arrays in memory that it reads, with the access maps over its
+    iteration space."""
 
     kind: str
     outer: tuple[int, ...]
     roots: list[Instruction] = field(default_factory=list)
     reads: dict[Instruction, None] = field(default_factory=dict)
     cross_row: LoopNest | None = None
+    access_maps: dict[Instruction, Reads] = field(default_factory=dict)
 
-    def add_root(
-        self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]
-    ) -> None:
+    def add_root(self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Reads) -> None:
         """Add a root, with which the nest has this kind and these outer sizes."""
         self.kind, self.outer = kind_and_outer
         self.roots.append(root)
         self.reads.update(dict.fromkeys(reads))
+        self.access_maps[root] = reads
 
     @property
     def reductions(self) -> list[Instruction]:

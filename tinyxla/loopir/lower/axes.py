@@ -43,6 +43,9 @@ class Axis:
     last: int
     size: int
 
+    def __str__(self) -> str:
+        return f"d{self.last}" if self.first == self.last else f"d{self.first}-d{self.last}"
+
 
 def collapse_axes(
     roots: Sequence[Instruction],
@@ -73,6 +76,15 @@ def collapse_axes(
         else:
             axes.append(Axis(d, d, sizes[d]))
     return axes
+
+
+def note_fused(low: Lowering, axes: Sequence[Axis], sizes: Sequence[int], is_one_loop: bool = False) -> None:
+    """Note which dimensions of a space of these sizes are one loop: those of each axis, or those of all axes."""
+    groups = [range(a.first, a.last + 1) for a in axes]
+    for dims in [[d for group in groups for d in group]] if is_one_loop else groups:
+        fused = [f"d{d}" for d in dims if sizes[d] != 1]
+        if len(fused) > 1:
+            low.note("fuse", *fused)
 
 
 def expand_indices(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordinates:
@@ -125,7 +137,13 @@ def ops_per_element(roots: Sequence[Instruction], accesses: Accesses) -> int:
 def make_kernel(low: Lowering, extent: int, ops: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """A lowered kernel of `extent` outer iterations with `ops` simple operations each."""
     return LoweredKernel(
-        low.builder.kernel, low.arguments, extent, parallel_grain(extent, ops), list(roots), work=extent * ops
+        low.builder.kernel,
+        low.arguments,
+        extent,
+        parallel_grain(extent, ops),
+        list(roots),
+        work=extent * ops,
+        directives=tuple(low.directives),
     )
 
 

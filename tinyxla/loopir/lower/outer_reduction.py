@@ -25,6 +25,7 @@ from tinyxla.loopir.lower.axes import (
     Axis,
     evaluate_access_map,
     make_kernel,
+    note_fused,
     tile_of,
 )
 from tinyxla.loopir.lower.emit import ACCUMULATORS, Coordinates, LoweredKernel, Lowering, Users
@@ -89,6 +90,7 @@ class _OuterReduction:
         if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
             chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
             self.splits = max(1, min(MAX_SPLITS, chunks))
+        self._note_schedule(blocks, reduced_size)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
             self.block_start = b.mul(b.remainder(row, blocks), self.block_size)
@@ -105,6 +107,17 @@ class _OuterReduction:
         ops = ops_per_index * max(1, reduced_size // self.splits)
         kernel = make_kernel(self.low, independent * self.splits, ops, space.roots)
         return [kernel] if self.splits == 1 else [kernel, combine(space, self.plan, self.users, self.splits)]
+
+    def _note_schedule(self, blocks: int, reduced_size: int) -> None:
+        low, space = self.low, self.space
+        note_fused(low, space.axes, space.sizes)
+        if self.splits > 1:
+            low.note("split", self.reduced_axes[0], -(-reduced_size // self.splits))
+        if blocks > 1:
+            low.note("split", self.column_axis, self.block_size)
+        low.note("reorder", *self.kept_axes, *self.reduced_axes, self.column_axis)
+        if self.is_in_registers:
+            low.note("unroll", self.reduced_axes[0])
 
     def _fits_registers(self) -> bool:
         """Whether the reduction is over few rows that are long, and its operation is cheap."""

@@ -26,6 +26,7 @@ from tinyxla.loopir.lower.axes import (
     expand_indices,
     index_set_boundaries,
     make_kernel,
+    note_fused,
     ops_per_element,
     parallel_grain,
     split_index_set,
@@ -76,9 +77,11 @@ def _lower_loop(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKerne
     schedule = _choose_inner_schedule(axes, transposed_axis, ops, roots, plan.accesses)
     if transposed_axis is None and schedule == "rows":
         axes, schedule = _unroll_stacked_axis(axes, ops, roots, plan.accesses)
+        if schedule == "unrolled":
+            low.note("reorder", *axes)
     if transposed_axis is not None and transposed_axis is not axes[-2 if schedule in ("unrolled", "nested") else -1]:
         return [transposed_tiles.lower_transposed_tiles(low, axes, transposed_axis, ops, roots)]
-    return [make_kernel(low, *_nest(low, roots, axes, schedule, ops, len(sizes), plan.accesses, emit), roots)]
+    return [make_kernel(low, *_nest(low, roots, axes, schedule, ops, sizes, plan.accesses, emit), roots)]
 
 
 def _nest(
@@ -87,18 +90,21 @@ def _nest(
     axes: Sequence[Axis],
     schedule: str,
     ops: int,
-    rank: int,
+    sizes: Sequence[int],
     accesses: Accesses,
     emit: Callable[[Coordinates], None],
 ) -> tuple[int, int]:
     """Emit the loops over `axes` around `emit(coordinates)`. Returns the extent of the outermost loop and the simple
     operations of one of its iterations."""
 
+    rank = len(sizes)
+
     def emit_loop(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
         """The innermost loop after index-set splitting: no range tests bounds. If the ranges are too many or the
         body is too long, only the interior is split off; one loop with tests covers the two ends."""
         b, ranges = low.builder, split_index_set(axis, roots, accesses, ops)
         if len(ranges) > 1:
+            low.note("partition", axis, len(ranges))
             for range_start, range_end in ranges:
                 emit_range(b.max(start, range_start), b.min(stop, range_end), range_start, range_end, outer)
             return
@@ -106,6 +112,7 @@ def _nest(
         if (first, last) == (0, axis.size):
             emit_range(start, stop, first, last, outer)
             return
+        low.note("partition", axis, 2)
         emit_range(b.max(start, first), b.min(stop, last), first, last, outer)
         with low.loop(0, 2) as (side, _):
             range_start, range_end = b.mul(side, last), b.add(first, b.mul(side, axis.size - first))
@@ -130,22 +137,28 @@ def _nest(
         with low.loop(low.builder.kernel.first, low.builder.kernel.last):
             emit((0,) * rank)
         return 1, ops
+    note_fused(low, axes, sizes)
     inner_count = 1 if schedule in ("unrolled", "nested") else 0
     while schedule == "nested" and len(axes) > inner_count + 2 and axes[-inner_count - 1].size < MAX_UNROLLED_ROW // 2:
         inner_count += 1  # an axis too short to be vectorized
     inner_axes = axes[len(axes) - inner_count :]
+    if schedule == "unrolled":
+        low.note("unroll", *inner_axes)
     *outer, inner = axes[: len(axes) - len(inner_axes)]
     inner_size = math.prod(a.size for a in inner_axes)
     if not outer:
         emit_loop(inner, *_outer_range(low, inner.size, ops * inner_size), ())
         return inner.size, ops * inner_size
     outer_size = math.prod(a.size for a in outer)
+    note_fused(low, outer if schedule != "flattened" else axes, sizes, is_one_loop=True)
     if schedule == "flattened":
         with low.loop(*_outer_range(low, outer_size * inner.size, ops)) as (j, loop):
             loop.force_vectorize = isinstance(loop.start, int)
             emit(expand_indices(axes, low.split_index(j, [a.size for a in axes]), rank))
         return outer_size * inner.size, ops
     tiles = -(-inner.size * inner_size // PARALLEL_CHUNK_ELEMENTS) if outer_size < 16 else 1
+    if tiles > 1:
+        low.note("split", inner, -(-inner.size // tiles))
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         low.builder.assume_range(index, 0, outer_size * tiles - 1)
         row, start, stop = tile_of(low, index, tiles, inner.size)
@@ -194,6 +207,8 @@ def _lower_concatenate(fusion: LoopNest, plan: Plan, users: Users) -> list[Lower
         tiles = -(-row_size // PARALLEL_CHUNK_ELEMENTS)
         loop_dims = outer[-1:] if len(outer) > 1 and row_size < MAX_NESTED_ROW else ()
         outer_dims = outer[: len(outer) - len(loop_dims)]
+        if tiles > 1:
+            low.note("split", f"d{d}", -(-row_size // tiles))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _), ExitStack() as loops:
             outer_index, tile_start, tile_end = tile_of(low, index, tiles, row_size)
             prefix = (
@@ -228,7 +243,7 @@ def _lower_operands(low: Lowering, root: Instruction, positions: Sequence[int], 
     axes = collapse_axes(operands, accesses, sizes, (d,))
     ops = ops_per_element(operands, accesses) + len(operands)
     schedule = _choose_inner_schedule(axes, None, ops, operands, accesses)
-    return make_kernel(low, *_nest(low, operands, axes, schedule, ops, len(sizes), accesses, emit), [root])
+    return make_kernel(low, *_nest(low, operands, axes, schedule, ops, sizes, accesses, emit), [root])
 
 
 def _choose_inner_schedule(

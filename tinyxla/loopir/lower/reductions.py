@@ -22,6 +22,7 @@ from tinyxla.loopir.lower.axes import (
     collapse_axes,
     expand_indices,
     make_kernel,
+    note_fused,
     ops_per_element,
     tile_of,
 )
@@ -376,6 +377,9 @@ def lower_split_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[Lo
     has_equal_splits = len(reduced_axes) == 1 and size % splits == 0  # allows prefetch across splits
     reduced = [producer_of(root) for root in space.roots]
     low = Lowering("split", plan, space.own_roots(users))
+    note_fused(low, space.axes, space.sizes)
+    if splits > 1:
+        low.note("split", reduced_axes[0], -(-size // splits))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         row, split = b.delinearize(index, splits)

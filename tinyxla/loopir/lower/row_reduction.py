@@ -29,6 +29,7 @@ from tinyxla.loopir.lower.axes import (
     collapse_axes,
     expand_indices,
     make_kernel,
+    note_fused,
     ops_per_element,
     split_index_set,
     tile_of,
@@ -67,6 +68,7 @@ def lower_row_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[Lowe
     if fusion.cross_row is not None:
         return _lower_with_cross_row(low, stages, fusion, fusion.cross_row, cached, plan, users)
     emitter = _RowEmitter(low, fusion, cached, users)
+    _note_rows(low, fusion)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         outer = low.split_index(index, fusion.outer)
         for stage in stages:
@@ -91,6 +93,8 @@ def _lower_with_cross_row(
     chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS))
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
+    _note_rows(low, fusion)
+    low.note("split", "rows", -(-rows // chunks))
     with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
         with low.loop(0, width) as (j, _):
             for row, value in zip(accumulators, columns.initial_values(low, chunks), strict=True):
@@ -106,6 +110,12 @@ def _lower_with_cross_row(
     ops = ops_per_element(fusion.roots, plan.accesses) * len(stages) * width * -(-rows // chunks)
     kernel = make_kernel(low, chunks, ops, fusion.roots)
     return [kernel] if chunks == 1 else [kernel, reductions.combine(columns, plan, users, chunks)]
+
+
+def _note_rows(low: Lowering, fusion: LoopNest) -> None:
+    """Note that the dimensions that number the rows are one loop."""
+    rows = [Axis(d, d, size) for d, size in zip(fusion.kept or range(len(fusion.outer)), fusion.outer, strict=True)]
+    note_fused(low, rows, iteration_space(fusion.reductions[0]), is_one_loop=True)
 
 
 def _row_axes(fusion: LoopNest, accesses: Accesses) -> list[Axis]:
@@ -140,6 +150,10 @@ def _lower_unrolled_rows(
     read = [x for x in [*read, *fusion.roots] if not low.in_memory(x)]
     rows = math.prod(a.size for a in outer_axes)
     tiles = -(-inner.size * row_size // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
+    note_fused(low, axes, fusion.outer)
+    low.note("unroll", "row", row_size)
+    if tiles > 1:
+        low.note("split", inner, -(-inner.size // tiles))
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         row, start, stop = tile_of(low, index, tiles, inner.size)
         indices = low.split_index(row, [a.size for a in outer_axes])

@@ -18,7 +18,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower import reductions, register_transpose
-from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, ops_per_element
+from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, note_fused, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.ops import elementwise, reduction
 
@@ -69,6 +69,9 @@ class TransposedRows:
         low, b = self.low, self.b
         sizes = [*(a.size for a in self.axes[:-1]), self.tiles]
         roots = [root for stage in stages for root in stage]
+        note_fused(low, self.axes, self.outer)
+        low.note("split", self.axes[-1], TILE_ROWS)
+        low.note("reorder", "row", f"{TILE_ROWS} rows")
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             *self.outer_indices, tile = low.split_index(index, sizes)
             self.tile_start = b.mul(tile, TILE_ROWS)

@@ -22,7 +22,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index
 from tinyxla.loopir.ir.prefetch import declare_prefetch_read, declare_prefetch_write
 from tinyxla.loopir.lower import register_transpose
-from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel
+from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel, note_fused
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import last_cache
 
@@ -110,6 +110,10 @@ def lower_transposed_tiles(
     def result(root: Instruction, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
         return low.buffer(root, True), low.linearize(root.array_shape.dimensions, coordinates_at(start, i, j))
 
+    note_fused(low, axes, iteration_space(roots[0]))
+    low.note("split", outer, tile_rows)
+    low.note("split", inner, tile_columns)
+    low.note("reorder", *other_axes, f"tiles of {outer}, {inner}")
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.assume_range(index, 0, extent - 1)
         origin, first = tile_origin(index)
