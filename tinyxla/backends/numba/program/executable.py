@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
-from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
+from tinyxla.backends.numba.program.blas_gemm import MatmulStep, gemm_step_of
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
@@ -161,6 +161,7 @@ class CompiledModule:
 
     def _lay_out(self) -> None:
         self._host_calls: list[_HostCall] = []
+        self.blas_steps: dict[Instruction, MatmulStep] = {}
         self._callback = _callback(self._host_calls)
         self._started: dict[Any, tuple[Callable[[], int], list[int]]] = {}  # kernels that are compiled, by identity
         schedule = Schedule()
@@ -184,7 +185,8 @@ class CompiledModule:
             schedule.host(id(self._callback), len(self._host_calls) - 1)
         elif isinstance(work, BlasCall):
             a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-            gemm_step_of(work.root, repeats).append(schedule, a, b, c)
+            made = self.blas_steps[work.root] = gemm_step_of(work.root, repeats)
+            made.append(schedule, a, b, c)
         elif isinstance(work, LoopBlocks):
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
         elif isinstance(work, SwitchBlocks):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
+from tinyxla.compiler.schedule.describe import accesses_of
 from tinyxla.hlo import Instruction, Module
+from tinyxla.loopir.ir.schedule import loops_of, schedule_of
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.cost_model import kernel_cost
@@ -50,7 +52,7 @@ class _Buffers:
     """All memory of a program under names of their own."""
 
     def __init__(self, module: CompiledModule, naming: _Names) -> None:
-        self._module = module
+        self.module = module
         self._naming = naming
         self._names: dict[Storage, str] = {}
         sharing = module.aliases.aliases_by_memory()
@@ -61,11 +63,14 @@ class _Buffers:
             taken[name] = taken.get(name, 0) + 1
             self._names[x] = name if taken[name] == 1 else f"{name}'{taken[name]}"
 
+    def name(self, x: Storage) -> str:
+        return self._names[self.module.aliases[x]]
+
     def names(self, storages: Sequence[Storage]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._names[self._module.aliases[x]] for x in storages))
+        return tuple(dict.fromkeys(map(self.name, storages)))
 
     def described(self) -> Iterator[BufferInfo]:
-        module = self._module
+        module = self.module
         lives, sharing = module.lives(), module.aliases.aliases_by_memory()
         for x, name in self._names.items():
             shape = shape_of(x)
@@ -118,7 +123,24 @@ def _step(
         over=over,
         depth=depth,
         times=times,
+        type="LoopNest" if step.planned is None else type(step.planned).__name__,
+        loops=loops_of(work.kernel) if isinstance(work, LoweredKernel) else "",
+        schedule=_schedule(step, buffers),
+        accesses=tuple(accesses_of(step, block, buffers.name)),
     )
+
+
+def _schedule(step: Step, buffers: _Buffers) -> tuple[str, ...]:
+    work = step.work
+    if isinstance(work, BlasCall):
+        made = buffers.module.blas_steps[work.root]
+        parallel = (f"parallel({made.extent} by {made.grain})",) if made.extent > made.grain else ()
+        return (f"call({made.name})", *parallel)
+    if not isinstance(work, LoweredKernel):
+        return ()
+    names = [buffers.name(x) for x in work.arguments]
+    found = schedule_of(work.kernel, work.extent, work.grain, work.starts_in_order, work.directives, names)
+    return tuple(map(str, found))
 
 
 def _computed(step: Step, roots: Sequence[Instruction], block: Block) -> list[Instruction]:
