@@ -112,9 +112,9 @@ class AccessInfo:
         shape: as text.
         bytes: its size.
         space: the sizes of the loops of the nest that the maps are over; empty if there are no maps.
-        maps: the elements that an iteration accesses, such as "[d0, f(d1)]": the index of each dimension is an index of
-            the nest, 0, or a function of indices; "f()" depends on data. None are known for arrays that a kernel of its
-            own or a call reads as a whole.
+        maps: the elements that an iteration accesses, such as "[d0, f(d1)]": the index in each dimension is that of a
+            loop, 0, or a function of indices; "f()" is fixed or depends on data. Kernels of single operations and
+            calls have none: they go over whole arrays.
         is_written: whether it is written.
     """
 

@@ -105,7 +105,7 @@ class _OuterReduction:
                 self._reduce()
                 self._store_results(width)
         ops = ops_per_index * max(1, reduced_size // self.splits)
-        kernel = make_kernel(self.low, independent * self.splits, ops, space.roots)
+        kernel = make_kernel(self.low, independent * self.splits, ops, space.computed(self.splits))
         return [kernel] if self.splits == 1 else [kernel, combine(space, self.plan, self.users, self.splits)]
 
     def _note_schedule(self, blocks: int, reduced_size: int) -> None:

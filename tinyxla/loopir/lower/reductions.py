@@ -91,6 +91,10 @@ class Reductions:
             *(result for root in self.roots for result in results_of(root, users)),
         ]
 
+    def computed(self, splits: int) -> list[Instruction]:
+        """The roots that a kernel of so many partial reductions computes: `combine` does the others."""
+        return [*self.roots, *self.full_space_roots, *(self.dependent_roots if splits == 1 else [])]
+
     def coordinates(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
         """Coordinates in the iteration space from indices of some axes."""
         by_axis = dict(zip(axes, indices, strict=True))
@@ -348,7 +352,7 @@ def combine(space: Reductions, plan: Plan, users: Users, splits: int) -> Lowered
         else:
             results = low.nest([(0, splits)], results, body)
         space.store_results(low, results, result, 0, 1, users)
-    return make_kernel(low, math.prod(space.results), splits, space.roots)
+    return make_kernel(low, math.prod(space.results), splits, [*space.roots, *space.dependent_roots])
 
 
 def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:
@@ -407,5 +411,5 @@ def lower_split_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[Lo
         result = tuple(c for d, c in enumerate(coordinates) if d not in space.reduced)
         space.store_results(low, results, result, split, splits, users)
     rows = math.prod(a.size for a in kept_axes)
-    kernel = make_kernel(low, rows * splits, space.ops_per_element * inner * -(-size // splits), space.roots)
+    kernel = make_kernel(low, rows * splits, space.ops_per_element * inner * -(-size // splits), space.computed(splits))
     return [kernel] if splits == 1 else [kernel, combine(space, plan, users, splits)]
