@@ -1,7 +1,7 @@
 """Plans as text: `compile().as_text()` prints the steps that run, with kinds, loops, schedules and access maps.
 
-The plans in `golden/plans` are those of a processor with AVX2 and 32 MB of cache. To accept other ones, delete the files
-and run the tests once: they write the new ones, and fail.
+The plans in `golden/plans` are those of a processor with AVX2 and 32 MB of cache. To accept other ones, delete the
+files and run the tests once: they write the new ones, and fail.
 """
 
 from __future__ import annotations
