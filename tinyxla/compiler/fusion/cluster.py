@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from functools import cache
 
@@ -278,47 +278,48 @@ class _Clustering:
         kind_and_outer = self._fused_kind(group, root, kind, outer)
         if kind_and_outer is None:
             return None
-        space = kind_and_outer[1]
-        if kind_and_outer[0] in ("column", "split"):
+        own = group_results & reads.keys()
+        return kind_and_outer if self._reads_own_elements(group, root, own, reads, *kind_and_outer) else None
+
+    def _reads_own_elements(
+        self,
+        group: LoopNest,
+        root: Instruction,
+        own: Set[Instruction],
+        reads: Reads,
+        kind: str,
+        outer: tuple[int, ...],
+    ) -> bool:
+        """True if a root reads the results `own` of a nest only where an iteration of the fused nest has them."""
+        space = outer
+        if kind in ("column", "split"):
             full_space = iteration_space((group.reductions or [root])[0])
             is_full_space = producer_of(root).op is reduction.reduce or iteration_space(root) == full_space != space
-            if any(
-                (spans_iteration_space(x, full_space) and full_space != space) != is_full_space
-                for x in group_results & reads.keys()
-            ):
-                return None  # a reduction's result is available only after the reduction
+            if any((spans_iteration_space(x, full_space) and full_space != space) != is_full_space for x in own):
+                return False  # a reduction's result is available only after the reduction
             space = full_space if is_full_space else space
-        kept = LoopNest(kind_and_outer[0], kind_and_outer[1], [*group.roots, root]).kept
+        kept = LoopNest(kind, outer, [*group.roots, root]).kept
+        accesses = [(x, access) for x in own for access in reads[x]]
         if kept is not None:
-            own_reads = [(x, access) for x in group_results & reads.keys() for access in reads[x]]
-            return kind_and_outer if all(_is_row_local(x, access, root, kept) for x, access in own_reads) else None
+            return all(_is_row_local(x, access, root, kept) for x, access in accesses)
         row_access = normalize(range(len(space)), space)
-        for x in group_results & reads.keys():
-            for access in reads[x]:
-                if access[: len(space)] != row_access or (kind_and_outer[0] != "row" and len(access) != len(space)):
-                    return None
-        return kind_and_outer
+        return all(
+            access[: len(space)] == row_access and (kind == "row" or len(access) == len(space))
+            for _, access in accesses
+        )
 
     def _fused_kind(
         self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
-        sizes = iteration_space(root)
         if "parts" in (group.kind, kind):
             return None
-        if group.kind in ("column", "split") and kind == "loop":
-            space = iteration_space(group.reductions[0])
-            is_full = sizes == space and _is_contiguous_in([root], self.accesses, space)
-            is_compatible = sizes == group.outer or is_full
-            return (group.kind, group.outer) if is_compatible else None
-        if group.kind == "loop" and kind in ("column", "split"):
-            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.accesses, sizes)
-            return (kind, outer) if is_compatible else None
-        if group.kind in ("column", "split") or kind in ("column", "split"):
-            return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
+        if not {group.kind, kind}.isdisjoint(("column", "split")):
+            return self._fuse_columns(group, root, kind, outer)
         if (kind == "row" and not reduces_trailing_dimensions(root)) or group.kept is not None:
             return self._fuse_non_leading(group, root, kind, outer)
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
+        sizes = iteration_space(root)
         if group.kind == "row":
             is_compatible = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
             shared_outer = group.outer
@@ -330,6 +331,21 @@ class _Clustering:
             or max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots))) <= MAX_SERIAL_ELEMENTS
         )
         return ("row", shared_outer) if is_compatible and is_parallel else None
+
+    def _fuse_columns(
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """`_fused_kind` if the nest or the root is a `column` or `split`: with the same reduction, or with what is
+        elementwise over the reduced space or over the results."""
+        sizes = iteration_space(root)
+        if kind == "loop":
+            space = iteration_space(group.reductions[0])
+            is_full = sizes == space and _is_contiguous_in([root], self.accesses, space)
+            return (group.kind, group.outer) if sizes == group.outer or is_full else None
+        if group.kind == "loop":
+            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.accesses, sizes)
+            return (kind, outer) if is_compatible else None
+        return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
 
     def _fuse_non_leading(
         self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
