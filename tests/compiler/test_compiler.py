@@ -22,12 +22,13 @@ from tinyxla.compiler.analysis import reachability
 from tinyxla.compiler.buffers import arena
 from tinyxla.compiler.fusion import plan as fusion_plan
 from tinyxla.compiler.fusion.cluster import plan
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Product
+from tinyxla.compiler.fusion.plan import BlasCall, LoopNest, SingleOp
 from tinyxla.compiler.passes import algebraic_simplifier
 from tinyxla.compiler.rewriter import rewrite
 from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower import emit, pointwise
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
@@ -101,11 +102,12 @@ def test_random_graphs_reach_every_kind_of_step() -> None:
     found: dict[str, int] = {}
     for seed in SEEDS:
         case = graphs.random_case(seed)
-        for step in plan(pipeline.optimize(case.computation)).steps:
-            name = step.kind if isinstance(step, Fusion) else type(step).__name__
+        for step in plan(pipeline.optimize(case.computation), step_for).steps:
+            name = step.kind if isinstance(step, LoopNest) else type(step).__name__
             found[name] = found.get(name, 0) + 1
-    least = {"loop": 200, "row": 40, "column": 12, "split": 5, "Product": 10, "HostCall": 30}
+    least = {"loop": 200, "row": 40, "column": 12, "split": 5, "LibraryKernel": 30}
     assert all(found.get(name, 0) >= count for name, count in least.items()), found
+    assert found.get("BlasCall", 0) + found["LibraryKernel"] >= 40, found
 
 
 def test_random_graphs_have_every_type_and_are_large_and_empty() -> None:
@@ -125,7 +127,7 @@ class InPython:
 
     def __init__(self, computation: Computation) -> None:
         self.computation = pipeline.optimize(computation)
-        self.plan = plan(self.computation)
+        self.plan = plan(self.computation, step_for)
         self.users = self.computation.users()
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
@@ -133,7 +135,7 @@ class InPython:
         for parameter, x in zip(self.computation.parameters, operands, strict=True):
             self.memory[parameter] = np.ascontiguousarray(x).ravel()
         for step in self.plan.steps:
-            if isinstance(step, Fusion):
+            if isinstance(step, LoopNest):
                 for lowered in pointwise.lower(step, self.plan, self.users):
                     self._run(lowered)
             else:
@@ -148,7 +150,7 @@ class InPython:
             for first in range(0, lowered.extent, lowered.grain):
                 namespace["kernel"](*arrays, first, min(first + lowered.grain, lowered.extent))
 
-    def _evaluate(self, step: Product | HostCall) -> None:
+    def _evaluate(self, step: SingleOp) -> None:
         x = step.root
         with np.errstate(all="ignore"):
             found = x.op.evaluate(*map(self._array, x.operands), **x.attributes._asdict())  # type: ignore[attr-defined]
@@ -191,7 +193,7 @@ def test_reductions_in_python_and_compiled(kind: str, sizes: tuple[int, ...], di
 
     computation = trace(function, [Shape.of(x)], "test")[0]
     module = compiled(computation)
-    assert {step.kind for step in module.plan.steps if isinstance(step, Fusion)} == {kind}
+    assert {step.kind for step in module.plan.steps if isinstance(step, LoopNest)} == {kind}
     expected = calls.evaluate(computation, [x])
     for run in (module, InPython(computation)):
         for found, wanted in zip(run([x]), expected, strict=True):
@@ -352,7 +354,7 @@ def test_products_of_all_layouts_without_a_copy(batch: tuple[int, ...], dtype: A
     for orders in itertools.product(_layouts(len(batch)), repeat=2):
         operands, expected = _operands((5, 7, 6), orders, dtype, batch)
         module = compiled(_product(operands, orders, len(batch)))
-        assert [type(step) for step in module.plan.steps] == [Product], orders
+        assert [type(step) for step in module.plan.steps] == [BlasCall], orders
         np.testing.assert_allclose(module(operands)[0], expected, 1e-4, 1e-4)
 
 
@@ -360,7 +362,7 @@ def test_a_batch_that_is_the_middle_dimension_is_not_copied() -> None:
     orders = [(1, 0, 2), (1, 0, 2)]
     operands, expected = _operands((5, 7, 6), orders, np.float32, (4,))
     module = compiled(_product(operands, orders, 1))
-    assert [type(step) for step in module.plan.steps] == [Product]
+    assert [type(step) for step in module.plan.steps] == [BlasCall]
     np.testing.assert_allclose(module(operands)[0], expected, 1e-4, 1e-4)
 
 

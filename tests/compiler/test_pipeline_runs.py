@@ -7,6 +7,7 @@ import gc
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
 from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.compiler.schedule import blocks
 from tinyxla.hlo import Computation, Module
+from tinyxla.loopir.kernels import registry
 from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.ops import Op, calls
 from tinyxla.text import parse_hlo
@@ -89,6 +91,41 @@ def test_compile_vmap_of_a_while_loop_optimizes_each_lane_once(runs: list[Comput
     tx.clear_caches()
     CompiledModule(module)
     assert len(runs) == 4  # the entry, what a lane computes, and its condition and body
+
+
+CONTROL_FLOW: dict[str, Callable[..., Any]] = {
+    "vmap of a while loop": tx.vmap(lambda r: lax.while_loop(lambda y: (y**2).sum() < 50, lambda y: y * 1.5 + 0.1, r)),
+    "gradient of a scan": tx.grad(lambda x: (lax.scan(lambda c, r: (c * r, c + r), x[0], x)[1] ** 2).sum()),
+    "conditional": lambda x: lax.cond(x.sum() > 0, tx.numpy.sin, lambda y: y @ y.T @ y, x),
+}
+
+
+@pytest.mark.parametrize("name", CONTROL_FLOW)
+def test_predicates_of_lowerings_are_asked_once_and_run_no_passes(
+    name: str, runs: list[Computation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    passes: list[int] = []
+
+    def watched(lowering: registry.OpLowering) -> registry.OpLowering:
+        def supports(x: Any) -> bool:
+            before = len(runs)
+            answer = lowering.supports(x)
+            asked.append((lowering.supports, x))
+            passes.append(len(runs) - before)
+            return answer
+
+        fallback = lowering.fallback and watched(lowering.fallback)
+        return replace(lowering, supports=supports, fallback=fallback)
+
+    for op, lowering in list(registry.OP_LOWERINGS.items()):
+        monkeypatch.setitem(registry.OP_LOWERINGS, op, watched(lowering))
+    module = tx.jit(lambda x: CONTROL_FLOW[name](x)).lower(np.ones((6, 8), np.float32)).module
+    tx.clear_caches()
+    CompiledModule(module)
+    assert passes
+    assert not any(passes)
+    assert len(asked) == len(set(asked))
 
 
 def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -> None:

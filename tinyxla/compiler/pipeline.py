@@ -43,6 +43,7 @@ from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_ope
 from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Kernel
+from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
@@ -111,9 +112,14 @@ GRAPH: tuple[Pass, ...] = (
     Pass("scalar-computations", prepare_scalar_computations, "What is applied element by element.", is_required=True),
 )
 
+
+def _plan(computation: Computation) -> Plan:
+    return plan(computation, step_for)
+
+
 # From a computation to its plan.
 PLAN: tuple[Pass, ...] = (
-    Pass("fusion", plan, "Instructions become loop nests, products and calls.", is_required=True),
+    Pass("fusion", _plan, "Instructions become loop nests, kernels of single operations and calls.", is_required=True),
     Pass("epilogue-fusion", fuse_epilogues, "Nests are computed with the product that they read."),
 )
 

@@ -104,6 +104,33 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class AccessInfo:
+    """An array that a step reads or writes.
+
+    Attributes:
+        name: of its buffer.
+        shape: as text.
+        bytes: its size.
+        space: the sizes of the loops of the nest that the maps are over; empty if there are no maps.
+        maps: the elements that an iteration accesses, such as "[d0, f(d1)]": the index in each dimension is that of a
+            loop, 0, or a function of indices; "f()" is fixed or depends on data. Kernels of single operations and
+            calls have none: they go over whole arrays.
+        is_written: whether it is written.
+    """
+
+    name: str
+    shape: str
+    bytes: int
+    space: tuple[int, ...] = ()
+    maps: tuple[str, ...] = ()
+    is_written: bool = False
+
+    def __str__(self) -> str:
+        at = f" at {' and '.join(self.maps)}" if self.maps else ""
+        return f"{self.name} {self.shape} {amount(self.bytes, 'B')}{at}"
+
+
+@dataclass(frozen=True)
 class StepInfo:
     """One step of a compiled program.
 
@@ -117,6 +144,11 @@ class StepInfo:
         reads, writes: names of buffers.
         cost: of one execution. The cost of a loop or branch is that of the steps in it.
         over: of a kernel, the extent of its outermost loop, and the size of the chunks that threads share.
+        type: the type of the plan's step: "LoopNest", "LibraryKernel", "BlasCall", "HostCall", "Collective", "Loop" or
+            "Switch".
+        loops: of a kernel, the trip counts of its loops.
+        schedule: of a kernel, the directives that made its loops, such as "parallel(4096 by 128)".
+        accesses: what it reads and writes.
         depth: nesting depth in loops and branches.
         times: executions per call; None if unknown before the call.
     """
@@ -133,6 +165,10 @@ class StepInfo:
     over: str = ""
     depth: int = 0
     times: int | None = 1
+    type: str = ""
+    loops: str = ""
+    schedule: tuple[str, ...] = ()
+    accesses: tuple[AccessInfo, ...] = ()
 
     @property
     def title(self) -> str:
@@ -150,16 +186,28 @@ class StepInfo:
         head = f"{self.number:4} {margin}{self.title}: {', '.join(self.reads)} -> {', '.join(self.writes)}"
         indent = " " * 5 + margin
         lines = [head]
-        if self.instructions:
-            lines += [f"{indent}  does  {line}" for line in _folded(self.instructions, 100 - len(indent))]
+
+        def add(label: str, *words: str) -> None:
+            lines.extend(f"{indent}  {label:9}{line}" for line in _folded(words, 98 - len(indent)))
+
+        add("kind", *filter(None, [self.type]))
+        add("loops", *self.loops.split())
+        add("schedule", *self.schedule)
+        space: tuple[int, ...] = ()
+        for x in self.accesses:
+            if x.space not in ((), space):
+                space = x.space
+                add("nest", ", ".join(f"d{k} < {size}" for k, size in enumerate(space)))
+            add("writes" if x.is_written else "reads", str(x))
+        add("does", *self.instructions)
         if self.cost != Cost():
             bound_text = ""
             if machine is not None:
                 bound = machine.bound(self.cost)
                 bound_text = f"; at least {duration(bound.seconds)} ({bound.by})"
             repetitions = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
-            lines.append(f"{indent}  cost  {self.cost}{repetitions}{bound_text}")
-        lines += [f"{indent}  line  {line}" for line in self.lines]
+            lines.append(f"{indent}  {'cost':9}{self.cost}{repetitions}{bound_text}")
+        lines += [f"{indent}  {'line':9}{line}" for line in self.lines]
         return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.compiler.fusion.plan import Fusion, Plan, Step, producer_of
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, Step, producer_of
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import Block, walk_steps
 from tinyxla.hlo import Module
@@ -50,7 +50,7 @@ def _text(name: str, state: Any) -> str:
 
 def _planned(step: Step) -> str:
     """A step of a plan: a loop nest with its outer sizes and what it computes and reads, or an instruction."""
-    if not isinstance(step, Fusion):
+    if not isinstance(step, LoopNest):
         return f"{type(step).__name__}: {_shown(step.root)}"
     reads = ", ".join(map(_shown, step.reads)) or "nothing"
     return f"{step.kind} over {list(step.outer)}: {', '.join(map(_shown, step.roots))} of {reads}"

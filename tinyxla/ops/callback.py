@@ -12,11 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.hlo import Operation
 from tinyxla.ops import movement
 from tinyxla.ops.op import Array, Axes, ByAttributes, Derivative, NotDifferentiable, Op, Sample, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+class Exchange:
+    """A function of a callback in which devices exchange arrays; `op` is the collective operation."""
+
+    op: Operation
 
 
 class Callback(NamedTuple):

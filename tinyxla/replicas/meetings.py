@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import ChannelError
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import calls, movement
-from tinyxla.ops.callback import Callback, callback
+from tinyxla.ops.callback import Callback, Exchange, callback
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, Same, between_devices
@@ -32,7 +32,7 @@ _IN_PAIRS = ("collective-permute",)
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Meeting(Exchange):
     """What a callback does in the place of an operation: `function(operands, shapes)`.
 
     Equal ones are the same instruction, for another replica: a program may be built once for each.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     lower = dot_product.lower
     nest = registry.OP_LOWERINGS
-    monkeypatch.setitem(nest, "dot", nest["dot"]._replace(lower=lambda *given: found.append(given[0]) or lower(*given)))
+    monkeypatch.setitem(nest, "dot", replace(nest["dot"], lower=lambda *given: found.append(given[0]) or lower(*given)))
     return found
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
+from functools import cache
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
@@ -14,10 +15,11 @@ from tinyxla.compiler.fusion.materialize import initially_materialized, live_out
 from tinyxla.compiler.fusion.plan import (
     MAX_SERIAL_ELEMENTS,
     MIN_PARALLEL_ROWS,
-    Fusion,
-    HostCall,
+    Accesses,
+    LoopNest,
     Plan,
-    Product,
+    Reads,
+    SingleOp,
     Step,
     classify_root,
     is_leaf,
@@ -28,10 +30,9 @@ from tinyxla.compiler.fusion.plan import (
     reduces_trailing_dimensions,
     results_of,
     spans_iteration_space,
-    walk_producers,
 )
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, reduction
+from tinyxla.ops import calls, reduction
 
 MAX_ROOTS = 24  # per nest
 MAX_BUFFERS = 48  # per nest
@@ -42,26 +43,32 @@ MAX_NEIGHBOURS = 64  # row nests on either side that read the same array
 MAX_CROSS_ROW_ELEMENTS = 1 << 13  # elements of a cross-row reduction's result
 
 
-def plan(computation: Computation) -> Plan:
-    """Materialize, fuse, and repeat while several nests compute instructions that are better materialized."""
-    materialized = initially_materialized(computation)
-    steps = _Clustering(computation, materialized).steps()
+def plan(computation: Computation, step_for: Callable[[Instruction], SingleOp]) -> Plan:
+    """Materialize, fuse, and repeat while several nests compute instructions that are better materialized.
+
+    `step_for` decides what becomes of an operation that no nest computes; it is asked once for each.
+    """
+    accesses, step_for = Accesses(initially_materialized(computation)), cache(step_for)
+    steps = _Clustering(computation, accesses, step_for).steps()
     for _ in range(MAX_ROUNDS):
-        added = materialize_recomputed(computation, steps, materialized)
+        added = materialize_recomputed(computation, steps, accesses)
         if not added:
             break
-        materialized |= added
-        steps = _Clustering(computation, materialized).steps()
-    return Plan(computation, steps, materialized, live_out(computation, steps, materialized))
+        accesses = accesses.materializing(added)
+        steps = _Clustering(computation, accesses, step_for).steps()
+    return Plan(computation, steps, accesses, live_out(computation, steps, accesses.materialized))
 
 
 class _Clustering:
     """Greedy clustering of roots in topological order: each root joins the latest nest that can fuse it, producers
     of its operands first."""
 
-    def __init__(self, computation: Computation, materialized: set[Instruction]) -> None:
+    def __init__(
+        self, computation: Computation, accesses: Accesses, step_for: Callable[[Instruction], SingleOp]
+    ) -> None:
         self.computation = computation
-        self.materialized = materialized
+        self.accesses = accesses
+        self._step_for = step_for
         self.users = computation.users()
         self._steps: list[Step] = []
         self._graph = Reachability()  # of the steps, by their numbers
@@ -88,7 +95,7 @@ class _Clustering:
         """Fuse row nests that were created before they read the same arrays."""
         for j in rows.indices():
             other = self._steps[j]
-            assert isinstance(other, Fusion)
+            assert isinstance(other, LoopNest)
             first_reads = self._reads_of(other.roots[0])
             producers = {self._graph.find(self._step_of[x]) for x in first_reads if x in self._step_of}
             candidates = [k for k in rows.near(j, other.outer, first_reads, producers) if self._has_room(k, other)]
@@ -100,19 +107,19 @@ class _Clustering:
                     rows.merge(k, j, other)
                     break
 
-    def _has_room(self, k: int, other: Fusion) -> bool:
+    def _has_room(self, k: int, other: LoopNest) -> bool:
         row = self._steps[k]
-        return isinstance(row, Fusion) and self._fit_one_kernel([*row.roots, *other.roots])
+        return isinstance(row, LoopNest) and self._fit_one_kernel([*row.roots, *other.roots])
 
     def _fit_one_kernel(self, roots: Sequence[Instruction]) -> bool:
         """True if one kernel may compute all these roots."""
         return len(roots) <= MAX_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MAX_INSTRUCTIONS
 
-    def _fused(self, k: int, reads: dict[Instruction, dict[Instruction, list[AccessMap]]]) -> Fusion | None:
+    def _fused(self, k: int, reads: dict[Instruction, Reads]) -> LoopNest | None:
         """Nest k with more roots, given their reads; None if one of them does not fit."""
         row = self._steps[k]
-        assert isinstance(row, Fusion)
-        fused = replace(row, roots=[*row.roots], reads=dict(row.reads))
+        assert isinstance(row, LoopNest)
+        fused = replace(row, roots=[*row.roots], reads=dict(row.reads), access_maps=dict(row.access_maps))
         for root, accesses in reads.items():
             kind_and_outer = self._can_fuse(fused, root, *classify_root(root), accesses)
             if kind_and_outer is None:
@@ -120,11 +127,11 @@ class _Clustering:
             fused.add_root(root, kind_and_outer, accesses)
         return fused
 
-    def _reads_of(self, root: Instruction) -> dict[Instruction, list[AccessMap]]:
+    def _reads_of(self, root: Instruction) -> Reads:
         """The arrays that a root reads from memory, with the access maps."""
-        reads: dict[Instruction, list[AccessMap]] = {}
+        reads: Reads = {}
         self._computed[root] = 0
-        for x, access, from_memory in walk_producers([root], self.materialized):
+        for x, access, from_memory in self.accesses.read_by([root]):
             if from_memory:
                 reads.setdefault(x, []).append(access)
             else:
@@ -134,7 +141,7 @@ class _Clustering:
     def _fuse_cross_row_reductions(self, rows: _RowNests) -> None:
         """Fuse reductions over the outer dimensions of row nests that read the same arrays."""
         for j, column in enumerate(self._steps if rows.indices() else ()):
-            if not isinstance(column, Fusion) or column.kind != "column":
+            if not isinstance(column, LoopNest) or column.kind != "column":
                 continue
             space, reduced = (
                 iteration_space(column.reductions[0]),
@@ -147,18 +154,22 @@ class _Clustering:
             producers = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
             for k in rows.near(j, space[:rank], large, producers):
                 row = self._steps[k]
-                assert isinstance(row, Fusion)
+                assert isinstance(row, LoopNest)
                 if row.kept is not None or row.cross_row is not None:
                     continue
                 if self._may_merge(k, j) and self._can_fuse_cross_row(k, column, space):
                     fused = replace(
-                        row, roots=row.roots + column.roots, reads=row.reads | column.reads, cross_row=column
+                        row,
+                        roots=row.roots + column.roots,
+                        reads=row.reads | column.reads,
+                        cross_row=column,
+                        access_maps=row.access_maps | column.access_maps,
                     )
                     self._merge(k, fused, j)
                     rows.merge(k, j, column)
                     break
 
-    def _merge(self, k: int, fused: Fusion, j: int) -> None:
+    def _merge(self, k: int, fused: LoopNest, j: int) -> None:
         """Replace nests k and j by their fusion."""
         self._steps[k] = fused
         self._graph.merge(k, j)
@@ -167,9 +178,9 @@ class _Clustering:
         """True if no path between the nests leads through another step, and nest k does not depend on nest j."""
         return not self._graph.reaches(j, k) and not self._graph.reaches_indirectly(k, j)
 
-    def _can_fuse_cross_row(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
+    def _can_fuse_cross_row(self, k: int, column: LoopNest, space: tuple[int, ...]) -> bool:
         row, space_size = self._steps[k], math.prod(space)
-        assert isinstance(row, Fusion)
+        assert isinstance(row, LoopNest)
         if not any(
             x.array_shape.size >= space_size and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
         ):
@@ -184,14 +195,12 @@ class _Clustering:
         full_space_roots = [*column.reductions, *column.full_space_roots()]
         row_reads = (
             (x, access[:rank])
-            for x, access, from_memory in walk_producers(full_space_roots, self.materialized)
+            for x, access, from_memory in self.accesses.read_by(full_space_roots)
             if from_memory and x in row_results
         )
         dependent_roots = [x for x in column.roots if x not in full_space_roots]
         dependent_reads = (
-            x
-            for x, _, from_memory in walk_producers(dependent_roots, self.materialized)
-            if from_memory and x in row_results
+            x for x, _, from_memory in self.accesses.read_by(dependent_roots) if from_memory and x in row_results
         )
         return all(access == row_access for _, access in row_reads) and not any(dependent_reads)
 
@@ -200,17 +209,16 @@ class _Clustering:
             return
         if x.op is calls.get_tuple_element:
             self._step_of[x] = self._step_of[x.operands[0]]
-        elif is_reduction(x) or (is_inlined(x) and x in self.materialized):
+        elif is_reduction(x) or (is_inlined(x) and x in self.accesses.materialized):
             self._fuse(x)
         elif not is_inlined(x):
-            step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, materialized_inputs(x, self.materialized))
+            self._add(self._step_for(x), x, materialized_inputs(x, self.accesses.materialized))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         k = self._graph.add(self._producers(reads))
         self._steps.append(step)
         self._step_of[root] = k
-        if isinstance(step, HostCall) and root.has_side_effect:
+        if not isinstance(step, LoopNest) and root.has_side_effect:
             self._graph.add_edges(k, () if self._last_effect is None else [self._last_effect])
             self._last_effect = k
 
@@ -224,7 +232,7 @@ class _Clustering:
         producers = self._producers(reads)
         for k in self._candidates(reads, producers):
             group = self._steps[k]
-            if not isinstance(group, Fusion) or not self._fit_one_kernel([*group.roots, root]):
+            if not isinstance(group, LoopNest) or not self._fit_one_kernel([*group.roots, root]):
                 continue
             kind_and_outer = self._can_fuse(group, root, kind, outer, reads)
             is_cyclic = kind_and_outer is not None and any(p != k and self._graph.reaches(k, p) for p in producers)
@@ -234,7 +242,7 @@ class _Clustering:
                 self._graph.add_edges(k, producers)
                 self._record_reads(k, reads)
                 return
-        self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+        self._add(LoopNest(kind, outer, [root], dict.fromkeys(reads), access_maps={root: reads}), root, reads)
         self._record_reads(len(self._steps) - 1, reads)
 
     def _candidates(self, reads: Iterable[Instruction], producers: set[int]) -> list[int]:
@@ -252,11 +260,11 @@ class _Clustering:
 
     def _can_fuse(
         self,
-        group: Fusion,
+        group: LoopNest,
         root: Instruction,
         kind: str,
         outer: tuple[int, ...],
-        reads: dict[Instruction, list[AccessMap]],
+        reads: Reads,
     ) -> tuple[str, tuple[int, ...]] | None:
         """Kind and outer sizes of a nest after fusion with a root; None if they cannot be fused."""
         group_results = {r for g in group.roots for r in results_of(g, self.users)}
@@ -270,47 +278,48 @@ class _Clustering:
         kind_and_outer = self._fused_kind(group, root, kind, outer)
         if kind_and_outer is None:
             return None
-        space = kind_and_outer[1]
-        if kind_and_outer[0] in ("column", "split"):
+        own = group_results & reads.keys()
+        return kind_and_outer if self._reads_own_elements(group, root, own, reads, *kind_and_outer) else None
+
+    def _reads_own_elements(
+        self,
+        group: LoopNest,
+        root: Instruction,
+        own: Set[Instruction],
+        reads: Reads,
+        kind: str,
+        outer: tuple[int, ...],
+    ) -> bool:
+        """True if a root reads the results `own` of a nest only where an iteration of the fused nest has them."""
+        space = outer
+        if kind in ("column", "split"):
             full_space = iteration_space((group.reductions or [root])[0])
             is_full_space = producer_of(root).op is reduction.reduce or iteration_space(root) == full_space != space
-            if any(
-                (spans_iteration_space(x, full_space) and full_space != space) != is_full_space
-                for x in group_results & reads.keys()
-            ):
-                return None  # a reduction's result is available only after the reduction
+            if any((spans_iteration_space(x, full_space) and full_space != space) != is_full_space for x in own):
+                return False  # a reduction's result is available only after the reduction
             space = full_space if is_full_space else space
-        kept = Fusion(kind_and_outer[0], kind_and_outer[1], [*group.roots, root]).kept
+        kept = LoopNest(kind, outer, [*group.roots, root]).kept
+        accesses = [(x, access) for x in own for access in reads[x]]
         if kept is not None:
-            own_reads = [(x, access) for x in group_results & reads.keys() for access in reads[x]]
-            return kind_and_outer if all(_is_row_local(x, access, root, kept) for x, access in own_reads) else None
+            return all(_is_row_local(x, access, root, kept) for x, access in accesses)
         row_access = normalize(range(len(space)), space)
-        for x in group_results & reads.keys():
-            for access in reads[x]:
-                if access[: len(space)] != row_access or (kind_and_outer[0] != "row" and len(access) != len(space)):
-                    return None
-        return kind_and_outer
+        return all(
+            access[: len(space)] == row_access and (kind == "row" or len(access) == len(space))
+            for _, access in accesses
+        )
 
     def _fused_kind(
-        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
-        sizes = iteration_space(root)
         if "parts" in (group.kind, kind):
             return None
-        if group.kind in ("column", "split") and kind == "loop":
-            space = iteration_space(group.reductions[0])
-            is_full = sizes == space and _is_contiguous_in([root], self.materialized, space)
-            is_compatible = sizes == group.outer or is_full
-            return (group.kind, group.outer) if is_compatible else None
-        if group.kind == "loop" and kind in ("column", "split"):
-            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.materialized, sizes)
-            return (kind, outer) if is_compatible else None
-        if group.kind in ("column", "split") or kind in ("column", "split"):
-            return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
+        if not {group.kind, kind}.isdisjoint(("column", "split")):
+            return self._fuse_columns(group, root, kind, outer)
         if (kind == "row" and not reduces_trailing_dimensions(root)) or group.kept is not None:
             return self._fuse_non_leading(group, root, kind, outer)
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
+        sizes = iteration_space(root)
         if group.kind == "row":
             is_compatible = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
             shared_outer = group.outer
@@ -323,8 +332,23 @@ class _Clustering:
         )
         return ("row", shared_outer) if is_compatible and is_parallel else None
 
+    def _fuse_columns(
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """`_fused_kind` if the nest or the root is a `column` or `split`: with the same reduction, or with what is
+        elementwise over the reduced space or over the results."""
+        sizes = iteration_space(root)
+        if kind == "loop":
+            space = iteration_space(group.reductions[0])
+            is_full = sizes == space and _is_contiguous_in([root], self.accesses, space)
+            return (group.kind, group.outer) if sizes == group.outer or is_full else None
+        if group.kind == "loop":
+            is_compatible = group.outer == sizes != outer and _is_contiguous_in(group.roots, self.accesses, sizes)
+            return (kind, outer) if is_compatible else None
+        return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
+
     def _fuse_non_leading(
-        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+        self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         """`_fused_kind` for reductions whose kept dimensions are not leading: every root must iterate over the full
         reduction space or over the kept dimensions."""
@@ -338,7 +362,7 @@ class _Clustering:
         is_compatible = (
             is_compatible
             and (group.kind == "row" or group.outer == space)
-            and _is_contiguous_in(pointwise, self.materialized, space)
+            and _is_contiguous_in(pointwise, self.accesses, space)
         )
         is_parallel = math.prod(shared_outer) >= MIN_PARALLEL_ROWS or math.prod(space) <= MAX_SERIAL_ELEMENTS
         return ("row", shared_outer) if is_compatible and is_parallel else None
@@ -351,7 +375,7 @@ class _RowNests:
         self._outer: dict[int, tuple[int, ...]] = {}
         self._readers: dict[tuple[Instruction, tuple[int, ...]], list[int]] = {}
         for k, step in enumerate(steps):
-            if isinstance(step, Fusion) and step.kind == "row":
+            if isinstance(step, LoopNest) and step.kind == "row":
                 self._outer[k] = step.outer
                 for x in step.reads:
                     self._readers.setdefault((x, step.outer), []).append(k)
@@ -368,7 +392,7 @@ class _RowNests:
             neighbours.update(readers[max(0, position - MAX_NEIGHBOURS) : position + MAX_NEIGHBOURS])
         return sorted(neighbours - {j})
 
-    def merge(self, k: int, j: int, other: Fusion) -> None:
+    def merge(self, k: int, j: int, other: LoopNest) -> None:
         """Record that row nest k absorbed nest j."""
         outer, old_outer = self._outer[k], self._outer.pop(j, None)
         for x in other.reads:
@@ -403,10 +427,10 @@ def _is_row_local(x: Instruction, access: AccessMap, root: Instruction, kept: tu
     return len(access) == len(sizes) and all(access[d] == (d if sizes[d] != 1 else -1) for d in kept)
 
 
-def _is_contiguous_in(roots: Sequence[Instruction], materialized: set[Instruction], space: tuple[int, ...]) -> bool:
+def _is_contiguous_in(roots: Sequence[Instruction], accesses: Accesses, space: tuple[int, ...]) -> bool:
     """True if the innermost loop is contiguous in all large arrays that the roots read."""
     wide_dims = [d for d, size in enumerate(space) if size != 1]
-    for x, access, from_memory in walk_producers(roots, materialized):
+    for x, access, from_memory in accesses.read_by(roots):
         mapped = [c for c in access if c != -1]
         if (
             from_memory

@@ -21,7 +21,8 @@ from tinyxla.compiler.analysis.fusibility import (
     is_scalar_computation,
 )
 from tinyxla.compiler.fusion.plan import (
-    Fusion,
+    Accesses,
+    LoopNest,
     Step,
     buffer_of,
     is_leaf,
@@ -29,7 +30,6 @@ from tinyxla.compiler.fusion.plan import (
     materialized_inputs,
     producer_of,
     results_of,
-    walk_producers,
 )
 from tinyxla.compiler.passes.layout_assignment import MIN_REUSE
 from tinyxla.hlo import Computation, Instruction
@@ -180,86 +180,97 @@ def _is_better_materialized(x: Instruction, operand: Instruction, paths: Set[tup
 
 def initially_materialized(computation: Computation) -> set[Instruction]:
     """The instructions that are materialized whatever the nests are."""
-    materialized: set[Instruction] = set()
-    depth: dict[Instruction, int] = {}
-    paths: dict[Instruction, _Paths] = {}
-    piecewise_paths: dict[Instruction, _Paths] = {}  # the same for concatenations and pads
+    return _Materialization(computation).materialized
 
-    def materialize(x: Instruction) -> None:
+
+class _Materialization:
+    """Decides, in the order of a computation, which instructions are materialized."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.materialized: set[Instruction] = set()
+        self._depth: dict[Instruction, int] = {}
+        self._paths: dict[Instruction, _Paths] = {}
+        self._piecewise_paths: dict[Instruction, _Paths] = {}  # the same for concatenations and pads
+        for x in computation.outputs:
+            self._materialize(x)
+        for x in computation.instructions:
+            if x is not computation.root or x.op is not calls.tuple_:
+                self._visit(x)
+
+    def _materialize(self, x: Instruction) -> None:
         x = buffer_of(x)
         if not is_leaf(x) and x.op is not movement.constant:  # constants have memory from the start if they need any
-            materialized.add(x)
+            self.materialized.add(x)
 
-    def materialize_repeated(x: Instruction) -> None:
-        """Materialize producers of x that x would compute on many access paths. Of cheap producers that depend on
-        each other, the last one suffices."""
-        if len({y for y, _ in paths[x]}) == len(paths[x]):
-            return
-        covered: set[Instruction] = set()
-        counts = Counter(y for y, _ in paths[x] if y not in materialized)
-        counts = {y: n for y, n in counts.items() if n > MAX_COSTLY_PATHS}
-        for y in sorted(counts, key=lambda y: len(paths[y]), reverse=True):
-            recomputed_ops = (counts[y] - 1) * len(paths[y]) if counts[y] > MAX_CHEAP_PATHS and y not in covered else 0
-            if is_costly(y) or recomputed_ops > MAX_RECOMPUTED_OPS:
-                materialize(y)
-                covered.update(z for z, _ in paths[y] if not is_costly(z))
-        if covered:
-            paths[x] = {(y, path) for y, path in paths[x] if y not in covered}
-
-    for x in computation.outputs:
-        materialize(x)
-    for x in computation.instructions:
-        if x is computation.root and x.op is calls.tuple_:
-            continue
-        depth[x] = 0
+    def _visit(self, x: Instruction) -> None:
+        self._depth[x] = 0
         if x.op is calls.get_tuple_element:
-            materialized.add(x)
+            self.materialized.add(x)
         elif is_leaf(x):
             pass
         elif is_reduction(x):
             if isinstance(x.shape, Shape):
-                materialized.add(x)
+                self.materialized.add(x)
         elif is_inlined(x):
-            paths[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in _OPS else set()
-            is_long = _is_piecewise(x) and x.array_shape.size >= MIN_PIECEWISE_ELEMENTS
-            piecewise_paths[x] = {(x, 0)} if is_long else set()
-            for operand in x.operands:
-                seen = paths.get(operand, set[tuple[Instruction, int]]())
-                if _is_better_materialized(x, operand, seen):
-                    materialize(operand)
-                if buffer_of(operand) not in materialized:
-                    paths[x] |= _through_movement(paths.get(operand, set()), x)
-                    piecewise = {e for e in piecewise_paths.get(operand, ()) if e[0] not in materialized}
-                    piecewise_paths[x] |= _through_movement(piecewise, x)
-            materialize_repeated(x)
-            if len(paths[x]) > MAX_INLINED_INSTRUCTIONS:  # LLVM's time is superlinear: split the kernel
-                for operand in x.operands:
-                    if len(paths.get(operand, ())) > MAX_INLINED_INSTRUCTIONS // 8:
-                        materialize(operand)
-                paths[x] = {(x, 0)}
-            for y, count in Counter(y for y, _ in piecewise_paths[x] if y not in materialized).items():
-                if count > MAX_PIECEWISE_PATHS:
-                    materialize(y)
-            depth[x] = 1 + max((0 if o in materialized else depth[o] for o in x.operands), default=0)
-            if depth[x] > MAX_INLINED_DEPTH or is_wide_concatenate(x):
-                materialize(x)
+            self._visit_inlined(x)
         else:
-            materialized.add(x) if isinstance(x.shape, Shape) else None
+            if isinstance(x.shape, Shape):
+                self.materialized.add(x)
             for k, operand in enumerate(x.operands):
-                if not _sorts_iota_payload(x, operand) and not _computes_operand(x, k, materialized):
-                    materialize(operand)
-    return materialized
+                if not _sorts_iota_payload(x, operand) and not _computes_operand(x, k, self.materialized):
+                    self._materialize(operand)
+
+    def _visit_inlined(self, x: Instruction) -> None:
+        paths, materialized = self._paths, self.materialized
+        paths[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in _OPS else set()
+        is_long = _is_piecewise(x) and x.array_shape.size >= MIN_PIECEWISE_ELEMENTS
+        self._piecewise_paths[x] = {(x, 0)} if is_long else set()
+        for operand in x.operands:
+            if _is_better_materialized(x, operand, paths.get(operand, set[tuple[Instruction, int]]())):
+                self._materialize(operand)
+            if buffer_of(operand) not in materialized:
+                paths[x] |= _through_movement(paths.get(operand, set()), x)
+                piecewise = {e for e in self._piecewise_paths.get(operand, ()) if e[0] not in materialized}
+                self._piecewise_paths[x] |= _through_movement(piecewise, x)
+        self._materialize_repeated(x)
+        if len(paths[x]) > MAX_INLINED_INSTRUCTIONS:  # LLVM's time is superlinear: split the kernel
+            for operand in x.operands:
+                if len(paths.get(operand, ())) > MAX_INLINED_INSTRUCTIONS // 8:
+                    self._materialize(operand)
+            paths[x] = {(x, 0)}
+        for y, count in Counter(y for y, _ in self._piecewise_paths[x] if y not in materialized).items():
+            if count > MAX_PIECEWISE_PATHS:
+                self._materialize(y)
+        depth = self._depth
+        depth[x] = 1 + max((0 if o in materialized else depth[o] for o in x.operands), default=0)
+        if depth[x] > MAX_INLINED_DEPTH or is_wide_concatenate(x):
+            self._materialize(x)
+
+    def _materialize_repeated(self, x: Instruction) -> None:
+        """Materialize producers of x that x would compute on many access paths. Of cheap producers that depend on
+        each other, the last one suffices."""
+        paths = self._paths
+        if len({y for y, _ in paths[x]}) == len(paths[x]):
+            return
+        covered: set[Instruction] = set()
+        counts = Counter(y for y, _ in paths[x] if y not in self.materialized)
+        counts = {y: n for y, n in counts.items() if n > MAX_COSTLY_PATHS}
+        for y in sorted(counts, key=lambda y: len(paths[y]), reverse=True):
+            recomputed_ops = (counts[y] - 1) * len(paths[y]) if counts[y] > MAX_CHEAP_PATHS and y not in covered else 0
+            if is_costly(y) or recomputed_ops > MAX_RECOMPUTED_OPS:
+                self._materialize(y)
+                covered.update(z for z, _ in paths[y] if not is_costly(z))
+        if covered:
+            paths[x] = {(y, path) for y, path in paths[x] if y not in covered}
 
 
-def materialize_recomputed(
-    computation: Computation, steps: Sequence[Step], materialized: set[Instruction]
-) -> set[Instruction]:
+def materialize_recomputed(computation: Computation, steps: Sequence[Step], accesses: Accesses) -> set[Instruction]:
     """The instructions that several nests compute but that are better materialized: costly ones, and elementwise
     ones of so many arrays that the saved reads exceed the write, such as the running sum of a deep residual network."""
     nests: dict[Instruction, set[int]] = {}
     for k, step in enumerate(steps):
-        if isinstance(step, Fusion):
-            for x, _, from_memory in walk_producers(step.roots, materialized):
+        if isinstance(step, LoopNest):
+            for x, _, from_memory in accesses.read_by(step.roots):
                 if not from_memory:
                     nests.setdefault(x, set()).add(k)
     result: set[Instruction] = set()
@@ -293,12 +304,12 @@ def _is_cheaper_materialized(
     return size > 1 and (saved_reads > READS_PER_WRITE or saved_ops > MAX_RECOMPUTED_OPS)
 
 
-def live_out(computation: Computation, steps: Sequence[Step], materialized: set[Instruction]) -> set[Instruction]:
+def live_out(computation: Computation, steps: Sequence[Step], materialized: Set[Instruction]) -> set[Instruction]:
     """The instructions that are read outside of the nest that computes them."""
     result = {buffer_of(x) for x in computation.outputs}
     users = computation.users()
     for step in steps:
-        if isinstance(step, Fusion):
+        if isinstance(step, LoopNest):
             own = set(step.roots)
             result.update(x for x in step.reads if producer_of(x) not in own)
             if step.kind == "row":  # later stages of the row read pointwise roots from memory

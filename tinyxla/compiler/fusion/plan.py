@@ -1,4 +1,4 @@
-"""Fusion plans: loop nests, matrix products and host calls. `materialize` decides which instructions have memory,
+"""Fusion plans: loop nests, kernels and calls. `materialize` decides which instructions have memory,
 `cluster` which roots share a nest.
 
 *Inlined* instructions (elementwise, data movement, scalar constants) have no memory: they are computed at their points
@@ -20,8 +20,9 @@ space that they reduce. A `row` may contain cross-row reductions, such as the gr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize, operand_access_maps
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
@@ -34,26 +35,30 @@ MIN_PARALLEL_ROWS = 64  # with fewer rows, rows are split
 MAX_INLINED_OPERANDS = 8  # operands of a concatenation among which a loop selects per element
 MIN_LONG_RUN = 16  # elements of a reduced minor run; shorter runs are reduced like columns
 
+Reads = dict[Instruction, list[AccessMap]]  # arrays in memory with the access maps of all reads
+_Operands = tuple[tuple[Instruction, AccessMap], ...]
+
 
 @dataclass(eq=False)
-class Fusion:
+class LoopNest:
     """A loop nest. `outer` are the sizes of the dimensions that all roots share (all dimensions of a `loop`).
     `cross_row`, of a row, is a fusion of reductions over the outer dimensions; its roots and reads are among those
-    of the row."""
+    of the row. `access_maps` has, for each root, the arrays in memory that it reads, with the access maps over its
+    iteration space."""
 
     kind: str
     outer: tuple[int, ...]
     roots: list[Instruction] = field(default_factory=list)
     reads: dict[Instruction, None] = field(default_factory=dict)
-    cross_row: Fusion | None = None
+    cross_row: LoopNest | None = None
+    access_maps: dict[Instruction, Reads] = field(default_factory=dict)
 
-    def add_root(
-        self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]
-    ) -> None:
+    def add_root(self, root: Instruction, kind_and_outer: tuple[str, tuple[int, ...]], reads: Reads) -> None:
         """Add a root, with which the nest has this kind and these outer sizes."""
         self.kind, self.outer = kind_and_outer
         self.roots.append(root)
         self.reads.update(dict.fromkeys(reads))
+        self.access_maps[root] = reads
 
     @property
     def reductions(self) -> list[Instruction]:
@@ -78,21 +83,128 @@ class Fusion:
         return [x for x in self.roots if space != self.outer and spans_iteration_space(x, space)]
 
 
+class KernelLowering(Protocol):
+    """How an operation becomes kernels of its own, which are not fused with others."""
+
+    @property
+    def lower(self) -> Callable[[Instruction, Plan, dict[Instruction, list[Instruction]]], list[Any]]: ...
+
+    @property
+    def aliased_operands(self) -> Callable[[Instruction], dict[int, int]]: ...
+
+
 @dataclass(eq=False)
-class Product:
-    """A matrix product; the backend chooses between kernels and the BLAS."""
+class LibraryKernel:
+    """An operation with a kernel of its own, whose algorithm fixes the order of loops: a GEMM, a sort, an FFT."""
+
+    root: Instruction
+    lowering: KernelLowering
+
+
+@dataclass(eq=False)
+class BlasCall:
+    """A matrix product by the BLAS, or by a small kernel with the same interface."""
 
     root: Instruction
 
 
 @dataclass(eq=False)
 class HostCall:
-    """An op that is no fusion: the backend has a kernel for it, or calls back into Python."""
+    """An operation that Python evaluates on arrays: it has no kernel, or is a function of the user's."""
 
     root: Instruction
 
 
-Step = Fusion | Product | HostCall
+@dataclass(eq=False)
+class Collective:
+    """A collective operation: replicas meet in a call of the host and exchange arrays."""
+
+    root: Instruction
+
+
+@dataclass(eq=False)
+class Loop:
+    """A `while` whose condition and body are programs of their own."""
+
+    root: Instruction
+
+
+@dataclass(eq=False)
+class Switch:
+    """A `conditional` whose branches are programs of their own."""
+
+    root: Instruction
+
+
+SingleOp = LibraryKernel | BlasCall | HostCall | Collective | Loop | Switch
+Step = LoopNest | SingleOp
+
+
+class Access(NamedTuple):
+    """An instruction that a nest reads at the element `access`, loaded from memory or computed where it is used."""
+
+    x: Instruction
+    access: AccessMap
+    from_memory: bool
+
+
+class Accesses:
+    """Access maps of what roots read, each computed once; `materialized` are the instructions in memory, besides
+    parameters and constants. Clustering asks for the maps of single roots, lowerings for those of a nest or a stage."""
+
+    def __init__(self, materialized: Set[Instruction]) -> None:
+        self.materialized = materialized
+        self._operands: dict[tuple[Instruction, AccessMap], _Operands] = {}
+        self._operands_of_roots: dict[Instruction, _Operands] = {}
+        self._read_by: dict[tuple[tuple[Instruction, ...], bool], tuple[Access, ...]] = {}
+
+    def materializing(self, more: Set[Instruction]) -> Accesses:
+        """The accesses if more instructions are in memory. Maps of operands do not depend on that, and are kept."""
+        result = Accesses(self.materialized | more)
+        result._operands, result._operands_of_roots = self._operands, self._operands_of_roots
+        return result
+
+    def forget(self) -> None:
+        """Drop what is known; it is computed again where it is asked for."""
+        for known in (self._operands, self._operands_of_roots, self._read_by):
+            known.clear()
+
+    def is_in_memory(self, x: Instruction) -> bool:
+        """True if loops load an instruction's elements rather than compute them."""
+        return x in self.materialized or is_leaf(x)
+
+    def read_by(self, roots: Iterable[Instruction], views: bool = False) -> tuple[Access, ...]:
+        """All instructions that roots read, transitively, with their access maps, each pair once. With `views`,
+        reshapes of arrays in memory count as in memory."""
+        key = tuple(roots), views
+        found = self._read_by.get(key)
+        if found is None:
+            found = self._read_by[key] = self._walk(*key)
+        return found
+
+    def _walk(self, roots: tuple[Instruction, ...], views: bool) -> tuple[Access, ...]:
+        seen: dict[tuple[Instruction, AccessMap], Access] = {}
+        pending = [operand for root in roots for operand in self._initial(root)]
+        while pending:
+            item = pending.pop()
+            if item in seen:
+                continue
+            x, access = item
+            from_memory = self.is_in_memory(buffer_of(x) if views else x)
+            seen[item] = Access(x, access, from_memory)
+            if not from_memory:
+                operands = self._operands.get(item)
+                if operands is None:
+                    operands = self._operands[item] = tuple(operand_access_maps(x, access))
+                pending.extend(operands)
+        return tuple(seen.values())
+
+    def _initial(self, root: Instruction) -> _Operands:
+        """The operands of a root with their access maps over its iteration space."""
+        found = self._operands_of_roots.get(root)
+        if found is None:
+            found = self._operands_of_roots[root] = tuple(_initial_access_maps(root))
+        return found
 
 
 @dataclass(eq=False)
@@ -101,14 +213,18 @@ class Plan:
 
     `materialized` are the instructions that are computed once and kept; a reshape of one is a view of its memory
     (`buffer_of`). Those in `live_out` are read outside of the nest that computes them, and have memory of their own.
-    `epilogues` maps instructions to nests that are computed with their result.
+    `epilogues` maps instructions to nests that are computed with their result. `accesses` has the access maps of nests.
     """
 
     computation: Computation
     steps: list[Step]
-    materialized: set[Instruction]
+    accesses: Accesses
     live_out: set[Instruction]
-    epilogues: dict[Instruction, Fusion] = field(default_factory=dict)
+    epilogues: dict[Instruction, LoopNest] = field(default_factory=dict)
+
+    @property
+    def materialized(self) -> Set[Instruction]:
+        return self.accesses.materialized
 
 
 def buffer_of(x: Instruction) -> Instruction:
@@ -125,7 +241,7 @@ def is_leaf(x: Instruction) -> bool:
     return x.op is movement.parameter
 
 
-def is_in_memory(x: Instruction, materialized: set[Instruction]) -> bool:
+def is_in_memory(x: Instruction, materialized: Set[Instruction]) -> bool:
     """True if loops load an instruction's elements rather than compute them."""
     return x in materialized or is_leaf(x)
 
@@ -142,7 +258,7 @@ def producer_of(x: Instruction) -> Instruction:
     return x.operands[0] if x.op is calls.get_tuple_element else x
 
 
-def materialized_inputs(x: Instruction, materialized: set[Instruction]) -> list[Instruction]:
+def materialized_inputs(x: Instruction, materialized: Set[Instruction]) -> list[Instruction]:
     """The arrays in memory that an op outside of fusions reads."""
     inputs: dict[Instruction, None] = {}
     pending = list(x.operands)
@@ -161,36 +277,13 @@ def iteration_space(root: Instruction) -> tuple[int, ...]:
     return x.operands[0].array_shape.dimensions if x.op is reduction.reduce else x.array_shape.dimensions
 
 
-def initial_access_maps(root: Instruction) -> list[tuple[Instruction, AccessMap]]:
-    """The operands of a root with their access maps over its iteration space."""
-    x = producer_of(root)
-    sizes = iteration_space(root)
+def _initial_access_maps(root: Instruction) -> Iterable[tuple[Instruction, AccessMap]]:
+    x, sizes = producer_of(root), iteration_space(root)
     identity = normalize(range(len(sizes)), sizes)
     if x.op is reduction.reduce:
         count = len(x.operands) // 2
         return [(o, identity) for o in x.operands[:count]] + [(o, ()) for o in x.operands[count:]]
-    return list(operand_access_maps(x, identity))
-
-
-def walk_producers(
-    roots: Iterable[Instruction], materialized: set[Instruction], views: bool = False
-) -> Iterator[tuple[Instruction, AccessMap, bool]]:
-    """All instructions that roots read, transitively, with their access maps, each pair once; the flag tells whether
-    they are loaded from memory. With `views`, reshapes of arrays in memory count as in memory."""
-    seen: set[tuple[Instruction, AccessMap]] = set()
-    pending: list[tuple[Instruction, AccessMap]] = []
-    for root in roots:
-        pending.extend(initial_access_maps(root))
-    while pending:
-        item = pending.pop()
-        if item in seen:
-            continue
-        seen.add(item)
-        x, access = item
-        from_memory = is_in_memory(buffer_of(x) if views else x, materialized)
-        yield x, access, from_memory
-        if not from_memory:
-            pending.extend(operand_access_maps(x, access))
+    return operand_access_maps(x, identity)
 
 
 def classify_root(root: Instruction) -> tuple[str, tuple[int, ...]]:

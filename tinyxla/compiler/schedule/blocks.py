@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyxla.compiler.fusion.plan import HostCall, Plan, Product, buffer_of
+from tinyxla.compiler.fusion import plan as fusion_plan
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, LoopNest, Plan, buffer_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Builder
 from tinyxla.loopir.lower.axes import COSTLY_WORK, parallel_grain
@@ -57,8 +58,9 @@ class RowPointer:
 
 
 @dataclass(eq=False)
-class Loop:
-    """A `while`. With a known `trip_count` the block of the condition is empty, and `counter` counts down."""
+class LoopBlocks:
+    """A `while` with the blocks of its condition and its body. With a known `trip_count` the block of the condition is
+    empty, and `counter` counts down."""
 
     root: Instruction
     condition: Block
@@ -70,8 +72,9 @@ class Loop:
 
 
 @dataclass(eq=False)
-class Switch:
-    """A `conditional`: `index` selects the block that runs; then `results` point to the results of that block."""
+class SwitchBlocks:
+    """A `conditional` with the blocks of its branches: `index` selects the one that runs; then `results` point to its
+    results."""
 
     root: Instruction
     index: Storage
@@ -79,17 +82,22 @@ class Switch:
     results: list[Pointer]
 
 
-Work = LoweredKernel | Product | HostCall | Loop | Switch
+Work = LoweredKernel | BlasCall | HostCall | Collective | LoopBlocks | SwitchBlocks
 
 
 @dataclass(eq=False)
 class Step:
-    """One step of a schedule, with the storages that it reads and writes."""
+    """One step of a schedule, with the storages that it reads and writes, and the step of the plan that it belongs to;
+    a copy belongs to none."""
 
     work: Work
     reads: list[Storage]
     writes: list[Storage]
-    is_copy: bool = False
+    planned: fusion_plan.Step | None = None
+
+    @property
+    def is_copy(self) -> bool:
+        return self.planned is None
 
 
 @dataclass(eq=False)
@@ -158,7 +166,7 @@ def walk_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[
     (None if that is not known)."""
     for step in block.steps:
         yield step, block, depth, times
-        trip_count = step.work.trip_count if isinstance(step.work, Loop) else None
+        trip_count = step.work.trip_count if isinstance(step.work, LoopBlocks) else None
         inside = None if trip_count is None or times is None else trip_count * times
         for part in inner_blocks(step):
             yield from walk_steps(part, depth + 1, inside)
@@ -167,7 +175,16 @@ def walk_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[
 def inner_blocks(step: Step) -> list[Block]:
     """The nested blocks of a step."""
     work = step.work
-    return [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Switch) else []
+    if isinstance(work, LoopBlocks):
+        return [work.condition, work.body]
+    return work.blocks if isinstance(work, SwitchBlocks) else []
+
+
+def nest_of(step: Step, block: Block) -> LoopNest | None:
+    """The loop nest that a step computes: by itself, or as the epilogue of an operation."""
+    if step.planned is None or isinstance(step.planned, LoopNest):
+        return step.planned
+    return block.plan.epilogues.get(step.planned.root)
 
 
 def copy_step(source: Storage, target: Storage) -> Step:
@@ -179,4 +196,4 @@ def copy_step(source: Storage, target: Storage) -> Step:
         b.store(copies, index, b.load(elements, index))
     work = size * COSTLY_WORK
     kernel = LoweredKernel(b.kernel, [source, target], size, parallel_grain(size, COSTLY_WORK), [], work=work)
-    return Step(kernel, [source], [target], is_copy=True)
+    return Step(kernel, [source], [target])

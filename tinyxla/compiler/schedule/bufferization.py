@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tinyxla.compiler.fusion.plan import HostCall
+from tinyxla.compiler.fusion.plan import Collective, HostCall
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
@@ -208,7 +208,7 @@ def _sink_update(order: _StepOrder, copy: Step) -> bool:
 def _has_effect(step: Step) -> bool:
     """Whether a step has a side effect, whose order must be kept."""
     work = step.work
-    if isinstance(work, HostCall):
+    if isinstance(work, HostCall | Collective):
         return work.root.has_side_effect
     return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
 

@@ -11,18 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product, buffer_of, results_of
+from tinyxla.compiler.fusion.plan import (
+    Accesses,
+    LibraryKernel,
+    Loop,
+    LoopNest,
+    Plan,
+    SingleOp,
+    Switch,
+    buffer_of,
+    results_of,
+)
 from tinyxla.compiler.passes.batch_loop_dots import LoopValueAnalysis
 from tinyxla.compiler.passes.control_flow_dce import freeze_unneeded_carries
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
-    Loop,
+    LoopBlocks,
     Pointer,
     RotatingBuffers,
     RowPointer,
     Step,
-    Switch,
+    SwitchBlocks,
     copy_step,
     shape_of,
 )
@@ -31,7 +41,6 @@ from tinyxla.compiler.schedule.bufferization import (
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Kernel
-from tinyxla.loopir.kernels.registry import op_lowering
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import Lowerings
 from tinyxla.ops import dynamic_slices
@@ -63,10 +72,11 @@ def build(computation: Computation, aliases: AliasMap, how: Construction) -> Blo
     users = computation.users()
     lowerings = Lowerings(block.plan, users)
     for step in block.plan.steps:
-        if isinstance(step, Fusion):
-            block.steps += (_kernel_step(kernel, how) for kernel in lowerings.kernels(step))
+        if isinstance(step, LoopNest):
+            block.steps += (_kernel_step(kernel, step, how) for kernel in lowerings.kernels(step))
         else:
             block.steps += _steps(step, block.plan, users, aliases, how)
+    block.plan.accesses.forget()
     block.results = [buffer_of(x) for x in computation.outputs]
     if how.order:
         how.order(block, aliases)
@@ -76,7 +86,7 @@ def build(computation: Computation, aliases: AliasMap, how: Construction) -> Blo
 def give_results_memory(block: Block, aliases: AliasMap) -> None:
     """Have results of a program stand in memory that is known before it runs: the last buffer of a loop of known
     length, or a copy."""
-    loops = [step.work for step in block.steps if isinstance(step.work, Loop)]
+    loops = [step.work for step in block.steps if isinstance(step.work, LoopBlocks)]
     final_buffers = {
         p: buffer
         for loop in loops
@@ -93,31 +103,31 @@ def give_results_memory(block: Block, aliases: AliasMap) -> None:
 
 def _empty_block(computation: Computation) -> Block:
     """The block of a condition that is known not to be needed."""
-    return Block(computation, Plan(computation, [], set(), set()))
+    return Block(computation, Plan(computation, [], Accesses(frozenset()), set()))
 
 
-def _steps(step: Product | HostCall, plan: Plan, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
+def _steps(step: SingleOp, plan: Plan, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
     x = step.root
-    nest = op_lowering(x)
-    if nest is not None:
-        begins = nest.aliased_operands(x)
-        for result in results_of(x, users):
-            position = result.attributes.index if result is not x else 0
-            if position in begins:
-                yield copy_step(buffer_of(x.operands[begins[position]]), result)
-        yield from (_kernel_step(kernel, how) for kernel in nest.lower(x, plan, users))
-    elif getattr(x.attributes, "custom_call_target", None) == "AllocateBuffer":
-        return  # memory as it is
-    elif x.op.name in _STRUCTURED:
-        yield from _STRUCTURED[x.op.name](x, users, aliases, how)
-    else:
-        yield Step(step, [buffer_of(o) for o in x.operands], [*results_of(x, users)])
+    match step:
+        case LibraryKernel(_, lowering):
+            begins = lowering.aliased_operands(x)
+            for result in results_of(x, users):
+                position = result.attributes.index if result is not x else 0
+                if position in begins:
+                    yield copy_step(buffer_of(x.operands[begins[position]]), result)
+            yield from (_kernel_step(kernel, step, how) for kernel in lowering.lower(x, plan, users))
+        case Loop():
+            yield from _while(step, users, aliases, how)
+        case Switch():
+            yield from _conditional(step, users, aliases, how)
+        case _:
+            yield Step(step, [buffer_of(o) for o in x.operands], [*results_of(x, users)], step)
 
 
-def _kernel_step(kernel: LoweredKernel, how: Construction) -> Step:
+def _kernel_step(kernel: LoweredKernel, planned: LibraryKernel | LoopNest, how: Construction) -> Step:
     how.begin(kernel.kernel)
     pairs = list(zip(kernel.arguments, kernel.kernel.arguments, strict=True))
-    return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written])
+    return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written], planned)
 
 
 def _copy_result(block: Block, k: int) -> None:
@@ -127,7 +137,8 @@ def _copy_result(block: Block, k: int) -> None:
     block.results[k] = copy
 
 
-def _while(x: Instruction, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
+def _while(planned: Loop, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
+    x = planned.root
     trip_count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
     step = x.attributes.body
     if trip_count is None:
@@ -173,9 +184,10 @@ def _while(x: Instruction, users: Users, aliases: AliasMap, how: Construction) -
     for result in results:
         aliases[result] = current[result.attributes.index]
     yield Step(
-        Loop(x, condition, body, rotating, row_pointers, trip_count, Pointer(Shape(element_type("s64")))),
+        LoopBlocks(x, condition, body, rotating, row_pointers, trip_count, Pointer(Shape(element_type("s64")))),
         reads,
         [*results],
+        planned,
     )
 
 
@@ -239,7 +251,8 @@ def _rotating_buffers(initials: list[Storage], aliases: AliasMap) -> RotatingBuf
     return RotatingBuffers(initials, buffers, currents, [aliases.pointer(shape, buffers) for _ in buffers])
 
 
-def _conditional(x: Instruction, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
+def _conditional(planned: Switch, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
+    x = planned.root
     index, *operands = x.operands
     results = results_of(x, users)
     blocks: list[Block] = []
@@ -256,7 +269,4 @@ def _conditional(x: Instruction, users: Users, aliases: AliasMap, how: Construct
         pointer = aliases.pointer(result.array_shape, [block.results[k] for block in blocks])
         aliases[result] = pointer
         pointers.append(pointer)
-    yield Step(Switch(x, index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results])
-
-
-_STRUCTURED = {"while": _while, "conditional": _conditional}
+    yield Step(SwitchBlocks(x, index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results], planned)

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tinyxla.compiler.analysis.fusibility import is_native_type
-from tinyxla.compiler.fusion.plan import Fusion, Plan
+from tinyxla.compiler.fusion.plan import LoopNest, Plan
 from tinyxla.compiler.passes.canonicalize.convolution import (
     GEMM_TYPES,
     MIN_GEMM_FEATURES,
@@ -304,7 +304,7 @@ class _ImplicitGemm:
         kernel.parameters.append(Value(INDEX, f"n{len(self.parameters)}"))
         return kernel.parameters[-1]
 
-    def lower(self, epilogue: Fusion | None) -> list[LoweredKernel]:
+    def lower(self, epilogue: LoopNest | None) -> list[LoweredKernel]:
         """The kernels, with an epilogue that is computed on each tile, or None."""
         x, axes = self.x, self.axes
         roots = epilogue.roots if epilogue is not None else []
@@ -367,7 +367,7 @@ class _ImplicitGemm:
             start = b.add(start, b.floordiv(channel, axes.depth_multiplier))
         return b.add(start, self.parameter(axes.start[array]))
 
-    def _emit_epilogue(self, epilogue: Fusion, tile: Buffer, positions: Buffer, rows: Index, columns: Index) -> None:
+    def _emit_epilogue(self, epilogue: LoopNest, tile: Buffer, positions: Buffer, rows: Index, columns: Index) -> None:
         """Emit the epilogue for a tile, whose rows have these offsets in the result."""
         low, b, sizes = self.low, self.low.builder, self.x.array_shape.dimensions
         with low.loop(0, rows) as (i, _):

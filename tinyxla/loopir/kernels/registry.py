@@ -13,9 +13,9 @@ read the operand. A barrier writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from tinyxla.compiler.fusion.plan import Plan
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, LibraryKernel, Loop, Plan, SingleOp, Switch
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.kernels import convolution, native_call, scatter
 from tinyxla.loopir.kernels.control_flow import batched_while, pointwise_while, scalarized
@@ -25,13 +25,16 @@ from tinyxla.loopir.kernels.linalg import lapack
 from tinyxla.loopir.kernels.sort import merge_sort, top_k
 from tinyxla.loopir.kernels.windows import reduce_window
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
+from tinyxla.ops import contraction
+from tinyxla.ops.callback import Exchange
 
 
 def _no_aliases(x: Instruction) -> dict[int, int]:
     return {}
 
 
-class OpLowering(NamedTuple):
+@dataclass(frozen=True)
+class OpLowering:
     """The lowering of an operation; `fallback` is used for instructions that it does not support."""
 
     supports: Callable[[Instruction], bool]
@@ -40,6 +43,8 @@ class OpLowering(NamedTuple):
     fallback: OpLowering | None = None
 
 
+# Memory as it is: no kernel.
+_ALLOCATION = OpLowering(lambda x: x.attributes.custom_call_target == "AllocateBuffer", lambda x, plan, users: [])
 _SCALARIZED = OpLowering(scalarized.supports, scalarized.lower, scalarized.aliased_operands)
 _WHILE = OpLowering(
     pointwise_while.supports, pointwise_while.lower, pointwise_while.aliased_operands, fallback=_SCALARIZED
@@ -56,7 +61,7 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "triangular-solve": OpLowering(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
     "conditional": _SCALARIZED,
     "convolution": OpLowering(convolution.supports, convolution.lower),
-    "custom-call": OpLowering(native_call.supports, native_call.lower),
+    "custom-call": OpLowering(native_call.supports, native_call.lower, fallback=_ALLOCATION),
     "dot": OpLowering(dot_product.supports, dot_product.lower, fallback=OpLowering(packed.supports, packed.lower)),
     "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.aliased_operands),
     "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.aliased_operands),
@@ -74,9 +79,18 @@ OP_LOWERINGS: dict[str, OpLowering] = {
 }
 
 
-def op_lowering(x: Instruction) -> OpLowering | None:
-    """The lowering of an instruction; None if it has no kernels of its own."""
-    nest = OP_LOWERINGS.get(x.op.name)
-    while nest is not None and not nest.supports(x):
-        nest = nest.fallback
-    return nest
+_REGIONS: dict[str, Callable[[Instruction], SingleOp]] = {"while": Loop, "conditional": Switch}
+
+
+def step_for(x: Instruction) -> SingleOp:
+    """What becomes of an instruction that no nest computes: its own kernels, if a lowering supports it."""
+    lowering = OP_LOWERINGS.get(x.op.name)
+    while lowering is not None and not lowering.supports(x):
+        lowering = lowering.fallback
+    if lowering is not None:
+        return LibraryKernel(x, lowering)
+    if x.op.name in _REGIONS:
+        return _REGIONS[x.op.name](x)
+    if x.op is contraction.dot and x.array_shape.element_type.is_inexact:
+        return BlasCall(x)
+    return Collective(x) if isinstance(getattr(x.attributes, "function", None), Exchange) else HostCall(x)

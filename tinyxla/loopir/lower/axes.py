@@ -18,7 +18,7 @@ from tinyxla.compiler.analysis.access_maps import (
     strided_operands,
 )
 from tinyxla.compiler.analysis.fusibility import COSTLY_WORK, MOVEMENT, is_costly
-from tinyxla.compiler.fusion.plan import buffer_of, is_in_memory, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, buffer_of, producer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
@@ -43,10 +43,13 @@ class Axis:
     last: int
     size: int
 
+    def __str__(self) -> str:
+        return f"d{self.last}" if self.first == self.last else f"d{self.first}-d{self.last}"
+
 
 def collapse_axes(
     roots: Sequence[Instruction],
-    materialized: set[Instruction],
+    accesses: Accesses,
     sizes: Sequence[int],
     barriers: Sequence[int] = (),
     extra_accesses: Sequence[tuple[Instruction, AccessMap]] = (),
@@ -57,7 +60,7 @@ def collapse_axes(
     dims = [d for d, size in enumerate(sizes) if size != 1]
     mergeable = dict.fromkeys(pairwise(dims), True)
     identity = tuple(range(len(sizes)))
-    read = [(x, access) for x, access, _ in walk_producers(roots, materialized, views=True)]
+    read = [(x, access) for x, access, _ in accesses.read_by(roots, views=True)]
     for x, access in [*((root, identity) for root in roots), *read, *extra_accesses]:
         mapped = [c for c in access if c != -1]
         unmergeable = dims_of([c for c in mapped if isinstance(c, frozenset)]) | dims_of(guarded_dims(x, access))
@@ -75,6 +78,15 @@ def collapse_axes(
     return axes
 
 
+def note_fused(low: Lowering, axes: Sequence[Axis], sizes: Sequence[int], is_one_loop: bool = False) -> None:
+    """Note which dimensions of a space of these sizes are one loop: those of each axis, or those of all axes."""
+    groups = [range(a.first, a.last + 1) for a in axes]
+    for dims in [[d for group in groups for d in group]] if is_one_loop else groups:
+        fused = [f"d{d}" for d in dims if sizes[d] != 1]
+        if len(fused) > 1:
+            low.note("fuse", *fused)
+
+
 def expand_indices(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordinates:
     """The coordinates in the iteration space; the index of a collapsed loop is the coordinate of its last dimension."""
     coordinates: list[Index] = [0] * rank
@@ -83,7 +95,7 @@ def expand_indices(axes: Sequence[Axis], indices: Sequence[Index], rank: int) ->
     return tuple(coordinates)
 
 
-def index_set_boundaries(roots: Sequence[Instruction], materialized: set[Instruction], axis: Axis) -> list[int]:
+def index_set_boundaries(roots: Sequence[Instruction], accesses: Accesses, axis: Axis) -> list[int]:
     """Positions within a loop at which the source of an element changes: edges of pads and concatenations, also
     inside reshaped dimensions."""
     positions: set[int] = set()
@@ -95,7 +107,7 @@ def index_set_boundaries(roots: Sequence[Instruction], materialized: set[Instruc
     while pending:
         item = pending.pop()
         x, offsets, stride = item
-        if item in seen or (x.op is movement.reshape and is_in_memory(buffer_of(x), materialized)):
+        if item in seen or (x.op is movement.reshape and accesses.is_in_memory(buffer_of(x))):
             continue
         seen.add(item)
         if stride == 1 or x.op is not movement.reshape:
@@ -104,22 +116,20 @@ def index_set_boundaries(roots: Sequence[Instruction], materialized: set[Instruc
         shifted = shifted_operands(x, offsets)
         operands = [(o, shifts, stride) for o, shifts in shifted if any(k is not None for k in shifts)]
         operands += [(o, shifts, stride * factor) for o, shifts, factor in strided_operands(x, offsets)]
-        pending.extend(item for item in operands if not is_in_memory(item[0], materialized))
+        pending.extend(item for item in operands if not accesses.is_in_memory(item[0]))
     return sorted(position for position in positions if 0 < position < axis.size)
 
 
-def split_index_set(
-    axis: Axis, roots: Sequence[Instruction], materialized: set[Instruction], ops: int
-) -> list[tuple[int, int]]:
+def split_index_set(axis: Axis, roots: Sequence[Instruction], accesses: Accesses, ops: int) -> list[tuple[int, int]]:
     """Ranges of a loop over which the sources are the same; the full range if they would be too many or the body too
     long."""
-    positions = index_set_boundaries(roots, materialized, axis) if ops <= MAX_OPS_PER_RANGE else []
+    positions = index_set_boundaries(roots, accesses, axis) if ops <= MAX_OPS_PER_RANGE else []
     return list(pairwise([0, *(positions if len(positions) < MAX_INDEX_SET_RANGES else ()), axis.size]))
 
 
-def ops_per_element(roots: Sequence[Instruction], materialized: set[Instruction]) -> int:
+def ops_per_element(roots: Sequence[Instruction], accesses: Accesses) -> int:
     """Work per element in simple operations; data movement counts nothing."""
-    read = walk_producers(roots, materialized)
+    read = accesses.read_by(roots)
     seen = {*roots, *(x for x, _, from_memory in read if from_memory or x.op.name not in MOVEMENT)}
     return sum(COSTLY_WORK if is_costly(x) else 1 for x in seen)
 
@@ -127,7 +137,13 @@ def ops_per_element(roots: Sequence[Instruction], materialized: set[Instruction]
 def make_kernel(low: Lowering, extent: int, ops: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """A lowered kernel of `extent` outer iterations with `ops` simple operations each."""
     return LoweredKernel(
-        low.builder.kernel, low.arguments, extent, parallel_grain(extent, ops), list(roots), work=extent * ops
+        low.builder.kernel,
+        low.arguments,
+        extent,
+        parallel_grain(extent, ops),
+        list(roots),
+        work=extent * ops,
+        directives=tuple(low.directives),
     )
 
 

@@ -34,6 +34,7 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
     storage_type,
 )
+from tinyxla.loopir.ir.schedule import Directive
 from tinyxla.loopir.lower import storage_types
 from tinyxla.ops import calls, elementwise, indexing, reduction
 from tinyxla.ops.accuracy import working_type
@@ -61,7 +62,8 @@ class LoweredKernel:
     """A kernel with its arguments, the range `extent` of its outermost index, and the `grain` of the chunks in which
     it runs. `parameters` are the values of the kernel's run-time parameters. A kernel that `is_builtin` belongs to
     the library and is the same for all programs. Chunks that wait for others set `starts_in_order`. `work` counts
-    simple operations; 0 if unknown."""
+    simple operations; 0 if unknown. `directives` are those of its schedule that the loops do not show, see
+    `ir.schedule`."""
 
     kernel: Kernel
     arguments: list[Storage]
@@ -72,6 +74,7 @@ class LoweredKernel:
     is_builtin: bool = False
     starts_in_order: bool = False
     work: int = 0
+    directives: tuple[Directive, ...] = ()
 
 
 Coordinates = tuple[Index, ...]
@@ -84,9 +87,10 @@ class Lowering:
 
     def __init__(self, name: str, plan: Plan, own: Iterable[Instruction] = ()) -> None:
         self.builder = Builder(name)
-        self.materialized = plan.materialized
+        self.accesses = plan.accesses
         self.live_out = plan.live_out
         self.arguments: list[Storage] = []
+        self.directives: list[Directive] = []
         self._buffers: dict[Storage, Buffer] = {}
         self._memory: dict[Instruction, MemoryLookup] = {}
         self._reductions: dict[Instruction, Operand] = {}  # results of the current row
@@ -96,6 +100,10 @@ class Lowering:
         self._values: list[dict[Any, Operand]] = [{}]
         self._tuple_values: list[dict[Any, list[Operand]]] = [{}]
         self._depth = 0  # recursion of `value`
+
+    def note(self, name: str, *arguments: object) -> None:
+        """Note a directive of the schedule (`ir.schedule`)."""
+        self.directives.append(Directive(name, tuple(map(str, arguments))))
 
     # --- memory
 
@@ -285,7 +293,7 @@ class Lowering:
 
     def in_memory(self, x: Instruction) -> bool:
         """True if elements are loaded from an argument or are constants."""
-        return (x in self.materialized and x not in self._own_roots) or is_leaf(x)
+        return (x in self.accesses.materialized and x not in self._own_roots) or is_leaf(x)
 
     def mark_materialized(self, roots: Iterable[Instruction]) -> None:
         """Record that roots of this kernel are in memory for the current row."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.compiler.fusion.plan import Fusion, Plan, is_in_memory, producer_of, results_of
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, is_in_memory, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.pointwise import lower
@@ -26,7 +26,7 @@ class Lowerings:
         self._plan, self._users = plan, users
         self._cache: dict[Any, tuple[list[Instruction], list[LoweredKernel]]] = {}
 
-    def kernels(self, fusion: Fusion) -> list[LoweredKernel]:
+    def kernels(self, fusion: LoopNest) -> list[LoweredKernel]:
         """The kernels of a nest."""
         nodes, key = fingerprint(fusion, self._plan, self._users)
         cached = self._cache.get(key)
@@ -49,7 +49,7 @@ def _with_arguments(kernels: Sequence[LoweredKernel], new: dict[Instruction, Ins
     return [replace(k, arguments=list(map(substitute, k.arguments)), roots=[new[x] for x in k.roots]) for k in kernels]
 
 
-def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruction], Any]:
+def fingerprint(fusion: LoopNest, plan: Plan, users: Users) -> tuple[list[Instruction], Any]:
     """The instructions of a nest and the arrays that it reads, in an order determined by the nest alone; and a key
     that is equal for equal nests."""
     ordinals: dict[Instruction, int] = {}
@@ -85,7 +85,7 @@ def fingerprint(fusion: Fusion, plan: Plan, users: Users) -> tuple[list[Instruct
     return list(ordinals), (*entries, _nest_key(fusion, ordinals))
 
 
-def _nest_key(fusion: Fusion, ordinals: dict[Instruction, int]) -> Any:
+def _nest_key(fusion: LoopNest, ordinals: dict[Instruction, int]) -> Any:
     cross_row = None if fusion.cross_row is None else _nest_key(fusion.cross_row, ordinals)
     roots, reads = ([ordinals.get(x, -1) for x in xs] for xs in (fusion.roots, fusion.reads))
     return fusion.kind, fusion.outer, tuple(roots), tuple(reads), cross_row

@@ -16,7 +16,7 @@ from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, dims_of, guarded_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, producer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.lower.axes import (
@@ -25,6 +25,7 @@ from tinyxla.loopir.lower.axes import (
     Axis,
     evaluate_access_map,
     make_kernel,
+    note_fused,
     tile_of,
 )
 from tinyxla.loopir.lower.emit import ACCUMULATORS, Coordinates, LoweredKernel, Lowering, Users
@@ -49,7 +50,7 @@ MIN_PARALLEL_BLOCKS = 8  # of columns; with fewer, the rows are split
 MAX_STREAMS = 16  # rows that are read side by side
 
 
-def lower_outer_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_outer_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a `column` fusion."""
     return _OuterReduction(fusion, plan, users).kernels()
 
@@ -57,7 +58,7 @@ def lower_outer_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowe
 class _OuterReduction:
     """Lowers one `column` fusion."""
 
-    def __init__(self, fusion: Fusion, plan: Plan, users: Users) -> None:
+    def __init__(self, fusion: LoopNest, plan: Plan, users: Users) -> None:
         self.plan, self.users = plan, users
         self.space = space = Reductions(fusion, plan)
         inner_start = max(k for k, a in enumerate(space.axes) if a.first not in space.reduced)
@@ -99,6 +100,7 @@ class _OuterReduction:
                 -(-MAX_LONG_PARTIALS // independent), chunks // LONG_CHUNKS, reduced_size // MIN_LONG_CHUNK_ROWS
             )
             self.splits = max(1, min(MAX_SPLITS, chunks), long_splits)
+        self._note_schedule(blocks, reduced_size)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
             self.block_start = b.mul(b.remainder(row, blocks), self.block_size)
@@ -113,12 +115,21 @@ class _OuterReduction:
                 self._reduce()
                 self._store_results(width)
         ops = ops_per_index * max(1, reduced_size // self.splits)
-        kernel = make_kernel(self.low, independent * self.splits, ops, space.roots)
-        return (
-            [kernel]
-            if self.splits == 1
-            else [kernel, combine(space, self.plan, self.users, self.splits, MAX_LONG_PARTIALS)]
-        )
+        kernel = make_kernel(self.low, independent * self.splits, ops, space.computed(self.splits))
+        if self.splits == 1:
+            return [kernel]
+        return [kernel, combine(space, self.plan, self.users, self.splits, MAX_LONG_PARTIALS)]
+
+    def _note_schedule(self, blocks: int, reduced_size: int) -> None:
+        low, space = self.low, self.space
+        note_fused(low, space.axes, space.sizes)
+        if self.splits > 1:
+            low.note("split", self.reduced_axes[0], -(-reduced_size // self.splits))
+        if blocks > 1:
+            low.note("split", self.column_axis, self.block_size)
+        low.note("reorder", *self.kept_axes, *self.reduced_axes, self.column_axis)
+        if self.is_in_registers:
+            low.note("unroll", self.reduced_axes[0])
 
     def _fits_registers(self) -> bool:
         """Whether the reduction is over few rows that are long, and its operation is cheap."""
@@ -256,7 +267,7 @@ class _OuterReduction:
             return 1
         row_dims, column_dims = _dims_of_axes([row_axis]), _dims_of_axes(self.row_axes)
         roots = [*space.roots, *space.full_space_roots]
-        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+        for x, access, from_memory in self.plan.accesses.read_by(roots, views=True):
             mapped = [c for c in access if c != -1]
             is_position = x.op is movement.iota and not space.is_monoid  # the index operand of an argmax
             if any(isinstance(c, frozenset) for c in mapped) or (dims_of(guarded_dims(x, access)) and not is_position):
@@ -277,7 +288,7 @@ class _OuterReduction:
         """Operands that vary by column but not by row."""
         reads: dict[tuple[Instruction, AccessMap], None] = {}
         roots = [*self.space.roots, *self.space.full_space_roots]
-        for x, access, from_memory in walk_producers(roots, self.plan.materialized, views=True):
+        for x, access, from_memory in self.plan.accesses.read_by(roots, views=True):
             read_dims, is_mapped = dims_of(access), not any(isinstance(c, frozenset) for c in access)
             varies_by_column = read_dims & _dims_of_axes(self.row_axes)
             if from_memory and is_mapped and varies_by_column and not self._varies_by_row(read_dims):

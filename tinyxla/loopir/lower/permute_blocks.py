@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT
-from tinyxla.compiler.fusion.plan import Plan, buffer_of, walk_producers
+from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.axes import Axis, make_kernel, ops_per_element
@@ -63,13 +63,13 @@ def lower(roots: Sequence[Instruction], plan: Plan, axes: Sequence[Axis]) -> Low
         source, target = low.buffer(buffer_of(permutation.array)), low.buffer(root, True)
         start, end = (b.mul(block, size) for block in (start_block, b.add(start_block, block_count)))
         b.call(routine, (source, b.mul(start_block, source_size)), (target, start), (target, end))
-    ops = ops_per_element(roots, plan.materialized) * chunk_blocks * size
+    ops = ops_per_element(roots, plan.accesses) * chunk_blocks * size
     return make_kernel(low, -(-count // chunk_blocks), ops, roots)
 
 
 def _selection(root: Instruction, plan: Plan) -> BlockPermutation | None:
     """The permutation of a root that selects elements of the minor dimension by slices and reversals."""
-    reads = list(walk_producers([root], plan.materialized, views=True))
+    reads = plan.accesses.read_by([root], views=True)
     chain = [root, *(x for x, _, from_memory in reads if not from_memory)]
     sources = [x for x, _, from_memory in reads if from_memory]
     if len(sources) != 1 or root.array_shape.rank < 2:
@@ -111,7 +111,7 @@ def _transposition(root: Instruction, plan: Plan, axes: Sequence[Axis]) -> Block
 
 def _source(root: Instruction, plan: Plan) -> tuple[Instruction, tuple[int, ...]] | None:
     """The array that a root transposes, and the root's dimension for each of its dimensions."""
-    reads = list(walk_producers([root], plan.materialized, views=True))
+    reads = plan.accesses.read_by([root], views=True)
     chain = [root, *(x for x, _, from_memory in reads if not from_memory)]
     sources = [(x, access) for x, access, from_memory in reads if from_memory]
     if len(sources) != 1 or any(x.op not in (movement.transpose, movement.reshape) for x in chain):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.access_maps import renumber_dims
-from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
@@ -22,6 +22,7 @@ from tinyxla.loopir.lower.axes import (
     collapse_axes,
     expand_indices,
     make_kernel,
+    note_fused,
     ops_per_element,
     tile_of,
 )
@@ -54,7 +55,7 @@ class Reductions:
     """The reductions of a `column` or `split` nest over one iteration space, with the elementwise roots over the
     full space (`full_space_roots`) and those computed from the results (`dependent_roots`)."""
 
-    def __init__(self, fusion: Fusion, plan: Plan) -> None:
+    def __init__(self, fusion: LoopNest, plan: Plan) -> None:
         self.roots = fusion.reductions
         self.full_space_roots = fusion.full_space_roots()
         self.dependent_roots = [root for root in fusion.roots if root not in [*self.roots, *self.full_space_roots]]
@@ -69,17 +70,17 @@ class Reductions:
         kept_dims = [d for d in range(len(self.sizes)) if d not in self.reduced]
         dependent = [
             *((x, tuple(range(len(kept_dims)))) for x in self.dependent_roots),
-            *((x, access) for x, access, _ in walk_producers(self.dependent_roots, plan.materialized)),
+            *((x, access) for x, access, _ in plan.accesses.read_by(self.dependent_roots)),
         ]
         extra_accesses = [(x, renumber_dims(access, kept_dims)) for x, access in dependent]
         self.axes = collapse_axes(
             [*self.roots, *self.full_space_roots],
-            plan.materialized,
+            plan.accesses,
             self.sizes,
             barriers=barriers,
             extra_accesses=extra_accesses,
         )
-        self.ops_per_element = ops_per_element([*self.roots, *self.full_space_roots], plan.materialized)
+        self.ops_per_element = ops_per_element([*self.roots, *self.full_space_roots], plan.accesses)
         self.is_monoid = all(reduction.monoid(producer_of(root).attributes.to_apply) for root in self.roots)
         self.has_identity = all(_has_identity(producer_of(root)) for root in self.roots)
         self.is_reorderable = self.is_monoid or all(_is_reorderable(producer_of(root)) for root in self.roots)
@@ -91,6 +92,10 @@ class Reductions:
             *self.dependent_roots,
             *(result for root in self.roots for result in results_of(root, users)),
         ]
+
+    def computed(self, splits: int) -> list[Instruction]:
+        """The roots that a kernel of so many partial reductions computes: `combine` does the others."""
+        return [*self.roots, *self.full_space_roots, *(self.dependent_roots if splits == 1 else [])]
 
     def coordinates(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
         """Coordinates in the iteration space from indices of some axes."""
@@ -351,7 +356,7 @@ def combine(
         else:
             results = low.nest([(0, splits)], results, body)
         space.store_results(low, results, result, 0, 1, users)
-    return make_kernel(low, math.prod(space.results), splits, space.roots)
+    return make_kernel(low, math.prod(space.results), splits, [*space.roots, *space.dependent_roots])
 
 
 def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:
@@ -367,7 +372,7 @@ def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> Lowered
     return make_kernel(low, size, count, [x])
 
 
-def lower_split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_split_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: the first reduced dimension is split into fixed ranges, and a second kernel
     combines the partial results."""
     space = Reductions(fusion, plan)
@@ -380,6 +385,9 @@ def lower_split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowe
     has_equal_splits = len(reduced_axes) == 1 and size % splits == 0  # allows prefetch across splits
     reduced = [producer_of(root) for root in space.roots]
     low = Lowering("split", plan, space.own_roots(users))
+    note_fused(low, space.axes, space.sizes)
+    if splits > 1:
+        low.note("split", reduced_axes[0], -(-size // splits))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         row, split = b.delinearize(index, splits)
@@ -407,5 +415,5 @@ def lower_split_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[Lowe
         result = tuple(c for d, c in enumerate(coordinates) if d not in space.reduced)
         space.store_results(low, results, result, split, splits, users)
     rows = math.prod(a.size for a in kept_axes)
-    kernel = make_kernel(low, rows * splits, space.ops_per_element * inner * -(-size // splits), space.roots)
+    kernel = make_kernel(low, rows * splits, space.ops_per_element * inner * -(-size // splits), space.computed(splits))
     return [kernel] if splits == 1 else [kernel, combine(space, plan, users, splits)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyxla.compiler.analysis.access_maps import normalize, renumber_dims
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.fusion.plan import Fusion, Plan, iteration_space, producer_of, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
@@ -30,6 +30,7 @@ from tinyxla.loopir.lower.axes import (
     collapse_axes,
     expand_indices,
     make_kernel,
+    note_fused,
     ops_per_element,
     split_index_set,
     tile_of,
@@ -47,40 +48,41 @@ MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
 MIN_CHUNK_ROWS = 16
 
 
-def lower_row_reduction(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower_row_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a `row` fusion: one, or two if partial cross-row reductions are combined."""
     roots = fusion.roots
     low, rows = Lowering("row", plan, [r for root in roots for r in results_of(root, users)]), math.prod(fusion.outer)
-    stages = _stages(fusion, plan.materialized, users)
-    cached = _cached_intermediates(stages, fusion, plan.materialized)
+    stages = _stages(fusion, plan.accesses, users)
+    cached = _cached_intermediates(stages, fusion, plan.accesses)
     if fusion.cross_row is None and fusion.kept is None:
-        axes = _row_axes(fusion, plan.materialized)
+        axes = _row_axes(fusion, plan.accesses)
         row_size = max(math.prod(iteration_space(root)[len(fusion.outer) :]) for root in roots)
         is_large = rows * row_size >= MIN_TRANSPOSED_ELEMENTS
         has_many_rows = axes and axes[-1].size >= transposed_rows.TILE_ROWS and is_large
         fits_tile = (len(fusion.reads) + len(roots) + len(cached)) * row_size <= MAX_TRANSPOSED_ROW_ELEMENTS
-        is_long = row_size * ops_per_element(roots, plan.materialized) > MAX_UNROLLED_OPS
+        is_long = row_size * ops_per_element(roots, plan.accesses) > MAX_UNROLLED_OPS
         is_short = (1 if is_long else MAX_INTERLEAVED_ROW) < row_size < transposed_rows.TILE_ROWS
-        if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.materialized):
+        if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.accesses):
             return [transposed_rows.TransposedRows(low, fusion.outer, axes, cached, users).lower(stages, row_size)]
         if row_size <= MAX_UNROLLED_ROW and not is_long and rows >= MAX_UNROLLED_ROWS:
             return [_lower_unrolled_rows(low, stages, fusion, users, axes, row_size)]
     if fusion.cross_row is not None:
         return _lower_with_cross_row(low, stages, fusion, fusion.cross_row, cached, plan, users)
     emitter = _RowEmitter(low, fusion, cached, users)
+    _note_rows(low, fusion)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         outer = low.split_index(index, fusion.outer)
         for stage in stages:
             emitter.emit_stage(stage, outer)
     inner = sum(math.prod(iteration_space(p[0])) // max(1, rows) for p in stages)
-    return [make_kernel(low, rows, ops_per_element(roots, plan.materialized) * max(1, inner), roots)]
+    return [make_kernel(low, rows, ops_per_element(roots, plan.accesses) * max(1, inner), roots)]
 
 
 def _lower_with_cross_row(
     low: Lowering,
     stages: list[list[Instruction]],
-    fusion: Fusion,
-    cross_row: Fusion,
+    fusion: LoopNest,
+    cross_row: LoopNest,
     cached: set[Instruction],
     plan: Plan,
     users: Users,
@@ -89,12 +91,14 @@ def _lower_with_cross_row(
     b, columns = low.builder, reductions.Reductions(cross_row, plan)
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
-    ops_per_row = ops_per_element(fusion.roots, plan.materialized) * len(stages) * width
+    ops_per_row = ops_per_element(fusion.roots, plan.accesses) * len(stages) * width
     long_chunks = rows * ops_per_row // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK * reductions.LONG_CHUNKS)
     long_chunks = min(reductions.MAX_LONG_PARTIALS, long_chunks, rows // reductions.MIN_LONG_CHUNK_ROWS)
     chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), long_chunks)
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
+    _note_rows(low, fusion)
+    low.note("split", "rows", -(-rows // chunks))
     with low.loop(b.kernel.first, b.kernel.last) as (chunk, _):
         with low.loop(0, width) as (j, _):
             for row, value in zip(accumulators, columns.initial_values(low, chunks), strict=True):
@@ -109,14 +113,18 @@ def _lower_with_cross_row(
             columns.store_results(low, values, low.split_index(j, sizes), chunk, chunks, users)
     ops = ops_per_row * -(-rows // chunks)
     kernel = make_kernel(low, chunks, ops, fusion.roots)
-    return (
-        [kernel]
-        if chunks == 1
-        else [kernel, reductions.combine(columns, plan, users, chunks, reductions.MAX_LONG_PARTIALS)]
-    )
+    if chunks == 1:
+        return [kernel]
+    return [kernel, reductions.combine(columns, plan, users, chunks, reductions.MAX_LONG_PARTIALS)]
 
 
-def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
+def _note_rows(low: Lowering, fusion: LoopNest) -> None:
+    """Note that the dimensions that number the rows are one loop."""
+    rows = [Axis(d, d, size) for d, size in zip(fusion.kept or range(len(fusion.outer)), fusion.outer, strict=True)]
+    note_fused(low, rows, iteration_space(fusion.reductions[0]), is_one_loop=True)
+
+
+def _row_axes(fusion: LoopNest, accesses: Accesses) -> list[Axis]:
     """The loops over the rows. Only outer dimensions collapse: in every access map, inner dimensions get numbers
     that are adjacent to no others."""
     rank = len(fusion.outer)
@@ -124,19 +132,19 @@ def _row_axes(fusion: Fusion, materialized: set[Instruction]) -> list[Axis]:
         (root, tuple(range(rank if producer_of(root).op is reduction.reduce else len(iteration_space(root)))))
         for root in fusion.roots
     ]
-    accesses = [*((x, access) for x, access, _ in walk_producers(fusion.roots, materialized)), *results]
+    read = [*((x, access) for x, access, _ in accesses.read_by(fusion.roots)), *results]
     loop_dims = [
         *range(rank),
         *range(-rank - 2, -rank - 2 - max(len(iteration_space(root)) for root in fusion.roots), -1),
     ]
-    renumbered = [(x, renumber_dims(access, loop_dims)) for x, access in accesses]
-    return collapse_axes((), materialized, fusion.outer, extra_accesses=renumbered)
+    renumbered = [(x, renumber_dims(access, loop_dims)) for x, access in read]
+    return collapse_axes((), accesses, fusion.outer, extra_accesses=renumbered)
 
 
 def _lower_unrolled_rows(
     low: Lowering,
     stages: Sequence[Sequence[Instruction]],
-    fusion: Fusion,
+    fusion: LoopNest,
     users: Users,
     axes: Sequence[Axis],
     row_size: int,
@@ -148,12 +156,14 @@ def _lower_unrolled_rows(
     read = [x for x in [*read, *fusion.roots] if not low.in_memory(x)]
     rows = math.prod(a.size for a in outer_axes)
     tiles = -(-inner.size * row_size // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
+    note_fused(low, axes, fusion.outer)
+    low.note("unroll", "row", row_size)
+    if tiles > 1:
+        low.note("split", inner, -(-inner.size // tiles))
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         row, start, stop = tile_of(low, index, tiles, inner.size)
         indices = low.split_index(row, [a.size for a in outer_axes])
-        ranges = split_index_set(
-            inner, read, low.materialized, row_size * ops_per_element(fusion.roots, low.materialized)
-        )
+        ranges = split_index_set(inner, read, low.accesses, row_size * ops_per_element(fusion.roots, low.accesses))
         for range_start, range_end in ranges:
             bounds = (b.max(start, range_start), b.min(stop, range_end)) if len(ranges) > 1 else (start, stop)
             with low.loop(*bounds) as (j, _):
@@ -161,7 +171,7 @@ def _lower_unrolled_rows(
                 outer = expand_indices(axes, [*indices, j], len(fusion.outer))
                 for root in (root for stage in stages for root in stage):
                     _emit_unrolled_row(low, root, outer, users)
-    ops = ops_per_element(fusion.roots, low.materialized) * row_size * -(-inner.size // tiles)
+    ops = ops_per_element(fusion.roots, low.accesses) * row_size * -(-inner.size // tiles)
     return make_kernel(low, rows * tiles, ops, fusion.roots)
 
 
@@ -179,7 +189,7 @@ def _emit_unrolled_row(low: Lowering, root: Instruction, outer: Coordinates, use
         low.bind_reduction(result, outer, values[result.attributes.index if result is not x else 0])
 
 
-def _split_dims(root: Instruction, fusion: Fusion) -> tuple[list[int], list[int]]:
+def _split_dims(root: Instruction, fusion: LoopNest) -> tuple[list[int], list[int]]:
     """The outer and the inner dimensions of a root's iteration space; a cross-row reduction reduces the outer ones."""
     rank = len(fusion.outer)
     if fusion.cross_row is not None and root in fusion.cross_row.roots:
@@ -200,7 +210,7 @@ def _default_split_dims(root: Instruction, rank: int) -> tuple[list[int], list[i
     return list(dims[:rank]), list(dims[rank:])
 
 
-def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[list[Instruction]]:
+def _stages(fusion: LoopNest, accesses: Accesses, users: Any) -> list[list[Instruction]]:
     """The roots of each stage, a loop over the row, in order.
 
     A root's stage comes after the stages of the reductions that it reads, and of the roots that it reads at other
@@ -220,7 +230,7 @@ def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[
             continue
         depth = 0
         identity = tuple(range(len(iteration_space(root))))
-        for x, access, _ in walk_producers([root], materialized):
+        for x, access, _ in accesses.read_by([root]):
             if x in root_of:
                 producer = root_of[x]
                 is_same_element = (
@@ -236,22 +246,20 @@ def _stages(fusion: Fusion, materialized: set[Instruction], users: Any) -> list[
     return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
-def _cached_intermediates(
-    stages: list[list[Instruction]], fusion: Fusion, materialized: set[Instruction]
-) -> set[Instruction]:
+def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, accesses: Accesses) -> set[Instruction]:
     """Expensive intermediates of a row that several stages read, as far as they fit into the first-level cache.
     Excludes those that are read in other rows, too."""
     rank = len(fusion.outer)
     if fusion.kept is not None:
         return set()
     row_access = normalize(range(rank), fusion.outer)
-    reads = [read for stage in stages for read in walk_producers(stage, materialized)]
+    reads = [read for stage in stages for read in accesses.read_by(stage)]
     read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
     first_stage: dict[Instruction, int] = {}
     cached: set[Instruction] = set()
     free_bytes = current_target().rows_bytes
     for k, stage in enumerate(stages):
-        for x, access, from_memory in walk_producers(stage, materialized):
+        for x, access, from_memory in accesses.read_by(stage):
             is_same_element = all(c in (-1, d) for d, c in enumerate(access))
             is_expensive = is_costly(x) or x.op.name in _DIVISIONS
             if from_memory or not is_expensive or not is_same_element or x in cached or x in read_in_other_rows:
@@ -271,7 +279,12 @@ class _RowEmitter:
     """Emits the stages of a row; `accumulators` are the rows of accumulators of cross-row reductions."""
 
     def __init__(
-        self, low: Lowering, fusion: Fusion, cached: set[Instruction], users: Users, accumulators: Sequence[Buffer] = ()
+        self,
+        low: Lowering,
+        fusion: LoopNest,
+        cached: set[Instruction],
+        users: Users,
+        accumulators: Sequence[Buffer] = (),
     ) -> None:
         self.low, self.b, self.fusion, self.users = low, low.builder, fusion, users
         self.cached, self.accumulators = cached, accumulators
@@ -299,8 +312,8 @@ class _RowEmitter:
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in axes]
         ranges = [bounds[-1:]]
         if axes and not reduced:
-            ops = ops_per_element(roots, low.materialized)
-            ranges = [[split] for split in split_index_set(axes[-1], roots, low.materialized, ops)]
+            ops = ops_per_element(roots, low.accesses)
+            ranges = [[split] for split in split_index_set(axes[-1], roots, low.accesses, ops)]
         results = [value for x in reduced for value in low.initial(x)]
         with low.scope():
             argminmax = None
@@ -321,7 +334,7 @@ class _RowEmitter:
         """The loops over the inner dimensions, and the coordinates for their indices."""
         sizes, (outer_dims, inner_dims) = iteration_space(roots[0]), _split_dims(roots[0], self.fusion)
         barriers = [d for d in range(1, len(sizes)) if (d in inner_dims) != (d - 1 in inner_dims)]
-        axes = collapse_axes(roots, self.low.materialized, sizes, barriers=barriers)
+        axes = collapse_axes(roots, self.low.accesses, sizes, barriers=barriers)
         axes = [a for a in axes if a.first in inner_dims]
 
         def coordinates_at(indices: Coordinates) -> Coordinates:
@@ -337,7 +350,7 @@ class _RowEmitter:
         computed = [
             x
             for x in self.cached
-            if not self.low.has_memory(x) and transposed_rows.is_computed_once(x, roots, self.low.materialized)
+            if not self.low.has_memory(x) and transposed_rows.is_computed_once(x, roots, self.low.accesses)
         ]
         return {
             x: self.b.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[self.rank :]))

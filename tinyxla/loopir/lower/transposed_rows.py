@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
-from tinyxla.compiler.fusion.plan import Fusion, iteration_space, producer_of, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, LoopNest, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower import reductions, register_transpose
-from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, ops_per_element
+from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, note_fused, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.ops import elementwise, reduction
 
@@ -30,19 +30,19 @@ MAX_NARROW_BYTES = 4  # LLVM's unrolled vectors of narrower elements exceed a ti
 MIN_TRANSPOSED_ROW = 4  # elements; shorter rows fill no square of the transpose routine
 
 
-def is_computed_once(x: Instruction, stage: Stage, materialized: set[Instruction]) -> bool:
+def is_computed_once(x: Instruction, stage: Stage, accesses: Accesses) -> bool:
     """True if a stage computes each element of x exactly once."""
     if x.array_shape.dimensions != iteration_space(stage[0]):
         return False
-    reads = [access for producer, access, _ in walk_producers(stage, materialized) if producer is x]
+    reads = [access for producer, access, _ in accesses.read_by(stage) if producer is x]
     return any(all(c in (-1, d) for d, c in enumerate(access)) for access in reads)
 
 
-def applies(fusion: Fusion, axes: Sequence[Axis], materialized: set[Instruction]) -> bool:
+def applies(fusion: LoopNest, axes: Sequence[Axis], accesses: Accesses) -> bool:
     """True if every array that a row reads is of the shape of the rows or contiguous along the last outer axis."""
     row_dims = range(axes[-1].first, axes[-1].last + 1)
     row_shapes = {iteration_space(root) for root in fusion.roots if len(iteration_space(root)) > len(fusion.outer)}
-    for x, access, from_memory in walk_producers(fusion.roots, materialized):
+    for x, access, from_memory in accesses.read_by(fusion.roots):
         mapped = [c for c in access if c not in (CONSTANT, frozenset())]
         is_strided = any(not isinstance(c, int) or c in row_dims for c in mapped) and mapped[-1] != axes[-1].last
         if from_memory and is_strided and x.array_shape.dimensions not in row_shapes:
@@ -69,6 +69,9 @@ class TransposedRows:
         low, b = self.low, self.b
         sizes = [*(a.size for a in self.axes[:-1]), self.tiles]
         roots = [root for stage in stages for root in stage]
+        note_fused(low, self.axes, self.outer)
+        low.note("split", self.axes[-1], TILE_ROWS)
+        low.note("reorder", "row", f"{TILE_ROWS} rows")
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             *self.outer_indices, tile = low.split_index(index, sizes)
             self.tile_start = b.mul(tile, TILE_ROWS)
@@ -78,7 +81,7 @@ class TransposedRows:
             for stage in stages:
                 finished = self._emit_stage(stage, finished)
             self._emit_row_values(finished)
-        ops = ops_per_element(roots, low.materialized) * row_size * TILE_ROWS
+        ops = ops_per_element(roots, low.accesses) * row_size * TILE_ROWS
         return make_kernel(low, math.prod(sizes), ops, roots)
 
     def _emit_stage(
@@ -90,11 +93,11 @@ class TransposedRows:
         reduced = [producer_of(root) for root in stage if producer_of(root).op is reduction.reduce]
         pointwise = [root for root in stage if producer_of(root).op is not reduction.reduce]
         identity = normalize(range(len(sizes)), sizes)
-        for x, access, _ in walk_producers(stage, low.materialized):
+        for x, access, _ in low.accesses.read_by(stage):
             if low.in_memory(x) and access == identity and self._is_transposed(x, sizes) and not low.has_memory(x):
                 self._transpose(x, self._allocate_tile(x), to_memory=False)
         computed = [x for x in self.cached if not low.has_memory(x)]
-        computed = [x for x in computed if is_computed_once(x, stage, low.materialized)]
+        computed = [x for x in computed if is_computed_once(x, stage, low.accesses)]
         new_tiles = {x: self._allocate_tile(x) for x in computed}
         root_tiles = {x: self._allocate_tile(x) for x in pointwise if self._is_transposed(x, sizes)}
         initial = [value for x in reduced for value in low.initial(x)]
@@ -121,7 +124,7 @@ class TransposedRows:
                     b.store(row, self.row_in_tile, value)
                 loop.has_remainder = max_element_bytes(loop) < MAX_NARROW_BYTES
 
-        is_cheap = ops_per_element(stage, low.materialized) <= COSTLY_WORK
+        is_cheap = ops_per_element(stage, low.accesses) <= COSTLY_WORK
         unroll_counts = ROW_UNROLL_COUNTS if reduced and is_cheap else [1]
         low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], unroll_counts, body)
         for x, tile in (new_tiles | root_tiles).items():
@@ -142,7 +145,7 @@ class TransposedRows:
         """Values per row that are broadcast along the row."""
         row_access = normalize(range(len(self.outer)), self.outer)
         computed, broadcast = list[Instruction](), set[Instruction]()
-        for x, access, from_memory in walk_producers(stage, self.low.materialized):
+        for x, access, from_memory in self.low.accesses.read_by(stage):
             if x.op.name not in elementwise.NAMES:
                 broadcast.update(x.operands)
             elif access == row_access and not from_memory and not self.low.has_memory(x):

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import AccessMap
-from tinyxla.compiler.fusion.plan import buffer_of, iteration_space, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, buffer_of, iteration_space
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index
 from tinyxla.loopir.ir.prefetch import declare_prefetch_read, declare_prefetch_write
 from tinyxla.loopir.lower import register_transpose
-from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel
+from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel, note_fused
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import current_target
 
@@ -35,19 +35,19 @@ _PITCH_PADDING = 16  # elements between the rows of a tile, against conflict mis
 Reads = Sequence[tuple[Instruction, AccessMap]]
 
 
-def transposed_axis(roots: Sequence[Instruction], materialized: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
+def transposed_axis(roots: Sequence[Instruction], accesses: Accesses, axes: Sequence[Axis]) -> Axis | None:
     """An outer axis along which an operand is contiguous that the inner loop would read with long strides; None if
     there is none."""
     for axis in axes[:-1]:
-        if _contiguous_reads(axis, axes[-1], roots, materialized):
+        if _contiguous_reads(axis, axes[-1], roots, accesses):
             return axis
     return None
 
 
-def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], materialized: set[Instruction]) -> Reads:
+def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], accesses: Accesses) -> Reads:
     """Operands in memory that are contiguous along `axis` and vary along `inner`, with their access maps."""
     reads: list[tuple[Instruction, AccessMap]] = []
-    for x, access, from_memory in walk_producers(roots, materialized, views=True):
+    for x, access, from_memory in accesses.read_by(roots, views=True):
         mapped = [c for c in access if c != -1]
         is_mapped = not any(isinstance(c, frozenset) for c in mapped)
         varies_along_inner = any(d in mapped for d in range(inner.first, inner.last + 1))
@@ -62,8 +62,8 @@ def lower_transposed_tiles(
 ) -> LoweredKernel:
     """The tiled kernel; operands contiguous along `outer` are transposed."""
     b, inner = low.builder, axes[-1]
-    transposed = _contiguous_reads(outer, inner, roots, low.materialized)
-    untransposed = _contiguous_reads(inner, outer, roots, low.materialized)
+    transposed = _contiguous_reads(outer, inner, roots, low.accesses)
+    untransposed = _contiguous_reads(inner, outer, roots, low.accesses)
     untransposed = [item for item in untransposed if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in transposed]
     moved_bytes = _moved_bytes(transposed, untransposed, roots)
@@ -107,6 +107,10 @@ def lower_transposed_tiles(
     def result(root: Instruction, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
         return low.buffer(root, True), low.linearize(root.array_shape.dimensions, coordinates_at(start, i, j))
 
+    note_fused(low, axes, iteration_space(roots[0]))
+    low.note("split", outer, tile_rows)
+    low.note("split", inner, tile_columns)
+    low.note("reorder", *other_axes, f"tiles of {outer}, {inner}")
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.assume_range(index, 0, extent - 1)
         origin, first = tile_origin(index)

@@ -39,14 +39,14 @@ from tinyxla.loopir.ir.prefetch import (
     unit_stride_input_loads,
 )
 from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.ir.schedule import FENCE, NONTEMPORAL_STORE
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import current_target, has_feature, processor_name
 
 BLOCK_ITERATIONS = 1024
 _STEP_ITERATIONS = BLOCK_ITERATIONS // PREFETCHES_PER_TILE
 MIN_LOOP_ITERATIONS = 64  # in kernels with transposes, which prefetch; twice as many in others
-STREAM_ROUTINE = "stream"
-_FENCE_ROUTINE = "fence"
+STREAM_ROUTINE, _FENCE_ROUTINE = NONTEMPORAL_STORE, FENCE
 _KERNEL_NAMES = ("loop", "part", "row", "scan")  # of loop nests
 
 

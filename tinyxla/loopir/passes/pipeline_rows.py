@@ -44,6 +44,7 @@ from tinyxla.loopir.ir.prefetch import (
     prefetch_stream_of,
     unit_stride_input_loads,
 )
+from tinyxla.loopir.ir.schedule import Directive
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import current_target
 from tinyxla.shapes import element_type
@@ -66,7 +67,11 @@ def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredK
     body: list[Statement] = []
     for x in kernel.body:
         body += _prefetch_rows(x, is_large, lowered.grain >= MIN_CHUNK_ROWS) if isinstance(x, Loop) else [x]
-    return replace(lowered, kernel=replace(kernel, body=body))
+    if len(body) == len(kernel.body) and all(x is y for x, y in zip(body, kernel.body, strict=True)):
+        return lowered
+    return replace(
+        lowered, kernel=replace(kernel, body=body), directives=(*lowered.directives, Directive("pipeline", ("rows",)))
+    )
 
 
 def _prefetch_rows(row_loop: Loop, is_large: bool, has_many_rows: bool) -> list[Statement]:

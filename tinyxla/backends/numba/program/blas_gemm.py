@@ -59,6 +59,7 @@ _BATCHED_GEMV_TILE = 1 << 13  # the same for a batch, which has enough tiles
 class MatmulStep:
     """A GEMM kernel with its constants; `append` makes it a step of a schedule."""
 
+    name: str  # of the method
     kernel: int
     order: tuple[int, int, int]  # positions of the kernel's operands in (a, b, c)
     constants: tuple[int, ...]
@@ -196,7 +197,9 @@ def _gemm_step(gemm: _Gemm) -> MatmulStep:
         *(gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc),
         *(rows, columns, column_tiles, tiles, _blas_address(gemm.type, "gemm"), _guard_for(gemm)),
     )
-    return MatmulStep(_gemm_kernel(gemm.type), (0, 1, 2), constants, gemm.batch * tiles, _parallel_grain(gemm, tiles))
+    return MatmulStep(
+        "gemm", _gemm_kernel(gemm.type), (0, 1, 2), constants, gemm.batch * tiles, _parallel_grain(gemm, tiles)
+    )
 
 
 class _Gemv(NamedTuple):
@@ -235,7 +238,9 @@ def _row_gemv_step(gemm: _Gemm) -> MatmulStep:
     """The step of a batch of small matrix-vector products with contiguous rows."""
     x = _as_gemv(gemm)
     constants = (*x.batch_strides, gemm.step_c, x.leading_dimension, 1, 1)
-    return MatmulStep(row_kernel(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm))
+    return MatmulStep(
+        "row_gemv", row_kernel(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm)
+    )
 
 
 def _has_contiguous_columns(gemm: _Gemm) -> bool:
@@ -252,7 +257,7 @@ def _column_gemv_step(gemm: _Gemm) -> MatmulStep:
     matrix, vector, result = x.order
     constants = (x.batch_strides[1], x.batch_strides[0], gemm.step_c, x.stride_x, x.leading_dimension, 1)
     kernel = small_kernel(gemm.type, 1, x.length, gemm.k, True, False)
-    return MatmulStep(kernel, (vector, matrix, result), constants, gemm.batch, _parallel_grain(gemm))
+    return MatmulStep("column_gemv", kernel, (vector, matrix, result), constants, gemm.batch, _parallel_grain(gemm))
 
 
 def _gemv_step(gemm: _Gemm) -> MatmulStep:
@@ -270,14 +275,14 @@ def _gemv_step(gemm: _Gemm) -> MatmulStep:
         *(rows, tiles, _blas_address(gemm.type, "gemv"), _guard_for(gemm)),
     )
     grain = max(1, _GEMV_TILE_ELEMENTS // (rows * gemm.k))
-    return MatmulStep(_gemv_kernel(gemm.type), order, constants, gemm.batch * tiles, grain)
+    return MatmulStep("gemv", _gemv_kernel(gemm.type), order, constants, gemm.batch * tiles, grain)
 
 
 def _small_gemm_step(gemm: _Gemm) -> MatmulStep:
     """The step of a batch of small GEMMs."""
     shape = (gemm.type, gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b)
     constants = (gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc)
-    return MatmulStep(small_kernel(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
+    return MatmulStep("small_gemm", small_kernel(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
 
 
 def _blas_address(type: ElementType, name: str) -> int:

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
-from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
+from tinyxla.backends.numba.program.blas_gemm import MatmulStep, gemm_step_of
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
 from tinyxla.compiler.buffers.arena import arena_offsets
-from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
 from tinyxla.compiler.pipeline import compile_program
-from tinyxla.compiler.schedule.blocks import AliasMap, Block, Loop, Pointer, Step, Switch, shape_of, walk_steps
+from tinyxla.compiler.schedule.blocks import (
+    AliasMap,
+    Block,
+    LoopBlocks,
+    Pointer,
+    Step,
+    SwitchBlocks,
+    shape_of,
+    walk_steps,
+)
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
@@ -152,6 +161,7 @@ class CompiledModule:
 
     def _lay_out(self) -> None:
         self._host_calls: list[_HostCall] = []
+        self.blas_steps: dict[Instruction, MatmulStep] = {}
         self._callback = _callback(self._host_calls)
         self._started: dict[Any, tuple[Callable[[], int], list[int]]] = {}  # kernels that are compiled, by identity
         schedule = Schedule()
@@ -170,15 +180,16 @@ class CompiledModule:
 
     def _emit_step(self, step: Step, schedule: Schedule, repeats: int) -> None:
         work = step.work
-        if isinstance(work, HostCall):
+        if isinstance(work, HostCall | Collective):
             self._host_calls.append(_host_call(work.root, step, self._slot))
             schedule.host(id(self._callback), len(self._host_calls) - 1)
-        elif isinstance(work, Product):
+        elif isinstance(work, BlasCall):
             a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-            gemm_step_of(work.root, repeats).append(schedule, a, b, c)
-        elif isinstance(work, Loop):
+            made = self.blas_steps[work.root] = gemm_step_of(work.root, repeats)
+            made.append(schedule, a, b, c)
+        elif isinstance(work, LoopBlocks):
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
-        elif isinstance(work, Switch):
+        elif isinstance(work, SwitchBlocks):
             self._emit_branches(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
@@ -192,7 +203,7 @@ class CompiledModule:
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
 
-    def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
+    def _emit_loop(self, loop: LoopBlocks, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
         for rotating in loop.rotating:
             pairs = zip(rotating.pointers, [*rotating.initials, *rotating.buffers], strict=True)
@@ -224,7 +235,7 @@ class CompiledModule:
             schedule.count(left, again)
         schedule.place(done)
 
-    def _emit_branches(self, branches: Switch, schedule: Schedule, repeats: int) -> None:
+    def _emit_branches(self, branches: SwitchBlocks, schedule: Schedule, repeats: int) -> None:
         labels = [schedule.label() for _ in branches.blocks]
         done = schedule.label()
         index = self._slot(branches.index)
@@ -356,9 +367,9 @@ class Liveness:
             self._time += 1
             self.starts.append(self._time)
             self._touch([*step.reads, *step.writes])
-            if isinstance(step.work, Loop):
+            if isinstance(step.work, LoopBlocks):
                 self._visit_loop(step.work)
-            elif isinstance(step.work, Switch):
+            elif isinstance(step.work, SwitchBlocks):
                 self._touch([step.work.index])
                 for inside in step.work.blocks:
                     self.visit(inside)
@@ -367,7 +378,7 @@ class Liveness:
         self._time += 1
         self._touch(block.results)
 
-    def _visit_loop(self, loop: Loop) -> None:
+    def _visit_loop(self, loop: LoopBlocks) -> None:
         start, before = self._time, len(self._touched)
         self._touch([loop.counter, *(row.pointer for row in loop.row_pointers)])
         for rotating in loop.rotating:

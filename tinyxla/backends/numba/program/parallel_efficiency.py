@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
-from tinyxla.compiler.fusion.plan import HostCall, Product
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import Block, shape_of, walk_steps
 from tinyxla.hlo import Module
@@ -47,10 +47,10 @@ def efficiency_of(block: Block, threads: int) -> float:
             cost = kernel_cost(kernel)
             work = _work(cost.bytes, cost.operations, cost.transcendentals)
             extent, grain = kernel.extent, kernel.grain
-        elif isinstance(kernel, Product | HostCall):
+        elif isinstance(kernel, BlasCall | HostCall | Collective):
             moved = sum(bytes_of(shape_of(x)) for x in [*step.reads, *step.writes])
             work = _work(moved, *operations_of(kernel.root))
-            if isinstance(kernel, Product):
+            if isinstance(kernel, BlasCall):
                 product = gemm_step_of(kernel.root, 1)
                 extent, grain = product.extent, product.grain
         work *= 1 if times is None else times

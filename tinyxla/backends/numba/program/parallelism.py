@@ -17,7 +17,7 @@ from dataclasses import replace
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
-    Loop,
+    LoopBlocks,
     Pointer,
     Step,
     inner_blocks,
@@ -35,7 +35,7 @@ _OPERATIONS = 4  # that take as long as such a byte
 
 def assign_parallelism(block: Block, aliases: AliasMap) -> None:
     """In a program: for the steps of each loop, and of what is around them, by themselves."""
-    whiles = [step.work for step, *_ in walk_steps(block) if isinstance(step.work, Loop)]
+    whiles = [step.work for step, *_ in walk_steps(block) if isinstance(step.work, LoopBlocks)]
     turns = {p: rotating.ring[0] for loop in whiles for rotating in loop.rotating for p in rotating.pointers}
     for loop in reversed(whiles):
         _settle([*loop.condition.steps, *loop.body.steps], aliases, turns, again=True)

@@ -6,22 +6,22 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tinyxla.compiler.analysis.fusibility import is_reduction
-from tinyxla.compiler.fusion.plan import HostCall, Product, producer_of, walk_producers
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
-from tinyxla.compiler.schedule.blocks import Block, Loop, Pointer, Step, shape_of, walk_steps
+from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
+from tinyxla.compiler.schedule.describe import accesses_of
 from tinyxla.hlo import Instruction, Module
-from tinyxla.loopir.kernels.registry import op_lowering
+from tinyxla.loopir.ir.schedule import loops_of, schedule_of
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.ops.cost import bytes_of, operations_of
-from tinyxla.shapes import Shape
 from tinyxla.text.hlo_text import instruction_names
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.program.executable import CompiledModule
 
+_KINDS = {BlasCall: "product", Collective: "collective", HostCall: "host call"}
 _UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
 
@@ -52,7 +52,7 @@ class _Buffers:
     """All memory of a program under names of their own."""
 
     def __init__(self, module: CompiledModule, naming: _Names) -> None:
-        self._module = module
+        self.module = module
         self._naming = naming
         self._names: dict[Storage, str] = {}
         sharing = module.aliases.aliases_by_memory()
@@ -63,11 +63,14 @@ class _Buffers:
             taken[name] = taken.get(name, 0) + 1
             self._names[x] = name if taken[name] == 1 else f"{name}'{taken[name]}"
 
+    def name(self, x: Storage) -> str:
+        return self._names[self.module.aliases[x]]
+
     def names(self, storages: Sequence[Storage]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._names[self._module.aliases[x]] for x in storages))
+        return tuple(dict.fromkeys(map(self.name, storages)))
 
     def described(self) -> Iterator[BufferInfo]:
-        module = self._module
+        module = self.module
         lives, sharing = module.lives(), module.aliases.aliases_by_memory()
         for x, name in self._names.items():
             shape = shape_of(x)
@@ -91,15 +94,15 @@ def _step(
     work = step.work
     over, cost = "", Cost()
     roots = list(work.roots) if isinstance(work, LoweredKernel) else [work.root]
-    inside = _computed(roots, block) if isinstance(work, LoweredKernel) else roots
+    inside = _computed(step, roots, block) if isinstance(work, LoweredKernel) else roots
     if isinstance(work, LoweredKernel):
         kind, over, cost = work.kernel.name, f"{work.extent} by {work.grain}", kernel_cost(work)
-    elif isinstance(work, Product | HostCall):
-        kind = "product" if isinstance(work, Product) else "host call"
+    elif isinstance(work, BlasCall | HostCall | Collective):
+        kind = _KINDS[type(work)]
         read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
         cost = Cost(read, written, *operations_of(work.root))
     else:
-        kind = "while" if isinstance(work, Loop) else "conditional"
+        kind = "while" if isinstance(work, LoopBlocks) else "conditional"
     weights: dict[str, float] = {}
     for x in inside:
         if x.source is not None:
@@ -120,16 +123,30 @@ def _step(
         over=over,
         depth=depth,
         times=times,
+        type="LoopNest" if step.planned is None else type(step.planned).__name__,
+        loops=loops_of(work.kernel) if isinstance(work, LoweredKernel) else "",
+        schedule=_schedule(step, buffers),
+        accesses=tuple(accesses_of(step, block, buffers.name)),
     )
 
 
-def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
+def _schedule(step: Step, buffers: _Buffers) -> tuple[str, ...]:
+    work = step.work
+    if isinstance(work, BlasCall):
+        made = buffers.module.blas_steps[work.root]
+        parallel = (f"parallel({made.extent} by {made.grain})",) if made.extent > made.grain else ()
+        return (f"call({made.name})", *parallel)
+    if not isinstance(work, LoweredKernel):
+        return ()
+    names = [buffers.name(x) for x in work.arguments]
+    found = schedule_of(work.kernel, work.extent, work.grain, work.starts_in_order, work.directives, names)
+    return tuple(map(str, found))
+
+
+def _computed(step: Step, roots: Sequence[Instruction], block: Block) -> list[Instruction]:
     """What a kernel computes, in the order of the program."""
     found = {producer_of(root) for root in roots}
-    nests = [
-        x
-        for x in roots
-        if (isinstance(producer_of(x).shape, Shape) or is_reduction(producer_of(x))) and not op_lowering(producer_of(x))
-    ]
-    found |= {x for x, _, from_memory in walk_producers(nests, block.plan.materialized) if not from_memory}
+    nest = nest_of(step, block)
+    nests = [x for x in roots if nest is not None and x in nest.roots]
+    found |= {x for x, _, from_memory in block.plan.accesses.read_by(nests) if not from_memory}
     return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
-from tinyxla.compiler.fusion.plan import Plan, results_of, walk_producers
+from tinyxla.compiler.fusion.plan import Accesses, Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path
@@ -155,7 +155,8 @@ def _analyze(body: Computation) -> _CarriedState | None:
     scalars = [body.outputs[k] for k in counters] + [start for update, _ in written for start in update.operands[2:]]
     identity_map = normalize(range(len(space)), space)
     reads = [*((y, identity_map) for y in roots), *((y, ()) for y in scalars)]
-    reads += [(y, access) for y, access, _ in walk_producers([*roots, *scalars], set())]
+    in_registers = Accesses(frozenset())
+    reads += [(y, access) for y, access, _ in in_registers.read_by([*roots, *scalars])]
     own_maps = {body.parameters[k]: {identity_map} for k in arrays}
     own_maps.update(
         (body.parameters[k], {_write_map(update, space) for update in chain}) for k, chain in chains.items()
@@ -163,11 +164,11 @@ def _analyze(body: Computation) -> _CarriedState | None:
     if not all(_reads_own_element(y, access, own_maps) for y, access in reads):
         return None
     axes = collapse_axes(
-        roots, set(), space, extra_accesses=[(update, _write_map(update, space)) for update, _ in written]
+        roots, in_registers, space, extra_accesses=[(update, _write_map(update, space)) for update, _ in written]
     )
     if axes[-1].size < MIN_ROW_ELEMENTS:
         return None
-    work = ops_per_element([*roots, *scalars], set())
+    work = ops_per_element([*roots, *scalars], in_registers)
     visited = {y for y, _ in reads}
     scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
     result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
