@@ -300,8 +300,7 @@ def _compiled(name: str, operands: Sequence[Values]) -> Values:
 
 def _interpreted(name: str, operands: Sequence[Values]) -> Values:
     arrays = _arrays(operands)
-    function: Any = getattr(lax, name)
-    return np.asarray(tinyxla.jit(function).lower(*arrays).module(*arrays, backend="interpreter")[0])
+    return np.asarray(tinyxla.jit(getattr(lax, name)).lower(*arrays).module(*arrays, backend="interpreter")[0])
 
 
 def _arrays(operands: Sequence[Values]) -> list[Any]:

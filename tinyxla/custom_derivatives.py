@@ -167,7 +167,7 @@ class BoundCall:
 
     def __init__(
         self,
-        of: CustomFunction,
+        of: CustomFunction[..., Any],
         handed_on: tuple[Any, ...],
         fixed: tuple[int, ...],
         tree: pytrees.TreeDef,

@@ -615,7 +615,6 @@ def jit(
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
-    function: None = None,
     *,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,

@@ -222,7 +222,8 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     Array([0.25, 0.75], dtype=float32)
     """
     if isinstance(x, (bool, int, float, complex)):
-        return x * _Group("lax.psum", axis_name, axis_index_groups).size
+        count: Any = _Group("lax.psum", axis_name, axis_index_groups).size
+        return x * count
     return _reduced("lax.psum", "add", x, axis_name, axis_index_groups)
 
 

@@ -46,8 +46,9 @@ def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: i
         raise ArgumentError(f"{what}: num_keys must be from 1 to the number of arrays, {len(arrays)}, but got {keys}.")
     d = canonical_axis(dimension, arrays[0].ndim, what)
     comparator = order_computation(tuple(x.dtype for x in arrays), keys)
-    result = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
-    return (result if isinstance(result, tuple) else (result,)) if several else result
+    result: Any = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
+    found: Any = (result if isinstance(result, tuple) else (result,)) if several else result
+    return found
 
 
 @with_flags

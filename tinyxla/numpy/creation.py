@@ -392,8 +392,6 @@ def linspace(
     retstep: Literal[False] = False,
     dtype: Any = None,
     axis: int = 0,
-    *,
-    device: Any = None,
 ) -> Array: ...
 @overload
 def linspace(
@@ -405,7 +403,6 @@ def linspace(
     retstep: Literal[True],
     dtype: Any = None,
     axis: int = 0,
-    device: Any = None,
 ) -> tuple[Array, Array]: ...
 @with_device
 @replayed

@@ -69,7 +69,7 @@ def _none(ans: Any, *_: Any) -> Any:
 
 
 @_with_derivatives(lambda ans, x: -tnp.exp(-x) / x)
-def exp1(x: ArrayLike) -> Array:
+def exp1(x: ArrayLike) -> Any:
     """The integral of exp(-t) / t from x on, for x > 0.
 
     >>> round(float(exp1(1.0)), 4)
@@ -78,7 +78,7 @@ def exp1(x: ArrayLike) -> Array:
 
 
 @_with_derivatives(lambda ans, x: tnp.exp(x) / x)
-def expi(x: ArrayLike) -> Array:
+def expi(x: ArrayLike) -> Any:
     """The integral of exp(t) / t up to x, as a principal value.
 
     >>> round(float(expi(1.0)), 4)
@@ -91,7 +91,7 @@ def _expn_slope(ans: Any, n: Any, x: Any) -> Any:
 
 
 @_with_derivatives(_none, _expn_slope, compute=on_host("expn", whole=1))
-def expn(n: ArrayLike, x: ArrayLike) -> Array:
+def expn(n: ArrayLike, x: ArrayLike) -> Any:
     """The integral of exp(-x t) / t^n over t from 1 on, for whole numbers n that are not negative.
 
     >>> round(float(expn(2, 1.0)), 4)
@@ -131,7 +131,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 
 
 @_with_derivatives(lambda ans, x: 1 - 2 * x * ans)
-def dawsn(x: ArrayLike) -> Array:
+def dawsn(x: ArrayLike) -> Any:
     """Dawson's integral: exp(-x^2) times that of exp(t^2) from 0 to x.
 
     >>> round(float(dawsn(1.0)), 4)
@@ -170,7 +170,7 @@ _log_by_difference = with_slope(
 
 
 @_with_derivatives(_spence_slope)
-def spence(x: ArrayLike) -> Array:
+def spence(x: ArrayLike) -> Any:
     """The integral of log(t) / (1 - t) from 1 to x.
 
     >>> round(float(spence(2.0)), 4)
@@ -183,7 +183,7 @@ def _owens_t_slope(ans: Any, h: Any, a: Any) -> Any:
 
 
 @_with_derivatives(_owens_t_slope, lambda ans, h, a: tnp.exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)))
-def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
+def owens_t(h: ArrayLike, a: ArrayLike) -> Any:
     """Owen's function: the probability that of two normal numbers the first is above h, and the second between 0 and a
     times the first.
 
@@ -200,7 +200,7 @@ def _hyp1f1_slope(ans: Any, a: Any, b: Any, x: Any) -> Any:
 
 
 @_with_derivatives(slope_on_host("hyp1f1", 0), slope_on_host("hyp1f1", 1), _hyp1f1_slope)
-def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     """Kummer's confluent hypergeometric function, whose series has the terms (a)_k / (b)_k x^k / k!.
 
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 4)
@@ -213,7 +213,7 @@ def _hyp2f1_slope(ans: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
 
 
 @_with_derivatives(*(slope_on_host("hyp2f1", k) for k in range(3)), _hyp2f1_slope)
-def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
+def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Any:
     """Gauss' hypergeometric function, whose series has the terms (a)_k (b)_k / (c)_k x^k / k!.
 
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)
