@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError
@@ -15,6 +15,7 @@ from tinyxla.ops.checkpoint_name import checkpoint_name as named
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.tracing.references import Carried, Reference, discovered, threaded
+from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
 from tinyxla.transforms.reverse import is_inexact
@@ -24,6 +25,23 @@ from tinyxla.util.wrapping import wraps
 Policy = Callable[..., bool]
 
 
+@overload
+def checkpoint(
+    fun: Callable[P, R],
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | None = None,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Callable[P, R]: ...
+@overload
+def checkpoint(
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | None = None,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @boundary
 def checkpoint(
     fun: Callable[..., Any] | None = None,

@@ -10,13 +10,14 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.control_flow import map_
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.custom import CustomVmap, Values
 from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 
 
-class custom_vmap(CustomFunction):
+class custom_vmap(CustomFunction[P, R]):
     """A function that says itself what it is under `vmap`.
 
     The rule is set by `def_vmap` (also a decorator): `rule(axis_size, in_batched, *args)` gets the arguments, those
@@ -37,7 +38,7 @@ class custom_vmap(CustomFunction):
 
     what = "custom_vmap"
 
-    def __init__(self, fun: Function) -> None:
+    def __init__(self, fun: Callable[P, R]) -> None:
         super().__init__(fun)
         self._vmap: Function | None = None
 
@@ -67,7 +68,7 @@ class custom_vmap(CustomFunction):
         return CustomVmap(self.__name__, (call.key, self._vmap), len(leaves), call.function, rule)
 
 
-def sequential_vmap(f: Function) -> Function:
+def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
     """A function that under `vmap` runs for one example after the other, by `lax.map`.
 
     Example:
@@ -75,7 +76,7 @@ def sequential_vmap(f: Function) -> Function:
         >>> tx.vmap(tx.custom_batching.sequential_vmap(lambda x: x * x))(tx.numpy.array([1.0, 2.0]))
         Array([1., 4.], dtype=float32)
     """
-    found = custom_vmap(f)
+    found: Any = custom_vmap(f)
 
     @found.def_vmap
     def rule(axis_size: int, in_batched: Sequence[Any], *args: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Self, cast, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.promotion import float0
 from tinyxla.tracing.references import Reference, filled, has_references, slotted
+from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
@@ -70,14 +71,17 @@ class CustomVJPPrimal:
         self.perturbed = perturbed
 
 
-class CustomFunction:
+Rest = ParamSpec("Rest")  # the parameters of a method but the first
+
+
+class CustomFunction(Generic[P, R]):
     """A function with a rule of its own, called with some arguments that the rule is about and others that are just
     handed on."""
 
     what: str
 
     def __init__(
-        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
+        self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
     ) -> None:
         check_callable(self.what, fun)
         wraps(fun)(self)
@@ -100,6 +104,12 @@ class CustomFunction:
     def __str__(self) -> str:
         return f"{self.what} of {self.__name__}"
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Self: ...
+    @overload
+    def __get__(
+        self: CustomFunction[Concatenate[Any, Rest], R], instance: object, owner: Any = None
+    ) -> Callable[Rest, R]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -135,7 +145,7 @@ class CustomFunction:
         return (tuple(args[n] for n in fixed), tuple(x for n, x in enumerate(args) if n not in fixed), fixed)
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
         references: list[Reference] = []
         if has_references(others):
@@ -157,7 +167,7 @@ class BoundCall:
 
     def __init__(
         self,
-        of: CustomFunction,
+        of: CustomFunction[..., Any],
         handed_on: tuple[Any, ...],
         fixed: tuple[int, ...],
         tree: pytrees.TreeDef,
@@ -244,7 +254,7 @@ def _full(derivative: Any, x: Any, symbolic: bool) -> Any:
 # --- forward ----------------------------------------------------------------------------------------------------------
 
 
-class custom_jvp(CustomFunction):
+class custom_jvp(CustomFunction[P, R]):
     """A function whose derivatives, in both modes, are what a rule says.
 
     Args:
@@ -289,7 +299,7 @@ class custom_jvp(CustomFunction):
             raise ArgumentError(f"{self}: defjvps takes no nondiff_argnums; use defjvp.")
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-            result = self(*primals)
+            result = cast(Any, self)(*primals)
             if len(jvps) != len(tangents):
                 raise DifferentiationError(
                     f"{self}: defjvps must get a function, or None, for each of the {len(tangents)} arguments, but got "
@@ -319,7 +329,7 @@ class custom_jvp(CustomFunction):
 # --- reverse ----------------------------------------------------------------------------------------------------------
 
 
-class custom_vjp(CustomFunction):
+class custom_vjp(CustomFunction[P, R]):
     """A function whose derivatives are what two rules say: one that keeps what the way back needs, and the way back.
 
     Args:
@@ -385,7 +395,7 @@ class custom_vjp(CustomFunction):
         return CustomVjp(self.__name__, (call.key, self._rules), len(leaves), call.function, there, back)
 
 
-def custom_gradient(fun: Function) -> Function:
+def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     """A function that gives its result together with how to go back.
 
     Args:
@@ -403,12 +413,12 @@ def custom_gradient(fun: Function) -> Function:
 
     @custom_vjp
     @wraps(fun)
-    def wrapped(*args: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         return both(*args)[0]
 
     def both(*args: Any) -> Any:
         what = f"custom_gradient of {wrapped.__name__}: the function"
-        return _pair(what, "(result, pullback)", fun(*args), lambda pair: callable(pair[1]))
+        return _pair(what, "(result, pullback)", cast(Any, fun)(*args), lambda pair: callable(pair[1]))
 
     def fwd(*args: Any) -> Any:
         result, pullback = both(*args)

@@ -13,19 +13,22 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, TypeVar, overload
 
 import optree
 
 from tinyxla.errors import ArgumentError, PytreeError
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.pytrees import NAMESPACE
+from tinyxla.tracing.signatures import R, Tree
 from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.util.tracebacks import boundary, filter_error
 
 PyTreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None
 C = TypeVar("C", bound=type)
+Key = TypeVar("Key")
 
 
 # --- keys: steps on the way to a leaf ---------------------------------------------------------------------------------
@@ -260,6 +263,20 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 # --- mapping ----------------------------------------------------------------------------------------------------------
 
 
+@overload
+def tree_map(f: Callable[Concatenate[Array, ...], R], tree: Array, *rest: Any, is_leaf: IsLeaf = None) -> R: ...
+@overload
+def tree_map(
+    f: Callable[Concatenate[Array, ...], R], tree: dict[Key, Array], *rest: Any, is_leaf: IsLeaf = None
+) -> dict[Key, R]: ...
+@overload
+def tree_map(
+    f: Callable[Concatenate[Array, ...], R], tree: list[Array], *rest: Any, is_leaf: IsLeaf = None
+) -> list[R]: ...
+@overload
+def tree_map(f: Callable[..., Array], tree: Tree, *rest: Any, is_leaf: IsLeaf = None) -> Tree: ...
+@overload
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any: ...
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """`f` of each leaf, and of what stands in its place in the further trees, as a tree of the same structure.
 

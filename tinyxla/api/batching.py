@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tinyxla.api.functions import Function, OfLeaves, argument_names, arrays_of, check_callable, name_of
 from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError
@@ -14,6 +14,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
 from tinyxla.tracing.references import Reference, write_all
+from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
@@ -21,14 +22,14 @@ from tinyxla.util.wrapping import wraps
 
 @boundary
 def vmap(
-    fun: Function,
+    fun: Callable[P, R],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: Hashable | None = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable | None = None,
     sum_match: bool = False,
-) -> Function:
+) -> Callable[P, R]:
     """Map a function over an axis of its arguments, at the cost of one call.
 
     Args:
@@ -55,6 +56,7 @@ def vmap(
         Array([3., 3.], dtype=float32)
     """
     check_callable("vmap", fun)
+    function: Function = cast(Any, fun)
     what = f"vmap of {name_of(fun)}"
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -70,7 +72,7 @@ def vmap(
         def of_values(values: list[Any]) -> Any:
             own = [leaves[k].__class__(x) if k in numbers else x for k, x in enumerate(values)]
             args, kwargs = pytrees.unflatten(treedef, own)
-            result = fun(*args, **kwargs)
+            result = function(*args, **kwargs)
             return result, [own[k].read() for k in numbers]
 
         reference_axes = [axes[k] for k in numbers]
@@ -98,7 +100,7 @@ def vmap(
 
         @wraps(fun)
         def of_numbers(*args: Any, **kwargs: Any) -> Any:
-            result = fun(*args, **kwargs)
+            result = function(*args, **kwargs)
             results_are_zeros[:] = map(is_float0, pytrees.leaves(result))
             return as_numbers(result) if any(results_are_zeros) else result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, overload
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.signatures import Argument, Arguments, Aux, P, R, SomeArray, Transformed, Unary
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
@@ -38,6 +39,21 @@ _Leaves = tuple[Sequence[Any], pytrees.TreeDef]
 # --- reverse mode -----------------------------------------------------------------------------------------------------
 
 
+@overload
+def vjp(fun: Unary, primal: Operand, /) -> tuple[Array, Callable[[Operand], tuple[Array]]]: ...
+@overload
+def vjp(
+    fun: Callable[[*Arguments], R], *primals: *Arguments, reduce_axes: Sequence[Any] = ()
+) -> tuple[R, Callable[[R], tuple[*Arguments]]]: ...
+@overload
+def vjp(
+    fun: Callable[[*Arguments], tuple[R, Aux]],
+    *primals: *Arguments,
+    has_aux: Literal[True],
+    reduce_axes: Sequence[Any] = (),
+) -> tuple[R, Callable[[R], tuple[*Arguments]], Aux]: ...
+@overload
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Sequence[Any] = ()) -> Any: ...
 @boundary
 def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
     """The value of a function, and the map from cotangents of the result to cotangents of the arguments.
@@ -206,6 +222,36 @@ def _check_no_axes(what: str, reduce_axes: Sequence[Any]) -> None:
         )
 
 
+@overload
+def grad(fun: Unary, argnums: Literal[0] = 0) -> Unary: ...
+@overload
+def grad(
+    fun: Callable[Concatenate[Argument, P], Any],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[Concatenate[Argument, P], Argument]: ...
+@overload
+def grad(
+    fun: Callable[Concatenate[Argument, P], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[Concatenate[Argument, P], tuple[Argument, Aux]]: ...
+@overload
+def grad(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[P, Any]: ...
 @boundary
 def grad(
     fun: Function,
@@ -248,6 +294,36 @@ def grad(
     return gradient
 
 
+@overload
+def value_and_grad(fun: Unary, argnums: Literal[0] = 0) -> Callable[[Operand], tuple[Array, Array]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[Concatenate[Argument, P], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[Concatenate[Argument, P], tuple[R, Argument]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[Concatenate[Argument, P], tuple[R, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[Concatenate[Argument, P], tuple[tuple[R, Aux], Argument]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, R],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[P, tuple[R, Any]]: ...
 @boundary
 def value_and_grad(
     fun: Function,
@@ -392,6 +468,14 @@ def _check_scalar(what: str, value: Any, holomorphic: bool) -> None:
         )
 
 
+@overload
+def elementwise_grad(fun: Unary, argnums: Literal[0] = 0) -> Unary: ...
+@overload
+def elementwise_grad(
+    fun: Callable[Concatenate[Argument, P], Any], argnums: Literal[0] = 0
+) -> Callable[Concatenate[Argument, P], Argument]: ...
+@overload
+def elementwise_grad(fun: Callable[P, Any], argnums: int | Sequence[int]) -> Callable[P, Any]: ...
 @boundary
 def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
     """The derivative of a function that works on each element by itself, at all elements; for any other function the
@@ -420,6 +504,14 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
 # --- forward mode and Jacobians ---------------------------------------------------------------------------------------
 
 
+@overload
+def jvp(
+    fun: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, Aux]], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[True]
+) -> tuple[R, R, Aux]: ...
 @boundary
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its derivative along `tangents`, which have the structure of the arguments `primals`,
@@ -446,6 +538,29 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return flat.with_aux(flat.result(values), flat.result(_with_zeros(moves, values)))
 
 
+@overload
+def jacfwd(fun: Unary, argnums: Literal[0] = 0) -> Unary: ...
+@overload
+def jacfwd(
+    fun: Callable[Concatenate[Argument, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Argument, P], Argument]: ...
+@overload
+def jacfwd(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Transformed[P]: ...
+@overload
+def jacfwd(
+    fun: Callable[..., Any],
+    argnums: Literal[0] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Any: ...
 @boundary
 def jacfwd(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
@@ -493,6 +608,32 @@ def jacfwd(
     return jacobian
 
 
+@overload
+def jacrev(fun: Unary, argnums: Literal[0] = 0) -> Unary: ...
+@overload
+def jacrev(
+    fun: Callable[Concatenate[Argument, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[Argument, P], Argument]: ...
+@overload
+def jacrev(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Transformed[P]: ...
+@overload
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: Literal[0] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Any: ...
 @boundary
 def jacrev(
     fun: Function,
@@ -538,6 +679,29 @@ def jacrev(
     return jacobian
 
 
+@overload
+def hessian(fun: Unary, argnums: Literal[0] = 0) -> Unary: ...
+@overload
+def hessian(
+    fun: Callable[Concatenate[SomeArray, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[SomeArray, P], Array]: ...
+@overload
+def hessian(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Transformed[P]: ...
+@overload
+def hessian(
+    fun: Callable[..., Any],
+    argnums: Literal[0] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Any: ...
 @boundary
 def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False

@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
-from typing import Any, cast
+from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
 import numpy as np
 
@@ -54,11 +54,14 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
+from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
 from tinyxla.util.tracebacks import boundary, filter_error
 from tinyxla.util.wrapping import wraps
+
+Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
 
 class Program:
@@ -237,7 +240,7 @@ class _SignatureOfWrapped:
             return None
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """A compiled function: what `jit` gives."""
 
     __signature__ = _SignatureOfWrapped()
@@ -260,14 +263,15 @@ class Jitted:
         self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
         self._references: list[Reference] = []  # that the function closes over
-        self._of_values: dict[Any, tuple[Jitted, list[Reference]]] = {}  # the function of these references' values
+        # The functions of references' values, with these.
+        self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._function!r}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not (state.staging is not None or state.axes or config.special):
             if kwargs or self._static or self._static_names:
                 positional, named, static = self._split(args, kwargs)
@@ -477,6 +481,10 @@ class Jitted:
                 ) from None
         return made
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Jitted[P, R]: ...
+    @overload
+    def __get__(self: Jitted[Concatenate[Any, Rest], R], instance: object, owner: Any = None) -> Callable[Rest, R]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
@@ -509,11 +517,11 @@ class Jitted:
         self._by_signatures.clear()
 
 
-_functions: dict[int, weakref.ref[Jitted]] = {}  # of functions that live, and of some that do no more
+_functions: dict[int, weakref.ref[Jitted[..., Any]]] = {}  # of functions that live, and of some that do no more
 _FEW = 64  # of them are not worth a look
 
 
-def _remember(function: Jitted) -> None:
+def _remember(function: Jitted[..., Any]) -> None:
     """Know a function as long as it lives. No callback runs when it ends: an exception that comes from outside (Ctrl-C,
     say) is lost in one."""
     global _most
@@ -528,19 +536,19 @@ def _remember(function: Jitted) -> None:
 _most = _FEW
 
 
-def _all_functions() -> list[Jitted]:
+def _all_functions() -> list[Jitted[..., Any]]:
     """Copied at once: another thread may make a function meanwhile."""
     return [function for reference in tuple(_functions.values()) if (function := reference()) is not None]
 
 
-class PlacingJitted(Jitted):
+class PlacingJitted(Jitted[P, R]):
     """A compiled function whose results tell the shardings with which they were placed."""
 
     def __init__(self, out_shardings: Any, *function_and_arguments: Any) -> None:
         super().__init__(*function_and_arguments)
         self._out_shardings = out_shardings
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return placed(f"jit of {self.__name__}: out_shardings", super().__call__(*args, **kwargs), self._out_shardings)
 
 
@@ -589,6 +597,37 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         ) from None
 
 
+@overload
+def jit(
+    function: Callable[P, R],
+    *,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Any = None,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    *,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Any = None,
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 @boundary
 def jit(
     function: Function | None = None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import float0
+from tinyxla.tracing.signatures import Arguments, Aux, R
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
 from tinyxla.transforms.reverse import is_inexact
@@ -31,8 +33,18 @@ from tinyxla.tree_util import Partial
 from tinyxla.util.tracebacks import boundary
 
 
+@overload
+def linearize(
+    fun: Callable[[*Arguments], R], *primals: *Arguments, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[*Arguments], R]]: ...
+@overload
+def linearize(fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) -> tuple[R, Callable[..., R]]: ...
+@overload
+def linearize(
+    fun: Callable[..., tuple[R, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[..., R], Aux]: ...
 @boundary
-def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and its derivative there as a linear function of tangents.
 
     The derivative holds what it needs of the function's values, so that applying it to many tangents computes these

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, cast
 
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.api.jit import jit
 from tinyxla.tracing.device import check_device, check_devices
+from tinyxla.tracing.signatures import P, R
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
 
 @boundary
 def pmap(
-    fun: Function,
+    fun: Callable[P, R],
     axis_name: Hashable | None = None,
     *,
     in_axes: Any = 0,
@@ -25,7 +26,7 @@ def pmap(
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
-) -> Function:
+) -> Callable[P, R]:
     """Compile a function, with one copy of it for each element of an axis of its arguments.
 
     The copies are computed together, as by `vmap`, on all processors that the process has: so the axis may have any
@@ -53,19 +54,20 @@ def pmap(
         Array([0.25, 0.75], dtype=float32)
     """
     check_callable("pmap", fun)
+    function: Function = cast(Any, fun)
     check_devices("pmap: devices", devices)
     check_device("pmap: backend", backend)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
     @wraps(fun)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
         held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
         places = [n for n in range(len(args)) if n not in held]
 
         @wraps(fun)
         def copy(*values: Any, **named: Any) -> Any:
             whole = {**held, **dict(zip(places, values, strict=True))}
-            return fun(*(whole[n] for n in range(len(args))), **named)
+            return function(*(whole[n] for n in range(len(args))), **named)
 
         axes: Any = in_axes
         if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]

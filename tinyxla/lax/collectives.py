@@ -26,6 +26,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
+from tinyxla.tracing.signatures import Tree
 from tinyxla.transforms.key_arrays import refuse
 
 Groups = Sequence[Sequence[int]] | None
@@ -203,7 +204,7 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
     return _mapped(what, leaf, x, computes=True)
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The sum over the examples along a named axis: the same for all of them.
 
     Args:
@@ -221,11 +222,12 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     Array([0.25, 0.75], dtype=float32)
     """
     if isinstance(x, (bool, int, float, complex)):
-        return x * _Group("lax.psum", axis_name, axis_index_groups).size
+        count: Any = _Group("lax.psum", axis_name, axis_index_groups).size
+        return x * count
     return _reduced("lax.psum", "add", x, axis_name, axis_index_groups)
 
 
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The mean over the examples along a named axis; arguments as for `psum`.
 
     >>> import tinyxla as tx
@@ -237,7 +239,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     return pytrees.map_tree(lambda t: t / count, total)
 
 
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The largest over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
     derivative.
 
@@ -248,7 +250,7 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     return _reduced("lax.pmax", "maximum", x, axis_name, axis_index_groups)
 
 
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+def pmin(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The smallest over the examples along a named axis; arguments as for `psum`.
 
     >>> import tinyxla as tx
@@ -262,8 +264,14 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
 
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
-) -> Any:
+    x: Tree,
+    axis_name: Any,
+    *,
+    axis_index_groups: Groups = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
+) -> Tree:
     """The values of all examples along a named axis: the same for all of them.
 
     Args:
@@ -296,8 +304,8 @@ def all_gather(
 
 
 def psum_scatter(
-    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
-) -> Any:
+    x: Tree, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
+) -> Tree:
     """Of the sum over the examples along a named axis, the part of each example.
 
     Args:
@@ -332,8 +340,8 @@ def psum_scatter(
 
 
 def all_to_all(
-    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
-) -> Any:
+    x: Tree, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
+) -> Tree:
     """Each example hands each other one a part of its array, and puts together what it gets.
 
     Args:
@@ -366,7 +374,7 @@ def all_to_all(
     return _mapped(what, leaf, x)
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
+def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Tree:
     """A dimension of an array, with an element for each example, exchanged with the named axis.
 
     >>> import tinyxla as tx
@@ -380,7 +388,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = 
 # --- handing on -------------------------------------------------------------------------------------------------------
 
 
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
     """Examples hand their values to others along a named axis.
 
     Args:
@@ -417,7 +425,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return _mapped(what, leaf, x)
 
 
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Example k gets the value of example `perm[k]` along a named axis.
 
     >>> import tinyxla as tx
@@ -433,7 +441,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, [(source, target) for target, source in enumerate(perm)])
 
 
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
     """The value of one example along a named axis, for all of them.
 
     >>> import tinyxla as tx

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_se
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array, config, default_int, promote_types
+from tinyxla.tracing.signatures import Arguments, R
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
@@ -104,6 +105,10 @@ def _typed(x: Array) -> str:
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
+Carried = TypeVar("Carried")  # what a loop hands on from step to step
+Element = TypeVar("Element")  # an element of what a loop goes along
+
+
 class _Carry(NamedTuple):
     """What a loop hands from one step to the next."""
 
@@ -168,6 +173,24 @@ def _run_loop(
     return list(found[: len(carried)])
 
 
+@overload
+def while_loop(
+    cond_fun: Callable[[Array], Any],
+    body_fun: Callable[[Array], Operand],
+    init_val: Operand,
+    *,
+    max_steps: int | None = None,
+) -> Array: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[Carried], Any],
+    body_fun: Callable[[Carried], Any],
+    init_val: Carried,
+    *,
+    max_steps: int | None = None,
+) -> Carried: ...
+@overload
+def while_loop(cond_fun: Function, body_fun: Callable[..., R], init_val: Any, *, max_steps: int | None = None) -> R: ...
 @boundary
 @looping
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
@@ -252,6 +275,28 @@ def _while(
     return _with_weakness(carry.tree, results, step.weak)
 
 
+@overload
+def fori_loop(
+    lower: Operand,
+    upper: Operand,
+    body_fun: Callable[[Array, Array], Operand],
+    init_val: Operand,
+    *,
+    unroll: int | bool | None = None,
+) -> Array: ...
+@overload
+def fori_loop(
+    lower: Operand,
+    upper: Operand,
+    body_fun: Callable[[Array, Carried], Any],
+    init_val: Carried,
+    *,
+    unroll: int | bool | None = None,
+) -> Carried: ...
+@overload
+def fori_loop(
+    lower: Operand, upper: Operand, body_fun: Callable[..., R], init_val: Any, *, unroll: int | bool | None = None
+) -> R: ...
 @boundary
 @counting
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
@@ -306,6 +351,36 @@ def _next(i: Any) -> Any:
     return following.with_weak_type(i.weak_type)
 
 
+@overload
+def scan(
+    f: Callable[[Carried, Element], tuple[Carried, R]],
+    init: Carried,
+    xs: Element,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Carried, R]: ...
+@overload
+def scan(
+    f: Callable[[Carried, None], tuple[Carried, R]],
+    init: Carried,
+    xs: None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Carried, R]: ...
+@overload
+def scan(
+    f: Callable[..., tuple[Carried, R]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Carried, R]: ...
 @boundary
 @scanning
 @with_flags
@@ -469,7 +544,7 @@ def _stacked(arrays: Sequence[Any]) -> Any:
 
 @boundary
 @mapping(scan)
-def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
+def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = None) -> R:
     """Apply a function to each element along the first axis of arrays, one after the other, and stack what it gives.
 
     Args:
@@ -511,8 +586,30 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
 _ABSENT = object()
 
 
+@overload
+def cond(
+    pred: ArrayLike,
+    true_fun: Callable[[*Arguments], R],
+    false_fun: Callable[[*Arguments], R],
+    *operands: *Arguments,
+) -> R: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[..., R], false_fun: Callable[..., R], *operands: Any) -> R: ...
+@overload
+def cond(
+    pred: ArrayLike, true_fun: Callable[[Carried], R], false_fun: Callable[[Carried], R], *, operand: Any
+) -> R: ...
+@overload
+def cond(
+    pred: ArrayLike,
+    true_operand: Carried,
+    true_fun: Callable[[Carried], R],
+    false_operand: Element,
+    false_fun: Callable[[Element], R],
+    /,
+) -> R: ...
 @boundary
-def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = _ABSENT) -> Any:
+def cond(pred: ArrayLike, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of two functions applied, as a value says.
 
     Args:
@@ -546,6 +643,10 @@ def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: An
     )
 
 
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[*Arguments], R]], *operands: *Arguments) -> R: ...
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any, operand: Any = ...) -> R: ...
 @boundary
 def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of several functions applied, as an integer says.
@@ -709,7 +810,7 @@ def _attribute_text(value: Any) -> str:
     )
 
 
-def optimization_barrier(operand: Any) -> Any:
+def optimization_barrier(operand: Carried) -> Carried:
     """The argument, a pytree of arrays: all of them are computed before anything that is made of the result, and the
     compiler moves and merges nothing across.
 

@@ -20,6 +20,7 @@ from tinyxla.ops.op import Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.signatures import Tree
 
 Unary = Callable[[ArrayLike], Array]
 Binary = Callable[[ArrayLike, ArrayLike], Array]
@@ -395,7 +396,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: Tree) -> Tree:
     """The same values (of a pytree), of which no derivative is taken.
 
     >>> import tinyxla

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -141,6 +141,14 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     return factorizations.pivots_to_permutation(numbers, permutation_size=size)
 
 
+@overload
+def qr(
+    x: ArrayLike, *, pivoting: Literal[False] = False, full_matrices: bool = True, use_magma: Any = None
+) -> tuple[Array, Array]: ...
+@overload
+def qr(
+    x: ArrayLike, *, pivoting: Literal[True], full_matrices: bool = True, use_magma: Any = None
+) -> tuple[Array, Array, Array]: ...
 @with_flags
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None) -> Any:
     """The factors of x = Q R: Q has orthonormal columns, R is upper triangular.
@@ -197,6 +205,24 @@ def eigh(
     return (vectors, values) if chosen is None else (vectors[..., chosen], values[..., chosen])
 
 
+@overload
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> tuple[Array, Array, Array]: ...
+@overload
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = True,
+    compute_uv: Literal[False],
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Array: ...
 @with_flags
 def svd(
     x: ArrayLike,

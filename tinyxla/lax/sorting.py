@@ -17,13 +17,14 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
+from tinyxla.tracing.signatures import Tree
 from tinyxla.util.tracebacks import boundary
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
 
 @with_flags
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Tree:
     """An array, or a sequence of arrays of one shape, in ascending order along a dimension; NaN comes last.
 
     Args:
@@ -45,12 +46,15 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
         raise ArgumentError(f"{what}: num_keys must be from 1 to the number of arrays, {len(arrays)}, but got {keys}.")
     d = canonical_axis(dimension, arrays[0].ndim, what)
     comparator = order_computation(tuple(x.dtype for x in arrays), keys)
-    result = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
-    return (result if isinstance(result, tuple) else (result,)) if several else result
+    result: Any = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
+    found: Any = (result if isinstance(result, tuple) else (result,)) if several else result
+    return found
 
 
 @with_flags
-def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True) -> Any:
+def sort_key_val(
+    keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
     """Keys in ascending order along a dimension, and values in the order of their keys.
 
     >>> sort_key_val(np.array([3, 1, 2]), np.array([30, 10, 20]))
@@ -139,7 +143,7 @@ def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tup
 
 @boundary
 @with_flags
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[Tree, Tree], Any], elems: Tree, reverse: bool = False, axis: int = 0) -> Tree:
     """The folds of all beginnings of a sequence by an associative function, in a logarithmic number of steps.
 
     Source: G. E. Blelloch, "Prefix sums and their applications", 1990.

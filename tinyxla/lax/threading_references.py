@@ -7,7 +7,7 @@ there, it calls it again with functions that carry the reference's value, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tinyxla.tracing.references import (
     Carried,
@@ -24,6 +24,7 @@ from tinyxla.tracing.references import (
 from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
+_Map = TypeVar("_Map", bound=Function)
 
 
 def scanning(scan: Function) -> Function:
@@ -69,10 +70,10 @@ def scanning(scan: Function) -> Function:
     return with_references
 
 
-def mapping(scan: Function) -> Callable[[Function], Function]:
+def mapping(scan: Function) -> Callable[[_Map], _Map]:
     """`map`, whose function is applied to one element after the other: with references by a scan."""
 
-    def decorator(map_: Function) -> Function:
+    def decorator(map_: _Map) -> _Map:
         @wraps(map_)
         def with_references(f: Any, xs: Any, *, batch_size: int | None = None) -> Any:
             try:
@@ -82,7 +83,7 @@ def mapping(scan: Function) -> Callable[[Function], Function]:
                     raise
                 return scan(wraps(f)(lambda carry, x: (carry, f(x))), (), xs)[1]
 
-        return with_references
+        return cast(_Map, with_references)
 
     return decorator
 

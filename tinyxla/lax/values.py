@@ -20,6 +20,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import as_array, default_dtype
+from tinyxla.tracing.signatures import Tree
 
 Sizes = Sequence[int]
 
@@ -88,7 +89,7 @@ def shape_as_value(shape: Sizes) -> Array:
     return tnp.asarray(shape_of("lax.shape_as_value", shape), np.int32)
 
 
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
     """The value, which tells the sharding outside of compiled functions: there is one device, so nothing moves.
 
     Raises:

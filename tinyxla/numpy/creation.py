@@ -8,7 +8,7 @@ import reprlib
 from array import array as CArray
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -383,6 +383,27 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))
 
 
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    retstep: Literal[True],
+    dtype: Any = None,
+    axis: int = 0,
+) -> tuple[Array, Array]: ...
 @with_device
 @replayed
 def linspace(
@@ -552,6 +573,10 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     return grids
 
 
+@overload
+def indices(dimensions: Any, dtype: Any = None, sparse: Literal[False] = False) -> Array: ...
+@overload
+def indices(dimensions: Any, dtype: Any = None, *, sparse: Literal[True]) -> tuple[Array, ...]: ...
 @replayed
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis)."""

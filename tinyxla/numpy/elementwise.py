@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial, reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,23 +33,12 @@ from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
+from tinyxla.tracing.signatures import Binary as Binary, Unary as Unary
 from tinyxla.transforms import custom
 from tinyxla.util.tracebacks import filter_error
 
 Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
 _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what computes it, and the places of the operands
-
-
-class Unary(Protocol):
-    """An element-wise function of one array."""
-
-    def __call__(self, x: ArrayLike, /) -> Array: ...
-
-
-class Binary(Protocol):
-    """An element-wise function of two arrays."""
-
-    def __call__(self, x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array: ...
 
 
 class _Plan(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -316,6 +316,12 @@ def compress(
 # --- by conditions ----------------------------------------------------------------------------------------------------
 
 
+@overload
+def where(
+    condition: ArrayLike, x: ArrayLike, y: ArrayLike, /, *, size: int | None = None, fill_value: Any = None
+) -> Array: ...
+@overload
+def where(condition: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]: ...
 @replayed
 def where(
     condition: ArrayLike,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from tinyxla.numpy.vectorization import vectorize
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
+from tinyxla.tracing.signatures import Binary, Unary
 from tinyxla.util.tracebacks import boundary
 
 _FEW = 32  # so many applications of a function are written out
@@ -192,6 +193,21 @@ class ufunc:
         return Fold(what, self.__name__ if self._is_own else "", self, self._identity)
 
 
+if TYPE_CHECKING:
+
+    class UnaryUfunc(Unary, ufunc):  # type: ignore[misc]
+        """An element-wise function of one array, with the methods of ufuncs."""
+
+    class BinaryUfunc(Binary, ufunc):  # type: ignore[misc]
+        """An element-wise function of two arrays, with the methods of ufuncs."""
+
+
+@overload
+def of_elements(function: Unary, name: str, nin: Literal[1], identity: Any = None) -> UnaryUfunc: ...
+@overload
+def of_elements(
+    function: Binary | Callable[..., Array], name: str, nin: Literal[2], identity: Any = None
+) -> BinaryUfunc: ...
 def of_elements(function: Callable[..., Any], name: str, nin: int, identity: Any = None) -> Any:
     """A ufunc that costs as little to call as the function itself: it is called in place of a method."""
     namespace = {"__call__": staticmethod(function), "__reduce__": lambda self: name, "_is_own": True}

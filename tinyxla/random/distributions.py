@@ -122,7 +122,8 @@ def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DType
 def _below(key: Array, sizes: tuple[int, ...], span: Any) -> Any:
     """Unsigned integers below a span, from twice as many bits: upper * 2**bits + lower, modulo the span."""
     dtype = span.dtype
-    upper, lower = (random_bits(k, sizes, dtype) for k in split(key))
+    keys: Any = split(key)
+    upper, lower = (random_bits(k, sizes, dtype) for k in keys)
     half = elementwise.rem(movement.full(1 << (4 * dtype.itemsize), dtype, sizes), span)
     factor = elementwise.rem(elementwise.mul(half, half), span)
     mixed = elementwise.add(elementwise.mul(elementwise.rem(upper, span), factor), elementwise.rem(lower, span))

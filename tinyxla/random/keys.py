@@ -114,7 +114,7 @@ def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     return _key_type("tinyxla.random.key_dtype", impl_spec)
 
 
-def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Any:
+def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Array:
     """A key from an integer, as an array of words: the key of `key`, which does not say what generator it is for.
 
     Args:
@@ -187,7 +187,8 @@ def _words_of(what: str, seeds: Any) -> tuple[Any, Any]:
     low = elementwise.convert(seeds, new_element_type=_WORD)
     if kind.bits < 64:
         return elementwise.zeros_like(low), low
-    upper = elementwise.shift_right_logical(seeds, elementwise.zeros_like(seeds) + constant(32, seeds.dtype))
+    places: Any = elementwise.zeros_like(seeds)
+    upper = elementwise.shift_right_logical(seeds, places + constant(32, seeds.dtype))
     return elementwise.convert(upper, new_element_type=_WORD), low
 
 
@@ -230,14 +231,14 @@ def wrap_key_data(
     return KeyArray(wanted, found)
 
 
-def clone(key: Any) -> Any:
+def clone(key: Any) -> Array:
     """The same key, to say that it is used again on purpose."""
     keys, by_words = typed_keys("tinyxla.random.clone", key)
     return as_given(keys, by_words)
 
 
 @drawn("num")
-def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Array:
     """New keys from one: an array of them, of shape `num`; of a key that is an array of words, their words.
 
     >>> split(key(0), 3).shape
@@ -254,7 +255,7 @@ def split_words(key: KeyArray, sizes: tuple[int, ...]) -> KeyArray:
     return KeyArray(key.dtype, generator_of(key).split(key.words, sizes))
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Any, data: Any) -> Array:
     """A new key from one and a number from 0 to 2**32 - 1, such as that of a training step.
 
     >>> fold_in(key(0), 1).shape

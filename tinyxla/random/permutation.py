@@ -56,6 +56,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
     """Sorted by random words. Words may coincide, and what they sort keeps its order then; so it is done again, until
     the expected number of pairs that never differed is far below one."""
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
+    drawing: Any
     for _ in range(rounds):
         key, drawing = split(key)
         _, x = sort_key_val(random_bits(drawing, x.shape, _WORD), x, axis)

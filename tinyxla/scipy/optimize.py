@@ -51,7 +51,12 @@ def minimize(
     x = inexact_array(x0, what)
     if str(method).lower() == LIMITED_MEMORY:
         return minimize_with_limited_memory(what, lambda x: fun(x, *args), x, tol, options or {})
-    given = {"gtol": 1e-5 if tol is None else tol, "norm": tnp.inf, "maxiter": None, "line_search_maxiter": 30}
+    given: dict[str, Any] = {
+        "gtol": 1e-5 if tol is None else tol,
+        "norm": tnp.inf,
+        "maxiter": None,
+        "line_search_maxiter": 30,
+    }
     unknown = {*(options or {})} - {*given}
     if str(method).lower() != "bfgs" or unknown:
         raise ArgumentError(

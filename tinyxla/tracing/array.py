@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from tinyxla.errors import (
 from tinyxla.runtime.allocation import allocated
 from tinyxla.tracing.device import CPU, Device, check_device
 from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
+from tinyxla.tracing.updates import IndexedUpdates
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 from tinyxla.util.tracebacks import filter_error
 
@@ -51,8 +52,11 @@ def namespace() -> Any:
 
 _OPERATORS: list[str] = []
 
+Operand: TypeAlias = "Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex"
+_PairOperator: TypeAlias = "Callable[[Array, Operand], tuple[Array, Array]]"
 
-def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+
+def _operator(name: str) -> tuple[Callable[[Array, Operand], Array], Callable[[Array, Operand], Array]]:
     """The operator that a function is, and the same with its operands exchanged."""
     _OPERATORS.append(name)
 
@@ -71,6 +75,11 @@ def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any]
             raise
 
     return operator, reflected
+
+
+def _pair_operator(name: str) -> tuple[_PairOperator, _PairOperator]:
+    """The same for an operator that gives two arrays."""
+    return cast(tuple[_PairOperator, _PairOperator], _operator(name))
 
 
 def _reduction(name: str, text: str) -> Callable[..., Array]:
@@ -246,7 +255,7 @@ class Array:
             raise ArgumentError("len() of an array without dimensions; use .size.")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             raise ArgumentError("An array without dimensions cannot be iterated over.")
         return (self[k] for k in range(self.shape[0]))
@@ -332,7 +341,7 @@ class Array:
     __truediv__, __rtruediv__ = _operator("true_divide")
     __floordiv__, __rfloordiv__ = _operator("floor_divide")
     __mod__, __rmod__ = _operator("remainder")
-    __divmod__, __rdivmod__ = _operator("divmod")
+    __divmod__, __rdivmod__ = _pair_operator("divmod")
     __pow__, __rpow__ = _operator("power")
     __matmul__, __rmatmul__ = _operator("matmul")
     __and__, __rand__ = _operator("bitwise_and")
@@ -345,10 +354,10 @@ class Array:
     __gt__ = _operator("greater")[0]
     __ge__ = _operator("greater_equal")[0]
 
-    def __eq__(self, other: Any) -> Any:  # type: ignore[override]
+    def __eq__(self, other: Operand) -> Array:  # type: ignore[override]
         return _namespace.equal(self, other) if _is_operand(other) else NotImplemented
 
-    def __ne__(self, other: Any) -> Any:  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Array:  # type: ignore[override]
         return _namespace.not_equal(self, other) if _is_operand(other) else NotImplemented
 
     def __neg__(self) -> Array:
@@ -375,7 +384,7 @@ class Array:
             raise
 
     @property
-    def at(self) -> Any:
+    def at(self) -> IndexedUpdates:
         """Updated copies: `x.at[index].set(y)`, also `add`, `multiply`, `divide`, `power`, `min`, `max`, `apply`."""
         return _namespace.indexing.At(self)
 
@@ -402,7 +411,7 @@ class Array:
         return _namespace.imag(self)
 
     @property
-    def flat(self) -> Iterator[Any]:
+    def flat(self) -> Iterator[Array]:
         """The elements in row-major order."""
         return iter(self.ravel())
 

@@ -109,7 +109,7 @@ def _batched_product(mat: BCOO, letters: Letters, x: Any, dense_letters: Letters
         return _product(inner, letters[1:], x, others, out.replace(own, ""), dtype)
 
     place = out.index(own) if own in out else 0
-    found = vmap(one, in_axes=(*axes, axis), out_axes=place)(*buffers, x)
+    found = vmap(one, in_axes=(*axes, axis), out_axes=place)(buffers[0], buffers[1], x)
     return found if own in out else found.sum(0, dtype=found.dtype)
 
 

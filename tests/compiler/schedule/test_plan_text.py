@@ -1,6 +1,6 @@
 """Plans as text: `compile().as_text()` prints the steps that run, with kinds, loops, schedules and access maps.
 
-The plans in `golden/plans` are those of a processor with AVX2 and 32 MB of cache. To accept other ones, delete the
+The plans in `golden` are those of a processor with AVX2 and 32 MB of cache. To accept other ones, delete the
 files and run the tests once: they write the new ones, and fail.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plan_programs
 import pytest
-from test_old_processors import HASWELL
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tests.backends.numba.test_old_processors import HASWELL
+from tests.support import ROOT, plan_programs
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.compiler.fusion import plan as fusion_plan
 from tinyxla.compiler.schedule.blocks import walk_steps
@@ -31,16 +31,16 @@ from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel
 
 Array = np.ndarray[Any, Any]
-GOLDEN = Path(__file__).parent / "golden" / "plans"
+GOLDEN = Path(__file__).parent / "golden"
 KINDS = {"LoopNest", "LibraryKernel", "BlasCall", "HostCall", "Loop", "Switch"}  # collectives: in test_meetings.py
 
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, str]:
     """The plans of all programs, made in a process that takes this processor for a smaller one."""
-    command = [sys.executable, plan_programs.__file__, HASWELL]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", plan_programs.__name__, HASWELL]
+    environment = {**os.environ, "TINYXLA_TARGET": plan_programs.TARGET}
+    made = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if "this processor lacks" in made.stderr:
         pytest.skip(made.stderr)
     assert not made.returncode, made.stderr

@@ -1,5 +1,5 @@
-"""Programs whose plans stand in `golden/plans`; `python tests/plan_programs.py FEATURES` prints the plans as JSON, as
-they are on a processor with these features and 32 MB of cache."""
+"""Programs whose plans stand in `tests/compiler/schedule/golden`; `python -m tests.support.plan_programs FEATURES`
+prints the plans as JSON, as they are on a processor with these features. TARGET are the sizes of its caches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-CACHE_BYTES = 32 << 20
+TARGET = "processors=2,line_bytes=64,l1_bytes=32768,l2_bytes=1048576,l2_ways=8,last_level_bytes=33554432"
 
 
 def floats(*sizes: int) -> Array:
@@ -92,9 +92,6 @@ def main(kept: list[str]) -> None:
     for feature in host:
         host[feature] = host[feature] and feature in kept
     llvm.get_host_cpu_name, llvm.get_host_cpu_features = (lambda: "haswell"), (lambda: host)
-    from tinyxla.loopir import target
-
-    target.last_cache = lambda: CACHE_BYTES
     made = {name: plan_of(function, *args) for name, (function, args) in programs().items()}
     assert list(made) == PROGRAMS
     print(json.dumps(made))
