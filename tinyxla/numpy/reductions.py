@@ -447,7 +447,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
         positions = movement.iota(shape=Shape(element_type(index), x.shape), iota_dimension=along)
         kind = "maximum" if direction == "GT" else "minimum"
         start = constant(reduction.identity_element(kind, x.dtype), x.dtype)
-        none = constant(x.shape[along], index)
+        none = movement.full(x.shape[along], index)
         computation = reduction.argument_computation(direction, x.dtype, index)
         _, result = reduction.reduce(x, positions, start, none, dimensions=(along,), to_apply=computation)
     if not keepdims:
