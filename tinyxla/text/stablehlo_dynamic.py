@@ -154,6 +154,7 @@ OF_RESULT: dict[str, Rule] = {
     "reshape": _reshape,
     "iota": _iota,
     "custom-call": _memory,
+    "topk": _top_k,
 }
 OF_ATTRIBUTES: dict[str, Rule] = {
     "slice": _slice,

@@ -99,10 +99,11 @@ def _suffix(attributes: Mapping[str, Attribute] | None) -> str:
 
 def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     operands = ", ".join(names[x] for x in operation.operands)
-    properties = f" <{_dictionary(operation.attributes)}>" if operation.attributes else ""
+    own, others = _properties(operation)
+    properties = f" <{_dictionary(own)}>" if own else ""
     types = ", ".join(type_text(x.type) for x in operation.operands)
     results = ", ".join(type_text(x.type) for x in operation.results)
-    signature = f" : ({types}) -> ({results})"
+    signature = f"{_suffix(others)} : ({types}) -> ({results})"
     head = f'{indent}{names.results(operation.results)}"{operation.name}"({operands}){properties}'
     if not operation.regions:
         return [head + signature]
@@ -112,6 +113,18 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
             lines.append(f"{indent}}}, {{")
         lines += _region(region, names, indent)
     return [*lines, f"{indent}}}){signature}"]
+
+
+_OF_CUSTOM_CALL = """api_version backend_config call_target_name called_computations has_side_effect operand_layouts
+    output_operand_aliases result_layouts""".split()
+
+
+def _properties(operation: Operation) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
+    """The attributes that the operation declares, and others, which a custom call may have."""
+    if operation.name != "stablehlo.custom_call":
+        return operation.attributes, {}
+    own = {name: value for name, value in operation.attributes.items() if name in _OF_CUSTOM_CALL}
+    return own, {name: value for name, value in operation.attributes.items() if name not in own}
 
 
 def _region(region: Region, names: _Names, indent: str) -> list[str]:
