@@ -296,6 +296,16 @@ class MlirSyntaxError(TextError):
     """MLIR text, such as that of StableHLO programs, that cannot be read."""
 
 
+class BytecodeError(TinyxlaError, ValueError):
+    """Bytes that are no artifact of StableHLO, or a damaged one: `offset` is the byte where reading ended, and `reason`
+    says what is wrong."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.reason = message
+        self.offset = offset
+        super().__init__(f"byte {offset}: {message}")
+
+
 class DeadlockError(TinyxlaError, RuntimeError):
     """Replicas wait for one another, or for one that has ended."""
 

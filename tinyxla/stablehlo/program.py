@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinyxla.api.jit import jit
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, BytecodeError
+from tinyxla.stablehlo import bytecode
 from tinyxla.stablehlo.importing.chlo import CHLO_RULES
 from tinyxla.stablehlo.importing.custom_calls import CALL_RULES, composites, handlers
 from tinyxla.stablehlo.importing.evaluation import Evaluation, check_argument
@@ -86,19 +87,21 @@ class Program:
         return f"<stablehlo module {self.name}: {', '.join(map(repr, self.functions.values()))}>"
 
 
-def parse(text: str) -> Program:
-    """A program from StableHLO's text, in the pretty or the generic form.
+def parse(text: str | bytes | bytearray | memoryview) -> Program:
+    """A program from StableHLO's text, in the pretty or the generic form, or from a portable artifact.
 
     Args:
         text: a module, such as JAX's `jit(f).lower(x).as_text()` or a compiler's dump. `stablehlo`, `chlo` and `func`
             operations; custom calls go to registered functions (`register_custom_call`), and those that JAX writes for
-            CPUs are known.
+            CPUs are known. Bytes are a portable artifact, which is MLIR bytecode, or what `jax.export`'s `serialize`
+            gave, of which the function `@main` is taken as it is: it takes the leaves of the arguments.
 
     Returns:
         A program that can be called, compiled, differentiated and batched.
 
     Raises:
         MlirSyntaxError: the text cannot be read; it says the line.
+        BytecodeError: the bytes cannot be read; it says the offset.
 
     Example:
         >>> from tinyxla import stablehlo
@@ -111,7 +114,19 @@ def parse(text: str) -> Program:
         >>> program([0.0, 1.0, 2.0])
         Array([0.        , 0.84147096, 0.9092974 ], dtype=float32)
     """
-    return Program(parse_module(text))
+    if isinstance(text, str):
+        return Program(parse_module(text))
+    data = bytes(text)
+    return Program(bytecode.read(data if data[:4] == bytecode.MAGIC else _exported_module(data)))
+
+
+def _exported_module(data: bytes) -> bytes:
+    try:
+        return bytecode.read_exported(data).mlir_module_serialized
+    except BytecodeError as error:
+        raise BytecodeError(
+            f"neither an artifact, which begins with ML\\xefR, nor one of jax.export: {error.reason}", error.offset
+        ) from None
 
 
 def register_custom_call(target: str, function: Callable[..., Any]) -> None:

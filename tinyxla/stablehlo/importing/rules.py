@@ -463,6 +463,14 @@ def _call(context: Context, *operands: Any) -> Any:
 RULES["func.call"] = _call
 
 
+def _sharded(context: Context, x: Any) -> Any:
+    """How an array is distributed does not change its values."""
+    return x
+
+
+RULES.update(dict.fromkeys(("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"), _sharded))
+
+
 # --- among replicas, and with the host --------------------------------------------------------------------------------
 
 

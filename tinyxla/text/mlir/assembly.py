@@ -410,6 +410,7 @@ def _manual_computation(parser: Parser, operation: Operation) -> None:
         label = parser.take()
         parser.expect(":")
         arguments.append((label, parser.type()))
+        parser.trailing_location()
         parser.comma_before(")")
     operation.regions = [_region_of(parser, arguments)]
     attributes_and_types(parser, operation)

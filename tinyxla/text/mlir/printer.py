@@ -120,11 +120,12 @@ _OF_CUSTOM_CALL = """api_version backend_config call_target_name called_computat
 
 
 def _properties(operation: Operation) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
-    """The attributes that the operation declares, and others, which a custom call may have."""
-    if operation.name != "stablehlo.custom_call":
-        return operation.attributes, {}
-    own = {name: value for name, value in operation.attributes.items() if name in _OF_CUSTOM_CALL}
-    return own, {name: value for name, value in operation.attributes.items() if name not in own}
+    """The attributes that the operation declares, and others: those of dialects, as `mhlo.sharding`, and what callers
+    add to a custom call."""
+    is_call = operation.name == "stablehlo.custom_call"
+    own = {name: x for name, x in operation.attributes.items() if "." not in name}
+    own = {name: x for name, x in own.items() if not is_call or name in _OF_CUSTOM_CALL}
+    return own, {name: x for name, x in operation.attributes.items() if name not in own}
 
 
 def _region(region: Region, names: _Names, indent: str) -> list[str]:

@@ -1,0 +1,15 @@
+"""Portable artifacts of StableHLO: MLIR bytecode, alone and in what `jax.export` serializes.
+
+`read` gives the module that text gives, so that everything behind it is shared.
+"""
+
+from tinyxla.stablehlo.bytecode.exported import (
+    Aval as Aval,
+    Exported as Exported,
+    Sharding as Sharding,
+    Tree as Tree,
+    read_exported as read_exported,
+)
+from tinyxla.stablehlo.bytecode.module import MAGIC as MAGIC, read as read
+
+__all__ = ["MAGIC", "Aval", "Exported", "Sharding", "Tree", "read", "read_exported"]

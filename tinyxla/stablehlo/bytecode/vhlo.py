@@ -1,0 +1,194 @@
+"""VHLO's attributes and types in bytecode. VHLO is the dialect of portable artifacts: the operations of StableHLO, with
+versions. What is read here is at once in the form that StableHLO has it.
+
+Source: `stablehlo/dialect/VhloBytecode.cpp` and `VhloEnums.td` in https://github.com/openxla/stablehlo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tinyxla.stablehlo.bytecode.builtin import (
+    DYNAMIC,
+    complex_type,
+    element_name,
+    function_type,
+    named_type,
+    ranked,
+    ranked_with_encoding,
+    sizes,
+    tuple_type,
+    unranked,
+)
+from tinyxla.stablehlo.bytecode.elements import dense, double, integer, number
+from tinyxla.stablehlo.bytecode.tables import Decoders, EntryCursor
+from tinyxla.text.mlir.ir import (
+    ArrayAttr,
+    Attribute,
+    DialectAttr,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    Location,
+    OtherType,
+    StringAttr,
+    Type,
+    TypeAttr,
+)
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def _boolean(cursor: EntryCursor) -> IntegerAttr:
+    found = cursor.varint()
+    if found > 1:
+        cursor.fail(f"a truth value is 0 or 1, not {found}")
+    return IntegerAttr(found, "i1")
+
+
+def _dictionary(cursor: EntryCursor) -> DictAttr:
+    return DictAttr(dict(cursor.list_of(lambda: (cursor.name(), cursor.attribute()), "entries")))
+
+
+def _enumeration(kind: str, words: str, first: int = 0) -> Callable[[EntryCursor], DialectAttr]:
+    """`#stablehlo<kind WORD>`; the first word has the number `first`."""
+    names = dict(enumerate(words.split(), first))
+
+    def read(cursor: EntryCursor) -> DialectAttr:
+        found = cursor.varint()
+        if found not in names:
+            cursor.fail(f"{kind} is one of {', '.join(names.values())}, but has the number {found}")
+        return enumeration(kind, names[found])
+
+    return read
+
+
+def enumeration(kind: str, word: str) -> DialectAttr:
+    """`#stablehlo<kind WORD>`."""
+    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(word.encode())})
+
+
+def _api_version(cursor: EntryCursor) -> IntegerAttr:
+    return IntegerAttr(cursor.varint(), "i32")
+
+
+def integers(values: list[int]) -> ArrayAttr:
+    """`[1, 2]`."""
+    return ArrayAttr(tuple(IntegerAttr(x) for x in values))
+
+
+def _output_operand_alias(cursor: EntryCursor) -> DialectAttr:
+    parameters: Mapping[str, Attribute] = {
+        "output_tuple_indices": integers(cursor.integers()),
+        "operand_index": IntegerAttr(cursor.signed()),
+        "operand_tuple_indices": integers(cursor.integers()),
+    }
+    return DialectAttr("stablehlo.output_operand_alias", parameters)
+
+
+def _bounds(cursor: EntryCursor) -> DialectAttr:
+    words = ("?" if x == DYNAMIC else str(x) for x in cursor.integers())
+    return DialectAttr("stablehlo.bounds", {str(k): StringAttr(word.encode()) for k, word in enumerate(words)})
+
+
+def _result_accuracy(cursor: EntryCursor) -> DialectAttr:
+    parameters: Mapping[str, Attribute] = {
+        "atol": FloatAttr(double(cursor)),
+        "rtol": FloatAttr(double(cursor)),
+        "ulps": IntegerAttr(cursor.signed()),
+        "mode": cursor.attribute(),
+    }
+    return DialectAttr("stablehlo.result_accuracy", parameters)
+
+
+_ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute | Location | None]] = {
+    1: lambda cursor: ArrayAttr(cursor.attributes()),
+    2: _boolean,
+    3: _enumeration("comparison_direction", "EQ NE GE GT LE LT"),
+    4: _enumeration("comparison_type", "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED"),
+    5: _api_version,
+    6: _dictionary,
+    7: _enumeration("fft_type", "FFT IFFT RFFT IRFFT"),
+    8: lambda cursor: number(cursor, cursor.type()),
+    9: lambda cursor: integer(cursor, cursor.type()),
+    10: _output_operand_alias,
+    11: _enumeration("precision", "DEFAULT HIGH HIGHEST"),
+    12: _enumeration("rng_algorithm", "DEFAULT THREE_FRY PHILOX"),
+    13: _enumeration("rng_distribution", "UNIFORM NORMAL", first=1),
+    14: lambda cursor: StringAttr(cursor.string()),
+    15: lambda cursor: dense(cursor, cursor.type(), cursor.blob()),
+    16: _enumeration("transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
+    17: lambda cursor: TypeAttr(cursor.type()),
+    18: _bounds,
+    19: _enumeration("result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE"),
+    20: _result_accuracy,
+}
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def _quantized(cursor: EntryCursor) -> OtherType:
+    """`!quant.uniform<...>`: operations on these are refused where a program is run."""
+    cursor.varint()
+    storage, expressed = (element_name(cursor, cursor.type()) for _ in range(2))
+    scale, zero = double(cursor), cursor.signed()
+    low, high = cursor.signed(), cursor.signed()
+    return OtherType(f"!quant.uniform<{storage}<{low}:{high}>:{expressed},{scale!r}:{zero}>")
+
+
+def _quantized_per_axis(cursor: EntryCursor) -> OtherType:
+    cursor.varint()
+    storage, expressed = (element_name(cursor, cursor.type()) for _ in range(2))
+    axis, low, high = cursor.varint(), cursor.signed(), cursor.signed()
+    scales = cursor.list_of(lambda: double(cursor), "scales")
+    zeros = cursor.integers()
+    pairs = ",".join(f"{scale!r}:{zero}" for scale, zero in zip(scales, zeros, strict=False))
+    return OtherType(f"!quant.uniform<{storage}<{low}:{high}>:{expressed}:{axis},{{{pairs}}}>")
+
+
+def _buffer(cursor: EntryCursor) -> OtherType:
+    shape = "".join(f"{'?' if size is None else size}x" for size in sizes(cursor))
+    return OtherType(f"memref<{shape}{element_name(cursor, cursor.type())}>")
+
+
+_NAMED = {
+    0: "i1",
+    2: "bf16",
+    3: "f16",
+    4: "f32",
+    5: "f64",
+    6: "f8E4M3FN",
+    7: "f8E5M2",
+    9: "index",
+    **{k: f"i{bits}" for k, bits in enumerate((4, 8, 16, 32, 64), 10)},
+    **{k: f"ui{bits}" for k, bits in enumerate((4, 8, 16, 32, 64), 15)},
+    22: "!stablehlo.token",
+    26: "!shape.witness",
+    27: "f8E4M3FNUZ",
+    28: "f8E5M2FNUZ",
+    29: "f8E4M3B11FNUZ",
+    31: "i2",
+    32: "ui2",
+    33: "none",
+    34: "tf32",
+    35: "f8E4M3",
+    36: "f8E3M4",
+    37: "f4E2M1FN",
+    38: "f6E2M3FN",
+    39: "f6E3M2FN",
+    40: "f8E8M0FNU",
+}
+_TYPES: dict[int, Callable[[EntryCursor], Type]] = {
+    **{k: named_type(name) for k, name in _NAMED.items()},
+    1: complex_type,
+    8: function_type,
+    20: ranked,
+    21: ranked_with_encoding,
+    23: tuple_type,
+    24: _quantized,
+    25: unranked,
+    30: _quantized_per_axis,
+    41: _buffer,
+}
+
+VHLO = Decoders(_ATTRIBUTES, _TYPES)
