@@ -172,9 +172,9 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
         _, pull = vjp(of_inputs, *(leaves[k] for k in inputs))
         return tuple(pull(list(arrays[len(taken) :])))
 
-    tangents = tuple(t if has_derivative(t) else no_derivative(t) for t in results)
-    in_avals = (*(t.update(weak_type=False) for t in primals), *tangents)
-    out_avals = tuple(t.update(weak_type=False) if has_derivative(t) else no_derivative(t) for t in primals)
+    strong = tuple(t if t.dtype == float0 else t.update(weak_type=False) for t in primals)
+    in_avals = (*strong, *(t.update(weak_type=False) if has_derivative(t) else no_derivative(t) for t in results))
+    out_avals = tuple(t if has_derivative(t) else no_derivative(t) for t in strong)
     kept = tuple(k for k, t in enumerate(in_avals) if t.dtype != float0)
     pullback.__name__ = f"vjp_{exported.fun_name}"
     lowered = jit(pullback).trace(*(in_avals[k] for k in kept)).lower()

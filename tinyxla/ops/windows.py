@@ -33,7 +33,7 @@ from tinyxla.ops.op import (
     Zero,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
-from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic
+from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
 
 
@@ -162,7 +162,7 @@ class _Line(NamedTuple):
 
     def recurrence(self, a: Value, u: Value) -> Value:
         """y[k] = a[k] y[k-1] + u[k], from 0."""
-        if a.shape[self.d] < 2:
+        if not may_exceed(a.shape[self.d], 1):
             return u
         w = WindowDimension(a.shape[self.d], padding_low=a.shape[self.d] - 1)
         window = tuple(w if k == self.d else window_doubling.STILL for k in range(a.ndim))
@@ -189,7 +189,7 @@ class _Line(NamedTuple):
 
 def _cumulative_line(x: Value, window: Window) -> _Line | None:
     moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
-    if len(moving) != 1 or not x.size:
+    if len(moving) != 1 or not may_exceed(x.size, 0):
         return None
     direction = window_doubling.cumulative_direction(window[moving[0]], x.shape[moving[0]])
     return _Line(moving[0], direction == "backward") if direction else None

@@ -25,6 +25,7 @@ from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints
 from tinyxla.stablehlo.importing.rules import ALGORITHMS
 from tinyxla.text.mlir.element_types import of_mlir
 from tinyxla.text.mlir.ir import DictAttr, StringAttr
+from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
 
 Handler = Callable[..., Any]
@@ -213,8 +214,6 @@ def _shape_assertion(context: Context, holds: Any, *numbers: Any) -> Any:
 
 def _dynamic_reduce_window(context: Context, *operands: Any) -> Any:
     *arrays, sizes, strides, base, dilations, padding = operands
-    if len(arrays) != 2:
-        raise ArgumentError("stablehlo.dynamic_reduce_window of several arrays is not supported.")
     numbers = [known_ints("dynamic_reduce_window", x) for x in (sizes, strides, dilations, base, padding)]
     pairs = zip(numbers[4][::2], numbers[4][1::2], strict=True)
     window = tuple(
@@ -223,7 +222,10 @@ def _dynamic_reduce_window(context: Context, *operands: Any) -> Any:
     )
     name = context.value("called_computations")[0]
     shapes = [Shape(element_type(x.dtype), ()) for x in arrays]
-    to_apply = of_one(lambda *x: context.evaluation.call(name, *x)[0], shapes, name)
+    if len(arrays) == 2:
+        to_apply = of_one(lambda *x: context.evaluation.call(name, *x)[0], shapes, name)
+    else:
+        to_apply, _, _ = trace(lambda *x: context.evaluation.call(name, *x), shapes, name)
     return ops["reduce-window"](*arrays, window=window, to_apply=to_apply)
 
 
