@@ -204,7 +204,8 @@ class Exported:
                 raise ArgumentError(f"{what} must be {wanted}, but is {x!r}.")
             return x
         try:
-            return check_argument(what, x, type_of(Shape(element_type(wanted.dtype), wanted.shape)))
+            shape = Shape(element_type(wanted.dtype), wanted.shape)
+            return check_argument(what, x, type_of(shape), str(shape))
         except DTypeError:
             raise ArgumentError(f"{what} {no_array(x)}.") from None
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.shapes.symbolic import Scope, is_symbolic
 from tinyxla.shapes.symbolic_text import parse_constraint, parse_dimensions
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.promotion import default_dtype
 
 
 class SymbolicScope(Scope):
@@ -115,6 +118,8 @@ def symbolic_args_specs(
     found: list[ShapeDtypeStruct] = []
     for leaf, spec, name in zip(leaves, specs, names, strict=True):
         given = ShapeDtypeStruct.like(leaf)
+        if isinstance(leaf, np.ndarray):  # as compiled functions take it
+            given = given.update(dtype=default_dtype(leaf.dtype))
         text = "..." if spec is None else spec
         if not isinstance(text, str):
             raise ArgumentError(f"symbolic_args_specs: a shape is a text such as 'b, 4', but got {text!r}.")

@@ -181,8 +181,8 @@ def constant(value: np.ndarray[Any, Any]) -> Array:
     return wrap(value)
 
 
-def check_argument(what: str, x: Any, type: Type) -> Array:
-    """An argument as an array of the type that a function declares."""
+def check_argument(what: str, x: Any, type: Type, shown: str | None = None) -> Array:
+    """An argument as an array of the type that a function declares, which errors show as the text `shown`."""
     if not isinstance(type, TensorType):
         raise ArgumentError(f"{what} is of type {type_text(type)}, which is not that of an array.")
     wanted = of_mlir(type.element)
@@ -198,7 +198,7 @@ def check_argument(what: str, x: Any, type: Type) -> Array:
     sizes = type.sizes if type.is_ranked else (None,) * found.ndim
     fits = len(sizes) == found.ndim and all(s is None or s == n for s, n in zip(sizes, found.shape, strict=False))
     if found.dtype != wanted.dtype or not fits:
-        raise ArgumentError(f"{what} must be {type_text(type)}, but is {Shape.of(found)}.")
+        raise ArgumentError(f"{what} must be {shown or type_text(type)}, but is {Shape.of(found)}.")
     return found
 
 
