@@ -61,7 +61,7 @@ def _as_array(key: str, x: Attribute) -> Attribute:
 
 
 def _word(x: Attribute | None) -> bytes:
-    value = x.parameters.get("value") if isinstance(x, DialectAttr) else None
+    value = x.parameters.get("value", x.parameters.get("0")) if isinstance(x, DialectAttr) else None
     return value.value if isinstance(value, StringAttr) else b""
 
 
@@ -188,6 +188,7 @@ def _collective(attributes: Attributes) -> None:
     kind = attributes.pop("channel_type", IntegerAttr(0))
     if isinstance(channel, IntegerAttr) and (channel.value or "is_host_transfer" in attributes):
         attributes["channel_handle"] = DialectAttr("stablehlo.channel_handle", {"handle": channel, "type": kind})
+    _without_empty(attributes, "source_target_pairs")
     flag = attributes.pop("use_global_device_ids", _FALSE)
     if flag != _FALSE:
         attributes["use_global_device_ids"] = UnitAttr()
@@ -195,9 +196,13 @@ def _collective(attributes: Attributes) -> None:
 
 def _dynamic_broadcast(attributes: Attributes) -> None:
     for key in ("known_expanding_dimensions", "known_nonexpanding_dimensions"):
-        found = attributes.get(key)
-        if isinstance(found, DenseAttr) and not found.value.size:
-            del attributes[key]
+        _without_empty(attributes, key)
+
+
+def _without_empty(attributes: Attributes, key: str) -> None:
+    found = attributes.get(key)
+    if isinstance(found, DenseAttr) and not found.value.size:
+        del attributes[key]
 
 
 def _dynamic_convolution(attributes: Attributes) -> None:
@@ -218,9 +223,11 @@ def _is_default(x: Attribute, default: object) -> bool:
         case DenseAttr(value):
             return bool((value == default).all())
         case ArrayAttr(elements):
-            return all(_word(element) == default for element in elements)
-        case _:
+            return all(isinstance(element, DialectAttr) and _word(element) == default for element in elements)
+        case DialectAttr():
             return _word(x) == default
+        case _:
+            return False
 
 
 _WINDOW: dict[str, object] = {"window_strides": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0}

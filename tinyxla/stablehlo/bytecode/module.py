@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.builtin import BUILTIN
 from tinyxla.stablehlo.bytecode.operations import Operations
+from tinyxla.stablehlo.bytecode.sdy import SDY
 from tinyxla.stablehlo.bytecode.tables import MAGIC as MAGIC, Tables
 from tinyxla.stablehlo.bytecode.vhlo import VHLO
 from tinyxla.text.mlir.ir import (
@@ -18,6 +19,7 @@ from tinyxla.text.mlir.ir import (
     Function,
     FunctionType,
     ModuleOp,
+    OpaqueAttr,
     Operation,
     StringAttr,
     TypeAttr,
@@ -37,7 +39,7 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
     Raises:
         BytecodeError: the bytes are no such artifact, or damaged; it says the offset.
     """
-    tables = Tables(bytes(data), {"builtin": BUILTIN, "vhlo": VHLO})
+    tables = Tables(bytes(data), {"builtin": BUILTIN, "vhlo": VHLO, "sdy": SDY})
     with _without_collection():
         operations = Operations(tables).top_level()
     if len(operations) != 1 or operations[0].name != "builtin.module" or len(operations[0].regions) != 1:
@@ -53,7 +55,11 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
                 if function.name in module.functions:
                     raise BytecodeError(f"the function @{function.name} is there twice", operation.offset)
                 module.functions[function.name] = function
-            elif operation.name != "sdy.mesh":
+            elif operation.name == "sdy.mesh":
+                mesh = operation.attributes.get("mesh", OpaqueAttr(""))
+                text = mesh.text.removeprefix("#sdy.mesh") if isinstance(mesh, OpaqueAttr) else ""
+                module.attributes[f"sdy.mesh.{_text(operation.attributes.get('sym_name'))}"] = OpaqueAttr(text)
+            else:
                 raise BytecodeError(f"expected a function, but found {operation.name}", operation.offset)
     return module
 

@@ -14,6 +14,7 @@ from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.encoding import Cursor, long_varint
 from tinyxla.stablehlo.bytecode.legalize import Attributes, legalized
 from tinyxla.stablehlo.bytecode.properties import PROPERTIES
+from tinyxla.stablehlo.bytecode.sdy import SDY_PROPERTIES
 from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS, UNREAD, USE_LISTS, Tables
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
@@ -231,6 +232,8 @@ class Operations:
         elif name.startswith("vhlo."):
             keys = PROPERTIES.get(name.removeprefix("vhlo."), ())
             found = {key: cursor.attribute() for key in keys}
+        elif name in SDY_PROPERTIES:
+            found = {key: cursor.attribute() for key in SDY_PROPERTIES[name]}
         else:
             return {}
         if cursor.remaining:

@@ -91,6 +91,16 @@ def _bounds(cursor: EntryCursor) -> DialectAttr:
     return DialectAttr("stablehlo.bounds", {str(k): StringAttr(word.encode()) for k, word in enumerate(words)})
 
 
+def _result_accuracy_mode(cursor: EntryCursor) -> DialectAttr:
+    found = cursor.varint()
+    if found >= len(_ACCURACY_MODES):
+        cursor.fail(f"the mode of an accuracy is one of {', '.join(_ACCURACY_MODES)}, but has the number {found}")
+    return DialectAttr("stablehlo.result_accuracy_mode", {"0": StringAttr(_ACCURACY_MODES[found].encode())})
+
+
+_ACCURACY_MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
+
+
 def _result_accuracy(cursor: EntryCursor) -> DialectAttr:
     parameters: Mapping[str, Attribute] = {
         "atol": FloatAttr(double(cursor)),
@@ -120,7 +130,7 @@ _ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute | Location | None]] = {
     16: _enumeration("transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
     17: lambda cursor: TypeAttr(cursor.type()),
     18: _bounds,
-    19: _enumeration("result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE"),
+    19: _result_accuracy_mode,
     20: _result_accuracy,
 }
 

@@ -390,7 +390,7 @@ def _reduce_precision(parser: Parser, operation: Operation) -> None:
 def _sharding_constraint(parser: Parser, operation: Operation) -> None:
     """`sdy.sharding_constraint %x <@mesh, [{"x"}, {}]> : T`."""
     operation.operands = [parser.value()]
-    operation.attributes["sharding"] = OpaqueAttr(parser.balanced())
+    operation.attributes["sharding"] = OpaqueAttr(f"#sdy.sharding{parser.balanced()}")
     attributes_and_types(parser, operation)
 
 

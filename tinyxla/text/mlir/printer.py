@@ -35,14 +35,18 @@ from tinyxla.text.mlir.ir import (
 )
 from tinyxla.text.mlir.text_parser import type_text
 
+_MESH = "sdy.mesh."  # and a name: Shardy's meshes, which are attributes of the module here
 _MOST_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
 
 
 def print_module_op(module: ModuleOp) -> str:
     """The text of a module."""
-    attributes = f" attributes {_dictionary(module.attributes)}" if module.attributes else ""
+    meshes = {name: x for name, x in module.attributes.items() if name.startswith(_MESH)}
+    others = {name: x for name, x in module.attributes.items() if name not in meshes}
+    attributes = f" attributes {_dictionary(others)}" if others else ""
     name = f" @{_symbol(module.name)}" if module.name else ""
     lines = [f"module{name}{attributes} {{"]
+    lines += [f"  sdy.mesh @{_symbol(key.removeprefix(_MESH))} = {attribute_text(x)}" for key, x in meshes.items()]
     for function in module.functions.values():
         lines += _function(function)
     return "\n".join([*lines, "}", ""])
@@ -179,7 +183,7 @@ def _dialect(name: str, parameters: Mapping[str, Attribute]) -> str:
         return f"#{name}<{_word(parameters['kind'])} {_word(parameters['value'])}>"
     if "text" in parameters:
         return f"#{name}{_word(parameters['text'])}"
-    shown = (f"{key} = {_parameter(x)}" for key, x in parameters.items())
+    shown = (_word(x) if key.isdigit() else f"{key} = {_parameter(x)}" for key, x in parameters.items())
     return f"#{name}<{', '.join(shown)}>"
 
 
@@ -188,9 +192,11 @@ def _word(x: Attribute) -> str:
 
 
 def _parameter(x: Attribute) -> str:
-    """A parameter of a dialect's attribute: integers have no type there."""
+    """A parameter of a dialect's attribute: numbers have no type there."""
     if isinstance(x, IntegerAttr):
-        return str(x.value)
+        return attribute_text(x) if x.type == "i1" else str(x.value)
+    if isinstance(x, FloatAttr) and x.bits is None:
+        return f"{x.value:.17e}"
     if isinstance(x, ArrayAttr):
         return f"[{', '.join(map(_parameter, x.elements))}]"
     return attribute_text(x)

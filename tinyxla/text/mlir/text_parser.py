@@ -715,9 +715,17 @@ def type_text(type: Type) -> str:
         if not type.is_ranked:
             return f"tensor<*x{type.element}>"
         sizes = "".join(f"{'?' if size is None else size}x" for size in type.sizes)
-        return f"tensor<{sizes}{type.element}>"
+        return f"tensor<{sizes}{type.element}{_encoding_text(type.encoding)}>"
     if isinstance(type, TupleType):
         return f"tuple<{', '.join(map(type_text, type.elements))}>"
     if isinstance(type, FunctionType):
         return f"({', '.join(map(type_text, type.inputs))}) -> ({', '.join(map(type_text, type.results))})"
     return type.text
+
+
+def _encoding_text(encoding: Attribute | None) -> str:
+    """The encoding of a tensor's type, such as `, #stablehlo.bounds<4, ?>`."""
+    if not isinstance(encoding, DialectAttr):
+        return ""
+    words = (x.text for x in encoding.parameters.values() if isinstance(x, StringAttr))
+    return f", #{encoding.name}<{', '.join(words)}>"
