@@ -118,7 +118,7 @@ def test_constraints_decide_and_are_checked_at_calls() -> None:
 def test_arithmetic_of_dimensions() -> None:
     b, c = export.symbolic_shape("b, c")
     assert [str(x) for x in ((b + 1) * (b - 1), 2 * b // 2, (4 * b + 2) // 4, (3 * b + 1) % 3, -b, b - b + 3)] == [
-        "b^2 - 1", "b", "b + floordiv(1, 2)" if False else "b", "1", "-b", "3",
+        "b^2 - 1", "b", "b", "1", "-b", "3",
     ]  # fmt: skip
     assert b + c == c + b
     assert b != c
@@ -359,7 +359,7 @@ def test_registered_containers() -> None:
         serialize_auxdata=lambda by: str(by).encode(),
         deserialize_auxdata=lambda data: float(data),
     )
-    f = tx.jit(lambda p, s: (Point(p.y, s.value * s.by), [None, {"a": p.x, 3: p.y}] if False else [None, {"a": p.x}]))
+    f = tx.jit(lambda p, s: (Point(p.y, s.value * s.by), [None, {"a": p.x}]))
     given = Point(1.0, 2.0), Scaled(3.0, 4.0)
     found = export.deserialize(export.export(f)(*given).serialize()).call(*given)
     assert isinstance(found[0], Point)
@@ -459,7 +459,7 @@ JAX_PROGRAMS = {
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", JAX_PROGRAMS)
 def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
-    jax = pytest.importorskip("jax")
+    jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
     function = jax.jit(eval(JAX_PROGRAMS[name], {"jax": jax, "jnp": jax.numpy}))
     shape = jax.export.symbolic_shape("b, 4") if symbolic else (3, 4)
     made = jax.export.export(function)(jax.ShapeDtypeStruct(shape, np.float32))
@@ -477,7 +477,7 @@ def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
 
 
 def test_damaged_artifacts_of_jax_are_refused() -> None:
-    jax = pytest.importorskip("jax")
+    jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
     made = jax.export.export(jax.jit(lambda x: x @ x.T))(jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), np.float32))
     data = bytes(made.serialize(vjp_order=1))
     choices = python_random.Random(4)
