@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import random as python_random
 import re
 from typing import Any, NamedTuple
@@ -79,7 +81,7 @@ def test_several_variables_and_polynomials() -> None:
         close(exported.call(x, y), f(x, y))
     with pytest.raises(ArgumentError, match=r"argument 0: dimension 1 is 5, which does not fit 2\*c"):
         exported.call(np.ones((2, 5), np.float32), np.ones((3, 3), np.float32))
-    with pytest.raises(ArgumentError, match="argument 1: dimension 1 is 4, which does not fit b .* 1: it must be 3"):
+    with pytest.raises(ArgumentError, match=r"argument 1: dimension 1 is 4, which does not fit b .* 1: it must be 3"):
         exported.call(np.ones((2, 6), np.float32), np.ones((3, 4), np.float32))
 
 
@@ -108,7 +110,7 @@ def test_constraints_decide_and_are_checked_at_calls() -> None:
     again = export.deserialize(exported.serialize())
     close(again.call(rows(24)), f(rows(24)))
     for size, said in ((8, "b - 16 >= 0"), (20, r"mod\(b, 8\) == 0")):
-        with pytest.raises(ArgumentError, match=f"b = {size}, do not obey the constraint {said}"):
+        with pytest.raises(ArgumentError, match=rf"b = {size}, do not obey the constraint {said}"):
             again.call(rows(size))
 
 
@@ -122,7 +124,7 @@ def test_arithmetic_of_dimensions() -> None:
     ]  # fmt: skip
     assert b + c == c + b
     assert b != c
-    assert not b == 7
+    assert b != 7
     assert b >= 1
     assert b * c > 0
     assert len({b, b + 0, c}) == 2
@@ -153,9 +155,13 @@ def test_dimensions_agree_with_integers() -> None:
         for _ in range(6):
             (x, xs), (y, ys) = choices.choice(pool), choices.choice(pool)
             symbolic, usual = choices.choice(
-                [(lambda p, q: p + q,) * 2, (lambda p, q: p - q,) * 2, (lambda p, q: p * q,) * 2, (max_dim, max), (min_dim, min)]
-                + [(lambda p, q: p // 3,) * 2, (lambda p, q: p % 4,) * 2]
-            )  # fmt: skip
+                [
+                    *[(f, f) for f in (operator.add, operator.sub, operator.mul)],
+                    *[(f, f) for f in (lambda p, q: p // 3, lambda p, q: p % 4)],
+                    (max_dim, max),
+                    (min_dim, min),
+                ]
+            )
             z, zs = symbolic(x, y), [usual(p, q) for p, q in zip(xs, ys, strict=True)]
             assert [size_of(z, s) for s in tried] == zs
             pool.append((z, zs))
@@ -233,7 +239,10 @@ def test_fields_of_an_exported_function() -> None:
     assert [str(t.shape) for t in exported.in_avals] == ["(b, 4)", "()"]
     assert [t.dtype.name for t in exported.out_avals] == ["int32", "float32"]
     assert exported.module_kept_var_idx == (0, 1)
-    minimum, maximum = export.minimum_supported_calling_convention_version, export.maximum_supported_calling_convention_version
+    minimum, maximum = (
+        export.minimum_supported_calling_convention_version,
+        export.maximum_supported_calling_convention_version,
+    )
     assert minimum <= exported.calling_convention_version <= maximum
     again = export.deserialize(exported.serialize())
     for name in ("fun_name", "in_tree", "out_tree", "platforms", "module_kept_var_idx", "calling_convention_version"):
@@ -467,7 +476,9 @@ def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
     assert str([t.shape for t in read.in_avals]) == str([t.shape for t in made.in_avals])
     for b in (3, 6) if symbolic else (3,):
         found, expected = read.call(rows(b)), function(rows(b))
-        assert str(tx.tree.structure(found)).replace("PyTreeSpec", "") == str(jax.tree.structure(expected)).replace("PyTreeDef", "")
+        assert str(tx.tree.structure(found)).replace("PyTreeSpec", "") == str(jax.tree.structure(expected)).replace(
+            "PyTreeDef", ""
+        )
         for x, y in zip(leaves(found), map(np.asarray, jax.tree.leaves(expected)), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     if name == "network":
@@ -478,16 +489,16 @@ def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
 
 def test_damaged_artifacts_of_jax_are_refused() -> None:
     jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
-    made = jax.export.export(jax.jit(lambda x: x @ x.T))(jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), np.float32))
+    made = jax.export.export(jax.jit(lambda x: x @ x.T))(
+        jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), np.float32)
+    )
     data = bytes(made.serialize(vjp_order=1))
     choices = python_random.Random(4)
     for k in range(150):
         at = choices.randrange(len(data))
         changed = data[:at] if k % 2 else bytes([*data[:at], choices.randrange(256), *data[at + 1 :]])
-        try:
+        with contextlib.suppress(TinyxlaError):  # an error of another class would be one of the library
             export.deserialize(changed).call(rows(2))
-        except TinyxlaError:
-            pass
 
 
 def test_functions_of_lax_take_symbolic_sizes() -> None:

@@ -574,7 +574,9 @@ def _symbolic_units(total: Any, x: Array, start: Any) -> Any:
     """The rows of `_basis` for one array, where sizes are symbolic."""
     whole = Shape(element_type("s32"), (total, x.size))
     row, column = (movement.iota(shape=whole, iota_dimension=d) for d in (0, 1))
-    is_unit = ops["compare"](row, elementwise.add(column, movement.full(start, np.int32, whole.dimensions)), direction="EQ", type="SIGNED")
+    is_unit = ops["compare"](
+        row, elementwise.add(column, movement.full(start, np.int32, whole.dimensions)), direction="EQ", type="SIGNED"
+    )
     return movement.reshape_to(ops["convert"](is_unit, new_element_type=element_type(x.dtype)), (total, *x.shape))
 
 

@@ -38,7 +38,7 @@ _MOST_ORDERS = 10
 _KEYS = {t.name: t for t in KEY_TYPES.values()}
 
 
-def serialized(exported: Exported, vjp_order: int) -> bytearray:
+def serialized(exported: Exported, vjp_order: Any) -> bytearray:
     """The bytes of an exported function, with so many derivatives."""
     if not isinstance(vjp_order, int) or not 0 <= vjp_order <= _MOST_ORDERS:
         raise ArgumentError(f"serialize: vjp_order is an integer from 0 to {_MOST_ORDERS}, but is {vjp_order!r}.")
@@ -73,7 +73,7 @@ def _written(t: ShapeDtypeStruct) -> list[Any]:
     return [", ".join(map(str, t.shape)), name, t.weak_type]
 
 
-def deserialize(blob: bytes | bytearray) -> Exported:
+def deserialize(blob: Any) -> Exported:
     """An exported function from its bytes.
 
     Args:
@@ -132,7 +132,9 @@ def _section(body: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 def _of_fields(fields: dict[str, Any], module: ModuleOp, derivative: bytes) -> Exported:
     scope = SymbolicScope(fields["constraints"])
-    in_avals, out_avals = (tuple(_aval(*row, scope=scope) for row in fields[name]) for name in ("in_avals", "out_avals"))
+    in_avals, out_avals = (
+        tuple(_aval(*row, scope=scope) for row in fields[name]) for name in ("in_avals", "out_avals")
+    )
     in_tree, out_tree = (tree_from_json(fields[name]) for name in ("in_tree", "out_tree"))
     return _checked(
         Exported(
@@ -162,7 +164,11 @@ def _checked(exported: Exported) -> Exported:
         raise BytecodeError("an exported function has a type for each leaf of its arguments and results, and @main", 0)
     takes = len(main.type.inputs) - exported.takes_platform
     some = sum(t.dtype != float0 for t in exported.out_avals)
-    if any(not 0 <= k < counts[0] for k in kept) or takes != len(kept) or len(main.type.results) not in (some, counts[1]):
+    if (
+        any(not 0 <= k < counts[0] for k in kept)
+        or takes != len(kept)
+        or len(main.type.results) not in (some, counts[1])
+    ):
         raise BytecodeError("an exported function's @main does not take its arguments or give its results", 0)
     return exported
 
@@ -196,7 +202,8 @@ def _of_artifact(given: bytecode.Exported) -> Exported:
         )
     scope = SymbolicScope()
     in_avals, out_avals = (
-        tuple(_aval(", ".join(t.shape), t.dtype, scope=scope) for t in avals) for avals in (given.in_avals, given.out_avals)
+        tuple(_aval(", ".join(t.shape), t.dtype, scope=scope) for t in avals)
+        for avals in (given.in_avals, given.out_avals)
     )
     inner = given.vjp
     return _checked(

@@ -34,18 +34,18 @@ def default_export_platform() -> str:
 
 @boundary
 def export(
-    fun_jit: Jitted,
+    fun_jit: Any,
     *,
     platforms: Sequence[str] | None = None,
-    disabled_checks: Sequence[DisabledSafetyCheck] = (),
+    disabled_checks: Sequence[Any] = (),
     _override_lowering_rules: Any = None,
 ) -> Callable[..., Exported]:
     """Make a compiled function into a program that is kept, sent, and run elsewhere, by XLA also.
 
     Args:
         fun_jit: what `jit` gives.
-        platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is the
-            same for all.
+        platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is
+            the same for all.
         disabled_checks: checks that are not made.
 
     Returns:
@@ -104,8 +104,9 @@ def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
     unknown = [p for p in chosen if p not in _PLATFORMS]
     if unknown or not chosen:
         raise ArgumentError(
-            f"export: platforms are some of {', '.join(_PLATFORMS)}, but got {unknown[0]!r}." if unknown else
-            f"export: there must be at least one platform of {', '.join(_PLATFORMS)}."
+            f"export: platforms are some of {', '.join(_PLATFORMS)}, but got {unknown[0]!r}."
+            if unknown
+            else f"export: there must be at least one platform of {', '.join(_PLATFORMS)}."
         )
     return chosen
 
@@ -120,8 +121,8 @@ def _check_custom_calls(name: str, module: ModuleOp, checks: Sequence[DisabledSa
     for target in _custom_calls(module):
         if target not in allowed and not target.startswith(_SAFE_TARGETS):
             raise ArgumentError(
-                f"export of {name}: it calls {target!r}, which other programs need not know; if the reader does, export it "
-                f"with disabled_checks=[DisabledSafetyCheck.custom_call({target!r})]."
+                f"export of {name}: it calls {target!r}, which other programs need not know; if the reader does, "
+                f"export it with disabled_checks=[DisabledSafetyCheck.custom_call({target!r})]."
             )
 
 

@@ -37,7 +37,9 @@ class SymbolicScope(Scope):
     def __init__(self, constraints: Sequence[str] = ()) -> None:
         super().__init__()
         if isinstance(constraints, str):
-            raise ArgumentError(f"constraints must be a list of strings, but is {constraints!r}; write [{constraints!r}].")
+            raise ArgumentError(
+                f"constraints must be a list of strings, but is {constraints!r}; write [{constraints!r}]."
+            )
         for text in constraints:
             parse_constraint(text, self)
 
@@ -46,7 +48,7 @@ class SymbolicScope(Scope):
 
 
 def symbolic_shape(
-    shape_spec: str,
+    shape_spec: Any,
     *,
     constraints: Sequence[str] = (),
     scope: SymbolicScope | None = None,

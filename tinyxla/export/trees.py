@@ -69,7 +69,10 @@ def register_pytree_node_serialization(
         ...     def tree_unflatten(cls, rest, pair):
         ...         return cls(*pair)
         >>> _ = export.register_pytree_node_serialization(
-        ...     Pair, serialized_name="example.Pair", serialize_auxdata=lambda _: b"", deserialize_auxdata=lambda _: None
+        ...     Pair,
+        ...     serialized_name="example.Pair",
+        ...     serialize_auxdata=lambda _: b"",
+        ...     deserialize_auxdata=lambda _: None,
         ... )
     """
     if serialized_name in _customs or nodetype in _names:

@@ -372,7 +372,7 @@ def _scan(
     what: str,
     f: Function,
     carry: _Carry,
-    numbers: range,
+    numbers: Any,
     xs: tuple[list[Any], pytrees.TreeDef] | None,
     reverse: bool,
     unroll: int | bool,

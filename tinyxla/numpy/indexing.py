@@ -43,8 +43,7 @@ def _read_spans(x: Any, spans: Sequence[Span]) -> Any:
     some = [may_exceed(span.size, 0) for span in spans]
     starts = tuple(span.low if s else 0 for span, s in zip(spans, some, strict=True))
     limits = tuple(
-        low + (span.size - 1) * abs(span.step) + 1 if s else 0
-        for low, span, s in zip(starts, spans, some, strict=True)
+        low + (span.size - 1) * abs(span.step) + 1 if s else 0 for low, span, s in zip(starts, spans, some, strict=True)
     )
     strides = tuple(abs(span.step) if s else 1 for span, s in zip(spans, some, strict=True))
     part = movement.slice_(x, start_indices=starts, limit_indices=limits, strides=strides)
@@ -96,7 +95,11 @@ def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> lis
             limit = np.iinfo(dtype)
             found.append(ConcreteArray(np.clip(places, limit.min, limit.max).astype(dtype)))
         else:
-            found.append(_wrapped(_signed(ConcreteArray(p.places) if p.known else p.places, dtype, size, mode), size, mode, wraps))
+            found.append(
+                _wrapped(
+                    _signed(ConcreteArray(p.places) if p.known else p.places, dtype, size, mode), size, mode, wraps
+                )
+            )
     return found
 
 

@@ -168,7 +168,9 @@ def _bisected(ordered: Any, values: Any, side: str) -> Any:
         further = ops.add(place, movement.full(step, index, values.shape))
         inside = ops.le(further, movement.full(length, index, values.shape))
         before = (
-            take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip") if may_exceed(length, 0) else values
+            take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip")
+            if may_exceed(length, 0)
+            else values
         )
         comes = _before(before, values) if side == "left" else ops.not_(_before(values, before))
         place = ops.select(ops.and_(inside, comes), further, place)
@@ -348,7 +350,9 @@ def _quantile(
     position = arith.multiply(shares, movement.reshape_to(number, of_one))
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
-    if not ignore_nan and isinstance(share, ConcreteArray) and not is_symbolic(count):  # the sort sees what of it is read
+    if (
+        not ignore_nan and isinstance(share, ConcreteArray) and not is_symbolic(count)
+    ):  # the sort sees what of it is read
         known = np.nan_to_num(np.asarray(value_of(share), wide).reshape(-1) * wide.type(count - 1))
         places = (np.clip(p, 0, count - 1).astype(np.int32) for p in (np.floor(known), np.ceil(known)))
         at_low, at_high = (movement.reshape_to(moveaxis(take(ordered, p, -1), -1, 0), spread) for p in places)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
 from tinyxla.shapes import polynomials
@@ -298,18 +298,20 @@ class SymbolicDimension:
         raise self._inconclusive("!=", 0)
 
     def _inconclusive(self, comparison: str, other: Any) -> InconclusiveDimensionOperation:
+        wanted = f"{self} >= {other + 1}" if comparison in (">", "<=", "!=") else f"{self} >= {other}"
         return InconclusiveDimensionOperation(
-            f"Whether {self} {comparison} {other} depends on the size of symbolic dimensions. Where one answer is meant, "
-            f'give symbolic_shape a constraint, as constraints=["{self} {_CONVERSE.get(comparison, comparison)} {other}"]; '
-            "for the greater or the smaller of two sizes use core.max_dim or core.min_dim."
+            f"Whether {self} {comparison} {other} depends on the size of symbolic dimensions. If it is always the "
+            f'same, give symbolic_shape a constraint, such as constraints=["{wanted}"]; the greater and the smaller of '
+            "two sizes are core.max_dim and core.min_dim."
         )
 
     # --- what is no value ---------------------------------------------------------------------------------------------
 
     def _unknown(self, wanted: str) -> InconclusiveDimensionOperation:
         return InconclusiveDimensionOperation(
-            f"{wanted[0].upper()}{wanted[1:]} is wanted, but the symbolic dimension {self} has no value while a function "
-            "is traced. Use functions of tinyxla.numpy and loops of tinyxla.lax on it, or export for a constant size."
+            f"{wanted[0].upper()}{wanted[1:]} is wanted, but the symbolic dimension {self} has no value while a "
+            "function is traced. Use functions of tinyxla.numpy and loops of tinyxla.lax on it, or export for a "
+            "constant size."
         )
 
     def __index__(self) -> int:
@@ -348,9 +350,6 @@ class SymbolicDimension:
         raise ArgumentError(f"The symbolic dimension {self} cannot be pickled; pickle its text, str(...).")
 
 
-_CONVERSE = {">": ">=", "<": "<=", "!=": ">="}
-
-
 def _minus(p: Polynomial, q: Polynomial) -> Polynomial:
     return plus(p, q, -1)
 
@@ -362,12 +361,12 @@ def made(p: Polynomial, scope: Scope) -> Any:
     return SymbolicDimension(p, scope) if n is None else n
 
 
-def is_symbolic(x: Any) -> TypeGuard[SymbolicDimension]:
+def is_symbolic(x: Any) -> bool:
     """Whether something is a symbolic dimension."""
     return type(x) is SymbolicDimension
 
 
-def array_of(x: SymbolicDimension) -> Any:
+def array_of(x: Any) -> Any:
     """A dimension as an array of the program that is traced."""
     if _as_array is None:
         raise x._unknown("an array")  # pyright: ignore[reportPrivateUsage]

@@ -110,7 +110,9 @@ def solve(system: System, sizes: Sequence[Sequence[int]], name_of: Any) -> dict[
         value, left = divmod(size - evaluated(d.rest, found), d.coefficient)
         if left or value < 1:
             said = f"{d.variable} = ({size} - ({shown(d.rest)})) / {d.coefficient} is no positive integer"
-            raise _misfit(d.equation, size, name_of, said if d.coefficient != 1 or d.rest else f"{d.variable} must be positive")
+            raise _misfit(
+                d.equation, size, name_of, said if d.coefficient != 1 or d.rest else f"{d.variable} must be positive"
+            )
         found[d.variable] = value
     for e in system.checks:
         size, wanted = sizes[e.argument][e.dimension], evaluated(e.polynomial, found)
@@ -148,5 +150,6 @@ def _check_constraints(system: System, found: Mapping[str, int]) -> None:
         if value < 0 or (exact and value):
             relation = "==" if exact else ">="
             raise ArgumentError(
-                f"The sizes of the arguments, with {_assignments(found)}, do not obey the constraint {text} {relation} 0."
+                f"The sizes of the arguments, with {_assignments(found)}, do not obey the constraint {text} "
+                f"{relation} 0."
             )

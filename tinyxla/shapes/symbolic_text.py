@@ -166,7 +166,7 @@ def _check_matches(parser: DimensionParser, found: Sequence[Any], like: Sequence
             raise parser.error(f"dimension {k} is {given}, but the argument has {size} there")
 
 
-def parse_constraint(text: str, scope: Scope) -> None:
+def parse_constraint(text: Any, scope: Scope) -> None:
     """Add a constraint `a >= b`, `a <= b` or `a == b` to a scope. Of an equality the left side is a variable or an
     operation, which is from here on replaced by the right side."""
     if not isinstance(text, str):

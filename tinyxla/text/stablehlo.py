@@ -92,9 +92,7 @@ class _Module:
         self.system = system
         self._names: dict[int, str] = {}
 
-    def function(
-        self, computation: Computation, name: str, is_public: bool = False, has_variables: bool = True
-    ) -> str:
+    def function(self, computation: Computation, name: str, is_public: bool = False, has_variables: bool = True) -> str:
         """The function of a computation, which is written once; gives its name."""
         known = self._names.get(id(computation))
         if known is not None:
@@ -123,8 +121,6 @@ class _Module:
 
 class Body:
     """The operations of one block; `values` are those of the instructions, `sizes` the symbolic ones."""
-
-    type_of = staticmethod(type_of)
 
     def __init__(
         self,
@@ -160,7 +156,9 @@ class Body:
         elif self.module.system.variables and has_symbolic_attributes(x):
             rule = OF_ATTRIBUTES.get(name, rule if name in _WITHOUT_SIZES else None)
             if rule is None:
-                raise ArgumentError(f"StableHLO has no form of the operation {name!r} with the symbolic size {x.shape}.")
+                raise ArgumentError(
+                    f"StableHLO has no form of the operation {name!r} with the symbolic size {x.shape}."
+                )
         if rule is None:
             raise ArgumentError(f"StableHLO has no form of the operation {name!r}.")
         return rule(self, x, operands)

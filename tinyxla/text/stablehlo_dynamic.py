@@ -16,6 +16,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
+from tinyxla.text.mlir.element_types import to_mlir
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
@@ -87,7 +88,9 @@ def _dynamic_slice(body: Body, x: Instruction, operands: list[Value]) -> list[Va
     whole = TensorType((len(rows),), element)
     places = body.emit("stablehlo.concatenate", rows, [whole], {"dimension": IntegerAttr(0)})[0]
     axes = tuple(range(x.array_shape.rank))
-    attributes: Attributes = {"dimension_numbers": body.group("gather", offset_dims=axes, start_index_map=axes, index_vector_dim=0)}
+    attributes: Attributes = {
+        "dimension_numbers": body.group("gather", offset_dims=axes, start_index_map=axes, index_vector_dim=0)
+    }
     attributes["indices_are_sorted"] = IntegerAttr(0, "i1")
     sizes = body.sizes.vector(x.attributes.dynamic_slice_sizes)
     return body.of(x, "stablehlo.dynamic_gather", [operand, places, sizes], attributes)
@@ -139,9 +142,10 @@ def _memory(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     """Memory that is written before it is read: zeros. Other custom calls with symbolic sizes have no form."""
     if x.attributes.custom_call_target != "AllocateBuffer":
         raise ArgumentError(
-            f"StableHLO: a call of {x.attributes.custom_call_target!r} with the symbolic size {x.shape} has no form there."
+            f"StableHLO: a call of {x.attributes.custom_call_target!r} with the symbolic size {x.shape} has no form "
+            "there."
         )
-    type = TensorType((), body.type_of(x.shape).element)
+    type = TensorType((), to_mlir(x.array_shape.element_type))
     zero = DenseAttr(np.zeros((), x.array_shape.dtype), type)
     scalar = body.emit("stablehlo.constant", [], [type], {"value": zero})
     sizes = body.sizes.vector(x.array_shape.dimensions)

@@ -135,7 +135,9 @@ class Sizes:
                 self._assert("EQ", again, self.constant(0), wanted, size)
         for e in system.checks:
             size, wanted = self._size(e, arguments), self._polynomial(e.polynomial)
-            said = f"dimension {e.dimension} of argument {e.argument} is {{0}}, but must be {{1}}, {shown(e.polynomial)}"
+            said = (
+                f"dimension {e.dimension} of argument {e.argument} is {{0}}, but must be {{1}}, {shown(e.polynomial)}"
+            )
             self._assert("EQ", size, wanted, said, size, wanted)
         for text, p, exact in constraints_of(system):
             value = self._polynomial(p)
