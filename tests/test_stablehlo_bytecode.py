@@ -16,6 +16,8 @@ from tests.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError
 from tinyxla.stablehlo import bytecode
+from tinyxla.stablehlo.bytecode.flatbuffer import Buffer
+from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import DenseAttr, ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
 
@@ -218,6 +220,31 @@ def lowered(name: str) -> Any:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_artifact_is_the_module_that_jax_reads(name: str) -> None:
     check_same_module(serialized(lowered(name)))
+    check_same_module(serialized(lowered(name), with_shardings=True))
+
+
+SHARDED = """
+module @m {
+  sdy.mesh @mesh = <["x"=2, "y"=4]>
+  sdy.mesh @other = <["x"=2], device_ids=[1, 0]>
+  sdy.mesh @one = <[], device_ids=[3]>
+  func.func public @main(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", ?}p2, {"y":(2)2}]>}, %y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<mesh<["a"=2]>, [{"a"}p0, {?}]>}) -> (tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}], replicated={"x", "y":(1)2}>}) {
+    %0 = sdy.sharding_constraint %x <@mesh, [{}, {"x"}], unreduced={"y"}> : tensor<8x8xf32>
+    %1 = stablehlo.custom_call @foo(%0) {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, sdy.sharding_rule = #sdy.op_sharding_rule<([i, jkl])->([i, m]) {i=8, j=2, k=2, l=2, m=8} reduction={j, k} need_replication={l} permutation={m} blocked_propagation={i}, custom>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %2 = stablehlo.add %1, %y {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{}, {"x"}], unreduced={"y"}>]>} : tensor<8x8xf32>
+    %3 = sdy.manual_computation(%2) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%a: tensor<4x8xf32>) {
+      %4 = stablehlo.sine %a : tensor<4x8xf32>
+      sdy.return %4 : tensor<4x8xf32>
+    } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %3 : tensor<8x8xf32>
+  }
+}"""
+
+
+def test_artifact_with_shardings_is_the_module_that_jax_reads() -> None:
+    with jax_mlir.make_ir_context():
+        check_same_module(serialized(jaxlib_ir.Module.parse(SHARDED), with_shardings=True))
+    assert canonical(print_module_op(parse_module(SHARDED))) == canonical(SHARDED)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -253,6 +280,63 @@ def test_programs_of_jax_at_all_versions_are_read(version: str) -> None:
         check_same_module(artifact)
 
 
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def check_written(artifact: bytes) -> None:
+    """The module of an artifact, written again, is the same for jaxlib and for us."""
+    written = bytecode.write(bytecode.read(artifact))
+    with jax_mlir.make_ir_context():
+        expected, found = (canonical(str(_jax.mlir.deserialize_portable_artifact(x))) for x in (artifact, written))
+    assert found == expected
+    assert canonical(print_module_op(bytecode.read(written))) == expected
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_written_artifact_is_the_module_for_jax(name: str) -> None:
+    check_written(serialized(lowered(name)))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_written_operations_are_the_module_for_jax(name: str) -> None:
+    check_written(artifact_of_text(OPERATIONS[name]))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_artifact_of_text_is_the_module_for_jax(name: str) -> None:
+    """The short forms of text leave out defaults, and the kinds of enumerations."""
+    written = bytecode.write(parse_module(OPERATIONS[name]))
+    with jax_mlir.make_ir_context():
+        found = canonical(str(_jax.mlir.deserialize_portable_artifact(written)))
+        expected = canonical(str(_jax.mlir.deserialize_portable_artifact(artifact_of_text(OPERATIONS[name]))))
+    assert found == expected
+
+
+def test_programs_of_the_library_are_written_for_jax() -> None:
+    def train(w: Any, x: Any) -> Any:
+        value, slope = tx.value_and_grad(lambda w: (tx.numpy.tanh(x @ w) ** 2).mean())(w)
+        return value, w - 0.1 * slope
+
+    w, x = np.eye(3, dtype=np.float32), np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    text = tx.jit(train).lower(w, x).as_text("stablehlo")
+    data = stablehlo.parse(text).serialize()
+    with jax_mlir.make_ir_context():
+        again = str(_jax.mlir.deserialize_portable_artifact(data))
+    assert canonical(again) == canonical(text)
+    for found, expected in zip(stablehlo.parse(data)(w, x), tx.jit(train)(w, x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_has_no_portable_form_is_refused() -> None:
+    text = "func.func @main(%x: tensor<f32>) -> tensor<f32> {{ {} return %y : tensor<f32> }}"
+    with pytest.raises(ArgumentError, match=r"chlo.erf has no portable form"):
+        stablehlo.parse(text.format("%y = chlo.erf %x : tensor<f32> -> tensor<f32>")).serialize()
+    with pytest.raises(ArgumentError, match="'permutation' is missing"):
+        stablehlo.parse(text.format('%y = "stablehlo.transpose"(%x) : (tensor<f32>) -> tensor<f32>')).serialize()
+    with pytest.raises(ArgumentError, match="its attributes other have no portable form"):
+        stablehlo.parse(text.format("%y = stablehlo.sine %x {other = 1 : i32} : tensor<f32>")).serialize()
+
+
 # --- constants --------------------------------------------------------------------------------------------------------
 
 TYPES = {
@@ -281,7 +365,7 @@ def constants(artifact: bytes) -> list[Any]:
 
 def function_of_constants(*literals: str) -> str:
     lines = "\n".join(f"%{k} = stablehlo.constant {literal}" for k, literal in enumerate(literals))
-    return f"func.func @main() {{ {lines}\n return }}"
+    return f"func.func public @main() {{ {lines}\n return }}"
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -291,7 +375,9 @@ def test_constants_of_all_element_types(type: str) -> None:
     one, other = pairs if dtype.kind == "c" else ("1", "0") if "i" in type else ("1.0", "2.0")
     texts = f"dense<[{one}, {other}, {one}]> : tensor<3x{type}>", f"dense<{one}> : tensor<4x5x{type}>"
     values = {one: 1 + 0.5j, other: 0.5 + 1j} if dtype.kind == "c" else {one: float(one), other: float(other)}
-    listed, splat = constants(artifact_of_text(function_of_constants(*texts)))
+    artifact = artifact_of_text(function_of_constants(*texts))
+    check_written(artifact)
+    listed, splat = constants(artifact)
     assert listed.dtype == splat.dtype == dtype
     np.testing.assert_array_equal(listed, np.array([values[one], values[other], values[one]]).astype(dtype))
     np.testing.assert_array_equal(splat, np.full((4, 5), values[one]).astype(dtype))
@@ -304,13 +390,17 @@ def test_truth_values_are_packed_into_bits() -> None:
     rows += [np.full(n, x) for n in (1, 2, 7, 8, 9, 64, 100) for x in (True, False)]
     texts = [f"dense<[{', '.join('true' if x else 'false' for x in row)}]> : tensor<{len(row)}xi1>" for row in rows]
     for version in ("0.9.0", CURRENT):
-        for found, row in zip(constants(artifact_of_text(function_of_constants(*texts), version)), rows, strict=True):
+        artifact = artifact_of_text(function_of_constants(*texts), version)
+        check_written(artifact)
+        for found, row in zip(constants(artifact), rows, strict=True):
             np.testing.assert_array_equal(found, row)
 
 
 def test_constants_keep_the_bits_of_nan_and_empty_ones_their_shape() -> None:
     texts = "dense<[0x7FC00001, 0xFF800000, 0x80000000]> : tensor<3xf32>", "dense<> : tensor<0x3xf32>"
-    bits, empty = constants(artifact_of_text(function_of_constants(*texts)))
+    artifact = artifact_of_text(function_of_constants(*texts))
+    check_written(artifact)
+    bits, empty = constants(artifact)
     assert [hex(x) for x in bits.view(np.uint32)] == ["0x7fc00001", "0xff800000", "0x80000000"]
     assert empty.shape == (0, 3)
 
@@ -498,6 +588,29 @@ def test_attributes_that_are_too_deep_too_large_or_endless_are_refused() -> None
         bytecode.read(with_attribute([unit, (number(0) + number(100), "builtin")]))
     with pytest.raises(BytecodeError, match="builtin has no attribute with the number 99"):
         bytecode.read(with_attribute([unit, (number(99), "builtin")]))
+
+
+def test_resources_that_many_constants_take_are_refused() -> None:
+    uses = ", ".join(f"a.x{k} = dense_resource<r> : tensor<{1 << k}x{1 << 16 - k}xi8>" for k in range(17))
+    resource = "0x01000000" + "00" * (1 << 16)
+    text = f'module attributes {{{uses}}} {{}} {{-# dialect_resources: {{ builtin: {{ r: "{resource}" }} }} #-}}'
+    with pytest.raises(BytecodeError, match="resources are taken more than 8 times"):
+        bytecode.read(plain_bytecode(text))
+
+
+def test_vectors_that_are_shared_are_refused() -> None:
+    """A FlatBuffer whose platforms are one string, a thousand times."""
+    count, length = 1000, 1000
+    vtable = (4 + 2 * 10).to_bytes(2, "little") + (8).to_bytes(2, "little") + b"\0\0" * 9 + (4).to_bytes(2, "little")
+    table_at = 4 + len(vtable)
+    table = len(vtable).to_bytes(4, "little") + (4).to_bytes(4, "little")
+    string_at = table_at + len(table) + 4 + 4 * count
+    offsets = [string_at - (table_at + len(table) + 4 + 4 * k) for k in range(count)]
+    vector = count.to_bytes(4, "little") + b"".join(x.to_bytes(4, "little") for x in offsets)
+    string = length.to_bytes(4, "little") + b"a" * length + b"\0"
+    data = table_at.to_bytes(4, "little") + vtable + table + vector + string
+    with pytest.raises(BytecodeError, match="same bytes over and over"):
+        Buffer(data).root().strings(9)
 
 
 # --- jax.export -------------------------------------------------------------------------------------------------------

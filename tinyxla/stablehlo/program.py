@@ -83,6 +83,24 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         return self.main(*args)
 
+    def serialize(self) -> bytes:
+        """The program as a portable artifact: MLIR bytecode, which `parse`, JAX, XLA and StableHLO's tools read.
+
+        Returns:
+            The bytes. Shardings of Shardy are left out.
+
+        Raises:
+            ArgumentError: an operation has no portable form, such as those of CHLO.
+
+        Example:
+            >>> from tinyxla import stablehlo
+            >>> text = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+            >>> data = stablehlo.parse(text).serialize()
+            >>> stablehlo.parse(data)(2.0)
+            Array(2., dtype=float32)
+        """
+        return bytecode.write(self.module)
+
     def __repr__(self) -> str:
         return f"<stablehlo module {self.name}: {', '.join(map(repr, self.functions.values()))}>"
 

@@ -11,5 +11,6 @@ from tinyxla.stablehlo.bytecode.exported import (
     read_exported as read_exported,
 )
 from tinyxla.stablehlo.bytecode.module import MAGIC as MAGIC, read as read
+from tinyxla.stablehlo.bytecode.writing import write as write
 
-__all__ = ["MAGIC", "Aval", "Exported", "Sharding", "Tree", "read", "read_exported"]
+__all__ = ["MAGIC", "Aval", "Exported", "Sharding", "Tree", "read", "read_exported", "write"]

@@ -69,6 +69,7 @@ def _dense_resource(cursor: EntryCursor) -> DenseAttr:
         cursor.fail(f"the bytes of the resource {resources[number].key!r} are not in the artifact")
     alignment, size = resource.varint(), resource.varint()
     resource.align(alignment)
+    cursor.tables.spend(size, cursor.at)
     return dense(cursor, type, resource.bytes(size))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tinyxla.errors import BytecodeError
 
 MAX_DEPTH = 64  # of tables in tables
+MAX_TIMES = 8  # that all bytes are read
 _T = TypeVar("_T")
 
 
@@ -24,6 +25,7 @@ class Buffer:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.tables = 0
+        self.taken = 0  # bytes of strings and vectors, which may be shared too
 
     def number(self, form: str, at: int) -> int:
         """A little-endian number in the form of `struct`."""
@@ -109,3 +111,6 @@ class Table:
     def _check(self, start: int, length: int) -> None:
         if length > len(self._buffer.data) - start - 4:
             raise BytecodeError(f"a vector of {length} bytes ends behind the FlatBuffer", start)
+        self._buffer.taken += length
+        if self._buffer.taken > MAX_TIMES * len(self._buffer.data):
+            raise BytecodeError("the FlatBuffer refers to the same bytes over and over", start)

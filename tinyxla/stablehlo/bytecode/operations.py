@@ -19,6 +19,7 @@ from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS,
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
 MAX_REGIONS = 100  # that are nested
+_MOST_COPIED = 16  # attributes of an operation; larger dictionaries, which no compiler writes, are shared
 _ONE = 3  # the integer 1 as a byte
 _CAST = "builtin.unrealized_conversion_cast"
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
@@ -177,7 +178,8 @@ class Operations:
         place: Any = self.tables.attributes[location]
         if place is not None and place.__class__ is not Location:
             place = self._location(location, start)
-        found = Operation(head[0], operands, results, head[1].copy(), [], place, start)
+        own = head[1].copy() if len(head[1]) <= _MOST_COPIED else head[1]
+        found = Operation(head[0], operands, results, own, [], place, start)
         if head[0] == _CAST:  # between the types of two dialects, which are the same here
             if len(operands) != len(results):
                 self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)

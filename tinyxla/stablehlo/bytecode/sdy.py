@@ -113,7 +113,7 @@ def _rule(cursor: EntryCursor) -> str:
 
 
 _ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute | Location | None]] = {
-    0: _part(_manual_axes, "manual_axes"),
+    0: lambda cursor: OpaqueAttr(f"#sdy<manual_axes{{{_manual_axes(cursor)}}}>"),
     1: _part(_mesh_axis),
     2: _part(_mesh, "mesh"),
     3: _part(_sub_axis),

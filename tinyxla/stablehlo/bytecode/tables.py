@@ -22,6 +22,8 @@ MAX_VERSION = 6
 MAX_DEPTH = 100  # of attributes in attributes
 MAX_PARTS = 1 << 22  # of an attribute or type, those of its parts included
 
+MAX_TIMES = 8  # that all bytes are taken as resources
+
 # Versions of the format, by what is new in them.
 DIALECT_VERSIONS, LAZY_REGIONS, USE_LISTS, SHORT_ARGUMENTS, PROPERTIES = 1, 2, 3, 4, 5
 
@@ -122,7 +124,7 @@ class Tables:
     def __init__(self, data: bytes, dialects: dict[str, Decoders]) -> None:
         self.data = data
         self._decoders = dialects
-        self._depth = self._parts = 0
+        self._depth = self._parts = self._taken = 0
         cursor = Cursor(data, 0, len(data))
         if data[:4] != MAGIC:
             cursor.fail("MLIR's bytecode begins with the bytes ML\\xefR")
@@ -154,6 +156,12 @@ class Tables:
         self.resources = self._read_resources(sections.get(_RESOURCE_OFFSETS), sections.get(_RESOURCES))
         self._properties = _property_offsets(sections[_PROPERTIES]) if _PROPERTIES in sections else []
         self.operations = sections[IR]
+
+    def spend(self, count: int, at: int) -> None:
+        """Count bytes that may be taken several times: those of a resource to which many constants refer."""
+        self._taken += count
+        if self._taken > MAX_TIMES * len(self.data):
+            raise BytecodeError(f"resources are taken more than {MAX_TIMES} times", at)
 
     # --- attributes and types -----------------------------------------------------------------------------------------
 

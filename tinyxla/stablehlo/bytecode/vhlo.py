@@ -50,9 +50,25 @@ def _dictionary(cursor: EntryCursor) -> DictAttr:
     return DictAttr(dict(cursor.list_of(lambda: (cursor.name(), cursor.attribute()), "entries")))
 
 
-def _enumeration(kind: str, words: str, first: int = 0) -> Callable[[EntryCursor], DialectAttr]:
-    """`#stablehlo<kind WORD>`; the first word has the number `first`."""
-    names = dict(enumerate(words.split(), first))
+def _numbered(words: str, first: int = 0) -> dict[str, int]:
+    return {word: number for number, word in enumerate(words.split(), first)}
+
+
+# Enumerations: the number of the attribute, and those of its words.
+ENUMERATIONS: dict[str, tuple[int, dict[str, int]]] = {
+    "comparison_direction": (3, _numbered("EQ NE GE GT LE LT")),
+    "comparison_type": (4, _numbered("NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED")),
+    "fft_type": (7, _numbered("FFT IFFT RFFT IRFFT")),
+    "precision": (11, _numbered("DEFAULT HIGH HIGHEST")),
+    "rng_algorithm": (12, _numbered("DEFAULT THREE_FRY PHILOX")),
+    "rng_distribution": (13, _numbered("UNIFORM NORMAL", first=1)),
+    "transpose": (16, _numbered("TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT")),
+}
+
+
+def _enumeration(kind: str) -> Callable[[EntryCursor], DialectAttr]:
+    """`#stablehlo<kind WORD>`."""
+    names = {number: word for word, number in ENUMERATIONS[kind][1].items()}
 
     def read(cursor: EntryCursor) -> DialectAttr:
         found = cursor.varint()
@@ -112,22 +128,16 @@ def _result_accuracy(cursor: EntryCursor) -> DialectAttr:
 
 
 _ATTRIBUTES: dict[int, Callable[[EntryCursor], Attribute | Location | None]] = {
+    **{code: _enumeration(kind) for kind, (code, _) in ENUMERATIONS.items()},
     1: lambda cursor: ArrayAttr(cursor.attributes()),
     2: _boolean,
-    3: _enumeration("comparison_direction", "EQ NE GE GT LE LT"),
-    4: _enumeration("comparison_type", "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED"),
     5: _api_version,
     6: _dictionary,
-    7: _enumeration("fft_type", "FFT IFFT RFFT IRFFT"),
     8: lambda cursor: number(cursor, cursor.type()),
     9: lambda cursor: integer(cursor, cursor.type()),
     10: _output_operand_alias,
-    11: _enumeration("precision", "DEFAULT HIGH HIGHEST"),
-    12: _enumeration("rng_algorithm", "DEFAULT THREE_FRY PHILOX"),
-    13: _enumeration("rng_distribution", "UNIFORM NORMAL", first=1),
     14: lambda cursor: StringAttr(cursor.string()),
     15: lambda cursor: dense(cursor, cursor.type(), cursor.blob()),
-    16: _enumeration("transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
     17: lambda cursor: TypeAttr(cursor.type()),
     18: _bounds,
     19: _result_accuracy_mode,
@@ -161,7 +171,7 @@ def _buffer(cursor: EntryCursor) -> OtherType:
     return OtherType(f"memref<{shape}{element_name(cursor, cursor.type())}>")
 
 
-_NAMED = {
+TYPE_NAMES = {
     0: "i1",
     2: "bf16",
     3: "f16",
@@ -189,7 +199,7 @@ _NAMED = {
     40: "f8E8M0FNU",
 }
 _TYPES: dict[int, Callable[[EntryCursor], Type]] = {
-    **{k: named_type(name) for k, name in _NAMED.items()},
+    **{k: named_type(name) for k, name in TYPE_NAMES.items()},
     1: complex_type,
     8: function_type,
     20: ranked,

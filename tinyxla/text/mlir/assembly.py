@@ -403,7 +403,9 @@ def _manual_computation(parser: Parser, operation: Operation) -> None:
     for name in ("in_shardings", "out_shardings", "manual_axes"):
         parser.expect(name)
         parser.expect("=")
-        operation.attributes[name] = OpaqueAttr(parser.balanced())
+        text = parser.balanced()
+        form = f"#sdy<manual_axes{text}>" if name == "manual_axes" else f"#sdy.sharding_per_value<{text}>"
+        operation.attributes[name] = OpaqueAttr(form)
     arguments: list[tuple[str, Type]] = []
     parser.expect("(")
     while not parser.accept(")"):
