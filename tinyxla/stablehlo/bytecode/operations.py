@@ -8,7 +8,7 @@ Source: MLIR Bytecode Format, https://mlir.llvm.org/docs/BytecodeFormat/.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NamedTuple, NoReturn
 
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.encoding import Cursor, long_varint
@@ -19,10 +19,19 @@ from tinyxla.stablehlo.bytecode.tables import IR, LAZY_REGIONS, SHORT_ARGUMENTS,
 from tinyxla.text.mlir.ir import Block, DictAttr, Location, Operation, Region, Type, Value
 
 MAX_REGIONS = 100  # that are nested
-_MOST_COPIED = 16  # attributes of an operation; larger dictionaries, which no compiler writes, are shared
+MAX_ATTRIBUTES = 64  # of an operation inside of the module
 _ONE = 3  # the integer 1 as a byte
 _CAST = "builtin.unrealized_conversion_cast"
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
+_REST = _SUCCESSORS | _USES | _REGIONS
+
+
+class _Head(NamedTuple):
+    """What operations of equal numbers have in common."""
+
+    name: str
+    attributes: Attributes
+    is_cast: bool
 
 
 class Operations:
@@ -30,14 +39,14 @@ class Operations:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self._heads: dict[tuple[int, int, int], tuple[str, Attributes]] = {}
+        self._heads: dict[tuple[int, int, int], _Head] = {}
 
     def top_level(self) -> list[Operation]:
         """The operations that are in no other one."""
         section = self.tables.operations
         count, has_arguments = section.flagged()
-        if has_arguments:
-            section.fail("the outermost block has no arguments")
+        if has_arguments or count != 1:
+            section.fail("an artifact consists of one module")
         block = Block()
         self._operations(section, count, block, [], 0, 0)
         return block.operations
@@ -104,97 +113,107 @@ class Operations:
         """The operations of a block. Values are defined from `slot` on."""
         if count > cursor.remaining:
             cursor.fail(f"there cannot be {count} operations in {cursor.remaining} bytes")
-        start = cursor.at
         try:
-            for _ in range(count):
-                start = cursor.at
-                slot = self._operation(cursor, block, values, slot, depth)
+            self._read_operations(cursor, count, block, values, slot, depth)
         except IndexError:
-            self._fail("the operation that begins here is cut off, or refers to what is not there", start)
+            self._fail("the operation that begins here is cut off, or refers to what is not there", cursor.at)
 
-    def _operation(self, cursor: Cursor, block: Block, values: list[Value | None], slot: int, depth: int) -> int:
-        """One operation; the slot of the next value. Integers of one and two bytes, as nearly all are, are decoded in
-        place: a call for each would take most of the time. What lies outside of a table or the bytes is an
-        IndexError."""
-        data, start = cursor.data, cursor.at
-        mask, at = data[start + 1], start + 2
-        name = data[start]
-        if name & 1:
-            name >>= 1
-        else:
-            name, at = long_varint(data, start + 1, name)
-            mask = data[at]
-            at += 1
-        location = data[at]
-        at += 1
-        if location & 1:
-            location >>= 1
-        elif location & 2:
-            location = data[at] << 6 | location >> 2
-            at += 1
-        else:
-            location, at = long_varint(data, at, location)
-        attributes = properties = -1
-        if mask & _ATTRIBUTES:
-            attributes, at = _varint(data, at)
-        if mask & _HAS_PROPERTIES:
-            properties, at = _varint(data, at)
-        head = self._heads.get((name, attributes, properties))
-        if head is None:
-            head = self._heads[name, attributes, properties] = self._head(name, attributes, properties, start)
-        results: list[Value] = []
-        if mask & _RESULTS:
-            if data[at] == _ONE and data[at + 1] & 1:
-                type = self.tables.types[data[at + 1] >> 1]
-                results = [Value(type if type is not UNREAD else self.tables.type(data[at + 1] >> 1, at))]
+    def _read_operations(
+        self, cursor: Cursor, count: int, block: Block, values: list[Value | None], slot: int, depth: int
+    ) -> None:
+        """One long loop: nearly all of an artifact is read here, and integers of one and two bytes, as nearly all are,
+        are decoded in place, since calls would take most of the time. What lies outside of a table or the bytes is an
+        IndexError; the cursor then stands where the operation begins."""
+        data, end, at = cursor.data, cursor.end, cursor.at
+        heads, types, places, append = self._heads, self.tables.types, self.tables.attributes, block.operations.append
+        for _ in range(count):
+            cursor.at = start = at
+            name = data[at]
+            if name & 1:
+                name >>= 1
                 at += 2
             else:
-                types, at = self._types(data, at, cursor.end)
-                results = [Value(type) for type in types]
-        operands: list[Value] = []
-        if mask & _OPERANDS:
-            many = data[at]
-            at += 1
-            many, at = (many >> 1, at) if many & 1 else long_varint(data, at, many)
-            for _ in range(many):
-                number = data[at]
+                name, at = long_varint(data, at + 1, name)
                 at += 1
-                if number & 1:
-                    number >>= 1
-                elif number & 2:
-                    number = data[at] << 6 | number >> 2
+            mask = data[at - 1]
+            location = data[at]
+            at += 1
+            if location & 1:
+                location >>= 1
+            elif location & 2:
+                location = data[at] << 6 | location >> 2
+                at += 1
+            else:
+                location, at = long_varint(data, at, location)
+            attributes = properties = -1
+            if mask & _ATTRIBUTES:
+                attributes, at = _varint(data, at)
+            if mask & _HAS_PROPERTIES:
+                properties, at = _varint(data, at)
+            head = heads.get((name, attributes, properties)) or self._new_head(name, attributes, properties, start)
+            results: list[Value] = []
+            if mask & _RESULTS:
+                if data[at] == _ONE and data[at + 1] & 1 and types[data[at + 1] >> 1] is not UNREAD:
+                    results.append(Value(types[data[at + 1] >> 1]))
+                    at += 2
+                else:
+                    found, at = self._types(data, at, end)
+                    results = [Value(type) for type in found]
+            operands: list[Value] = []
+            if mask & _OPERANDS:
+                many = data[at] >> 1
+                if data[at] & 1:
                     at += 1
                 else:
-                    number, at = long_varint(data, at, number)
-                value = values[number]
-                if value is None:
-                    self._fail(f"the operation takes value {number}, which is not defined before", start)
-                operands.append(value)
+                    many, at = long_varint(data, at + 1, data[at])
+                for _ in range(many):
+                    number = data[at]
+                    at += 1
+                    if number & 1:
+                        number >>= 1
+                    elif number & 2:
+                        number = data[at] << 6 | number >> 2
+                        at += 1
+                    elif number & 4:
+                        number = data[at + 1] << 13 | data[at] << 5 | number >> 3
+                        at += 2
+                    else:
+                        number, at = long_varint(data, at, number)
+                    value = values[number]
+                    if value is None:
+                        self._fail(f"the operation takes value {number}, which is not defined before", start)
+                    operands.append(value)
+            place = places[location]
+            if place is not None and place.__class__ is not Location:
+                place = self._location(location, start)
+            operation = Operation(head.name, operands, results, head.attributes.copy(), [], place, start)
+            if head.is_cast:  # between the types of two dialects, which are the same here
+                if len(operands) != len(results):
+                    self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
+                results = operands
+            else:
+                append(operation)
+            if results and values:
+                if slot + len(results) > len(values):
+                    self._fail("a region has more values than it says", start)
+                values[slot : slot + len(results)] = results
+                slot += len(results)
+            if at > end:
+                raise IndexError
+            if mask & _REST:
+                cursor.at = at
+                self._rest(cursor, mask, operation, values, depth)
+                at = cursor.at
         cursor.at = at
-        if mask & (_SUCCESSORS | _USES):
-            self._skip_rest(cursor, mask, len(results))
-        if cursor.at > cursor.end:
-            raise IndexError
-        place: Any = self.tables.attributes[location]
-        if place is not None and place.__class__ is not Location:
-            place = self._location(location, start)
-        own = head[1].copy() if len(head[1]) <= _MOST_COPIED else head[1]
-        found = Operation(head[0], operands, results, own, [], place, start)
-        if head[0] == _CAST:  # between the types of two dialects, which are the same here
-            if len(operands) != len(results):
-                self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
-            results = operands
-        else:
-            block.operations.append(found)
-        if results and values:
-            end = slot + len(results)
-            if end > len(values):
-                self._fail("a region has more values than it says", start)
-            values[slot:end] = results
-            slot = end
+
+    def _rest(self, cursor: Cursor, mask: int, operation: Operation, values: list[Value | None], depth: int) -> None:
+        """What few operations have: successors, orders of uses, regions."""
+        if mask & _SUCCESSORS and cursor.varint():
+            cursor.fail("branches between blocks are not supported: StableHLO's regions have one block")
+        if mask & _USES:
+            _skip_use_lists(cursor, len(operation.results))
         if mask & _REGIONS:
-            self._regions(cursor, found, values, depth + 1)
-        return slot
+            self._regions(cursor, operation, values, depth + 1)
 
     def _types(self, data: bytes, at: int, end: int) -> tuple[list[Type], int]:
         cursor = Cursor(data, at, end)
@@ -203,6 +222,13 @@ class Operations:
             start = cursor.at
             found.append(self.tables.type(cursor.varint(), start))
         return found, cursor.at
+
+    def _new_head(self, name: int, attributes: int, properties: int, at: int) -> _Head:
+        full, found = self._head(name, attributes, properties, at)
+        if len(found) > MAX_ATTRIBUTES and self._heads:  # of the module there is one, of others there may be many
+            self._fail(f"{full} has {len(found)} attributes, which are more than {MAX_ATTRIBUTES}", at)
+        head = self._heads[name, attributes, properties] = _Head(full, found, full == _CAST)
+        return head
 
     def _head(self, name: int, attributes: int, properties: int, at: int) -> tuple[str, Attributes]:
         """The name and the attributes of an operation, as StableHLO has them."""
@@ -247,12 +273,6 @@ class Operations:
         if not (found is None or isinstance(found, Location)):
             self._fail(f"attribute {number} is no location", at)
         return found
-
-    def _skip_rest(self, cursor: Cursor, mask: int, results: int) -> None:
-        if mask & _SUCCESSORS and cursor.varint():
-            cursor.fail("branches between blocks are not supported: StableHLO's regions have one block")
-        if mask & _USES:
-            _skip_use_lists(cursor, results)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
