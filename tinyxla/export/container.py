@@ -1,10 +1,10 @@
-"""The bytes of an exported function: a header in JSON, the program in StableHLO's text, and derivatives.
+"""The bytes of an exported function: a header in JSON, the program, and derivatives.
 
     magic           16 bytes
     checksum        32 bytes, SHA-256 of all that follows
     version         4 bytes, little-endian
     header          its length in 4 bytes, and JSON in UTF-8
-    program         its length in 8 bytes, and text in UTF-8
+    program         its length in 8 bytes, and a portable artifact of StableHLO or text in UTF-8
     derivative      its length in 8 bytes, and another such container; of length 0 if there is none
 
 Nothing in it is executed when it is read; damaged bytes do not have the checksum. Artifacts of `jax.export` are read,
@@ -117,11 +117,15 @@ def _read(data: bytes) -> Exported:
         fields = json.loads(header)
         if at != len(body) or not isinstance(fields, dict):
             raise BytecodeError("an exported function has bytes after its end, or no header", start + at)
-        return _of_fields(fields, parse_module(program.decode()), derivative)
+        return _of_fields(fields, _module(program), derivative)
     except TinyxlaError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, struct.error) as error:
         raise BytecodeError(f"an exported function is not as it is written here: {error}", start) from None
+
+
+def _module(program: bytes) -> ModuleOp:
+    return bytecode.read(program) if program.startswith(bytecode.MAGIC) else parse_module(program.decode())
 
 
 def _section(body: bytes, at: int, size: int) -> tuple[bytes, int]:

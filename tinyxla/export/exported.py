@@ -14,9 +14,10 @@ from tinyxla.errors import ArgumentError, DTypeError, PlatformError
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import size_of
 from tinyxla.shapes.symbolic_solving import System, solve, system_of
+from tinyxla.stablehlo import bytecode
 from tinyxla.stablehlo.importing.evaluation import check_argument
 from tinyxla.stablehlo.program import Program
-from tinyxla.text.mlir.ir import ModuleOp
+from tinyxla.text.mlir.ir import ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
 from tinyxla.text.stablehlo import type_of
 from tinyxla.tracing import pytrees
@@ -105,10 +106,14 @@ class Exported:
     def _text(self) -> str:
         return print_module_op(self.module)
 
-    @property
+    @functools.cached_property
     def mlir_module_serialized(self) -> bytes:
-        """The program as bytes that XLA's users read: MLIR's text."""
-        return self._text.encode()
+        """The program as bytes that XLA's users read: a portable artifact of StableHLO, or the text where it has an
+        operation of CHLO, for which there is no portable form."""
+        functions = self.module.functions.values()
+        if any(x.name.startswith("chlo.") for function in functions for x in walk(function.body)):
+            return self._text.encode()
+        return bytecode.write(self.module)
 
     @property
     def uses_global_constants(self) -> bool:
@@ -263,7 +268,7 @@ class Exported:
             vjp_order: how many derivatives in reverse mode are written with it.
 
         Returns:
-            The bytes: a header in JSON and the program in StableHLO's text.
+            The bytes: a header in JSON and the program, `mlir_module_serialized`.
 
         Raises:
             ArgumentError: a container among arguments or results is not registered, or `vjp_order` is negative.

@@ -114,6 +114,7 @@ class _Module:
         inputs = [*variables.values(), *arguments]
         types = FunctionType(tuple(x.type for x in inputs), tuple(x.type for x in results))
         attributes: list[Attributes] = [{"jax.global_constant": StringAttr(name.encode())} for name in names]
+        attributes += [{} for _ in arguments if names]
         region = Region([Block(inputs, body.operations)])
         self.module.functions[name] = Function(name, types, region, attributes, is_public=is_public)
         return name
@@ -132,7 +133,7 @@ class Body:
         self.module = module
         self.values = values
         self.operations: list[Operation] = []
-        self.sizes = Sizes(self.emit, dict(variables), outer)
+        self.sizes = Sizes(self.emit, dict(variables), module.system.scope, outer)
 
     def run(self, computation: Computation) -> list[Value]:
         """Write a computation's instructions; gives its results."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.shapes.polynomials import Atom, Polynomial, as_number, of_atom, shown
-from tinyxla.shapes.symbolic import is_symbolic
+from tinyxla.shapes.symbolic import Scope, is_symbolic
 from tinyxla.shapes.symbolic_solving import Equation, System, constraints_of
 from tinyxla.text.mlir.ir import (
     Attribute,
@@ -35,8 +35,11 @@ _EXTREMA = {"max": "stablehlo.maximum", "min": "stablehlo.minimum"}
 class Sizes:
     """The sizes that are known in a block, by their polynomials; `emit` adds an operation to the block."""
 
-    def __init__(self, emit: Emit, variables: dict[str, Value], outer: Sizes | None = None) -> None:
+    def __init__(
+        self, emit: Emit, variables: dict[str, Value], scope: Scope | None, outer: Sizes | None = None
+    ) -> None:
         self._emit = emit
+        self.scope = scope
         self.variables = variables
         self._known: dict[Any, Value] = {} if outer is None else dict(outer._known)
 
@@ -105,12 +108,22 @@ class Sizes:
             x, y = map(self._polynomial, atom.operands)
             if atom.kind in _EXTREMA:
                 found = self._binary(_EXTREMA[atom.kind], x, y)
+            elif self._is_positive(atom):
+                name = "stablehlo.divide" if atom.kind == "floordiv" else "stablehlo.remainder"
+                found = self._binary(name, x, y)
             else:
                 found = self._remainder(x, y)
                 if atom.kind == "floordiv":
                     found = self._binary("stablehlo.divide", self._binary("stablehlo.subtract", x, found), y)
             self._known[key] = found
         return self._known[key]
+
+    def _is_positive(self, atom: Atom) -> bool:
+        """Whether rounding towards zero and towards minus infinity are the same."""
+        if self.scope is None:
+            return False
+        dividend, divisor = map(self.scope.interval, atom.operands)
+        return dividend[0] >= 0 and divisor[0] > 0
 
     def _remainder(self, x: Value, y: Value) -> Value:
         """The remainder with the sign of y; that of StableHLO has the sign of x."""

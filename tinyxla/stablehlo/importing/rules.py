@@ -17,9 +17,11 @@ from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import movement
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import convolution_dimensions
 from tinyxla.stablehlo.importing.evaluation import Context, Rule, constant, known_ints
+from tinyxla.stablehlo.importing.sizes import scalar
 from tinyxla.text.mlir.element_types import of_mlir
 from tinyxla.text.mlir.ir import DenseAttr
 
@@ -195,7 +197,8 @@ def _concatenate(context: Context, *xs: Any) -> Any:
 def _get_dimension_size(context: Context, x: Any) -> Any:
     if Shape.of(x).is_dynamic:
         return ops["get-dimension-size"](x, dimensions=(context.integer("dimension"),))
-    return constant(np.array(x.shape[context.integer("dimension")], np.int32))
+    size = x.shape[context.integer("dimension")]
+    return scalar(size, np.int32) if is_symbolic(size) else constant(np.array(size, np.int32))
 
 
 @rule("set_dimension_size")
