@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Module
-from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import System, system_of
 from tinyxla.text.mlir.element_types import to_mlir
@@ -43,6 +43,7 @@ from tinyxla.text.mlir.ir import (
 from tinyxla.text.mlir.printer import print_module_op
 from tinyxla.text.stablehlo_dynamic import OF_ATTRIBUTES, OF_RESULT, has_symbolic_attributes, has_symbolic_result
 from tinyxla.text.stablehlo_sizes import I32, Sizes
+from tinyxla.text.stablehlo_transfers import TRANSFER_RULES
 
 _WITHOUT_SIZES = ("gather", "convolution", "while")  # their rules know of symbolic sizes
 Attributes = dict[str, Attribute]
@@ -76,7 +77,7 @@ def _plain(name: str) -> str:
 
 def type_of(shape: AnyShape) -> Type:
     """The type of an array or token; symbolic sizes are `?` there."""
-    if isinstance(shape, Shape):
+    if isinstance(shape, Shape) and shape.element_type is not TOKEN:
         if shape.is_dynamic:
             raise ArgumentError(f"StableHLO: {shape} has a dynamic size, which is not written.")
         sizes = tuple(None if is_symbolic(n) else n for n in shape.dimensions)
@@ -561,6 +562,7 @@ _RULES: dict[str, Rule] = {
         lambda x, a: {"source_target_pairs": _matrix(a.source_target_pairs, 2)},
     ),
     "collective-broadcast": _with("stablehlo.collective_broadcast", lambda x, a: _meeting(a)),
+    **TRANSFER_RULES,
     "replica-id": _same("stablehlo.replica_id"),
     "partition-id": _same("stablehlo.partition_id"),
 }

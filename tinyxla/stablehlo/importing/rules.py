@@ -568,20 +568,6 @@ def _token(context: Context, *tokens: Any) -> Any:
     return ops["after-all"](*tokens)
 
 
-@rule("infeed")
-def _infeed(context: Context, token: Any) -> Any:
-    shapes = context.result_shapes[:-1] if len(context.operation.results) > 1 else []
-    found, after = ops["infeed"](
-        token, shape=TupleShape(tuple(shapes)), infeed_config=context.text("infeed_config", "")
-    )
-    return (*(found if isinstance(found, tuple) else (found,)), after)
-
-
-@rule("outfeed")
-def _outfeed(context: Context, *operands: Any) -> Any:
-    return ops["outfeed"](*operands, outfeed_config=context.text("outfeed_config", ""))
-
-
 @rule("uniform_quantize", "uniform_dequantize")
 def _quantized(context: Context, x: Any) -> Any:
     raise ArgumentError(f"{context.operation.name}: quantized types are not supported.")
