@@ -65,3 +65,15 @@ def test_kernels_in_numba_conduct_measure_and_order() -> None:
     assert 0 < behind < whole / 10, "heat passes the slit only"
     assert re.search(r"largest fall [\d.]+, from day \d+ to day \d+", text)
     assert sum("image/png" in output.get("data", {}) for output in outputs(notebook)) == 2
+
+
+@pytest.mark.thorough
+def test_to_xla_and_back_trains_exports_and_agrees_with_xla() -> None:
+    notebook = executed(ROOT / "notebooks" / "to_xla_and_back.ipynb")
+    text = printed(notebook)
+    assert "found [1.51 0.15 2.  ]" in text
+    assert "5 True\n" in text
+    assert "120 True\n" in text
+    assert "Whether m > 10 depends on the size of symbolic dimensions" in text
+    assert "the same step: True" in text
+    assert any("image/png" in output.get("data", {}) for output in outputs(notebook))

@@ -16,7 +16,7 @@ from tinyxla import lax
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import movement
 from tinyxla.ops.op import ops
-from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes import Shape
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import convolution_dimensions
