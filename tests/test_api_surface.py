@@ -70,7 +70,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),
         "debug_key_reuse": KEYS,
         "dlpack": "arrays have __dlpack__, and numpy.from_dlpack reads it",
-        "export": "graphs are exchanged as HLO text",
     },
     "lax": {
         "dce_sink": "results that nothing needs are not computed",
@@ -86,7 +85,6 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "tree_util": {"default_registry": INTERNAL},
     "errors": {
-        "InconclusiveDimensionOperation": "shapes have no symbols",
         "KeyReuseError": KEYS,
     },
     "stages": {"CompilerOptions": INTERNAL},

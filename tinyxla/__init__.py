@@ -127,16 +127,20 @@ if TYPE_CHECKING:
         debug as debug,
         example_libraries as example_libraries,
         experimental as experimental,
+        export as export,
         ffi as ffi,
         image as image,
         nn as nn,
         profiler as profiler,
         random as random,
         scipy as scipy,
+        stablehlo as stablehlo,
         xla as xla,
     )
 
-_LATER = frozenset("debug example_libraries experimental ffi image nn profiler random scipy xla".split())
+_LATER = frozenset(
+    "debug example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
+)
 
 
 def __getattr__(name: str) -> _Any:

@@ -162,6 +162,10 @@ class NumberRangeError(TinyxlaError, OverflowError, TypeError, ValueError):
     _names_function = True
 
 
+class InconclusiveDimensionOperation(TinyxlaError, TypeError, ValueError):
+    """A comparison of symbolic dimensions that their constraints do not decide, or their value is wanted."""
+
+
 class SizeError(TinyxlaError, MemoryError, ValueError):
     """An array that no memory can hold: a MemoryError, and a ValueError as of NumPy."""
 

@@ -305,6 +305,30 @@ def test_examples_in_docstrings(name: str) -> None:
     assert lines(code)[-1] == "0 True"
 
 
+def test_functions_are_exported() -> None:
+    assert lines(
+        """
+        import jax, jax.numpy as jnp
+        from jax import export
+        (b,) = export.symbolic_shape("b")
+        f = jax.jit(lambda p, x: (jnp.tanh(x @ p["w"]).mean(0), x.shape[0] * 2))
+        w = {"w": jnp.zeros((3, 2))}
+        shape = jax.ShapeDtypeStruct((b, 3), jnp.float32)
+        again = export.deserialize(export.export(f)(w, shape).serialize(vjp_order=1))
+        print(again.in_avals[1].shape, again.has_vjp(), *again.call(w, jnp.ones((4, 3))))
+        print(jax.grad(lambda p: again.call(p, jnp.ones((4, 3)))[0].sum())(w)["w"][0])
+        try:
+            export.export(jax.jit(lambda x: x if x.shape[0] > 3 else -x))(shape)
+        except jax.errors.InconclusiveDimensionOperation as error:
+            print(str(error).split(".")[0])
+        """
+    ) == [
+        "(b, 3) True [0. 0.] 8",
+        "[1. 1.]",
+        "Whether b > 3 depends on the size of symbolic dimensions",
+    ]
+
+
 def test_environment_variables_set_options() -> None:
     code = (
         "import jax; print(jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_disable_jit)"

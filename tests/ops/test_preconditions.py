@@ -1492,6 +1492,7 @@ TAKES_ANYTHING = {
     "constant": "its literal has a shape",
     "opt-barrier": "what it is given, it gives",
     "parameter": "its shape is an attribute",
+    "symbolic-size": "its size is an attribute",
     "tuple": "of any values",
 } | collective_preconditions.TAKES_ANYTHING
 

@@ -17,7 +17,7 @@ for demo_module in ("ipykernel", "matplotlib", "sklearn", "tqdm"):
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_PACKAGES = ("bayesian_regression", "neural_ode")  # packages/notebooks.py runs them, where their packages are
-GALLERY = [path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", *OF_PACKAGES)]
+GALLERY = [path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", "to_xla_and_back", *OF_PACKAGES)]
 MOST_LINES = 100
 
 
@@ -89,4 +89,16 @@ def test_a_notebook_of_the_gallery_is_short_shows_a_figure_and_checks_its_result
 @pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
 def test_a_notebook_of_the_gallery_finds_what_it_asserts(path: Path) -> None:
     notebook = executed(path)
+    assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
+
+
+@pytest.mark.thorough
+def test_to_xla_and_back_trains_exports_and_agrees_with_xla() -> None:
+    notebook = executed(ROOT / "notebooks" / "to_xla_and_back.ipynb")
+    text = printed(notebook)
+    assert "found [1.51 0.15 2.  ]" in text
+    assert "5 True\n" in text
+    assert "120 True\n" in text
+    assert "Whether m > 10 depends on the size of symbolic dimensions" in text
+    assert "the same step: True" in text
     assert any("image/png" in output.get("data", {}) for output in outputs(notebook))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tests import xla_oracle
+from tests.support import xla_oracle
 from tests.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_of
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError

@@ -59,6 +59,7 @@ functions: dict[str, Callable[..., Any]] = {
     "exponential-minus-one": _accurate(lax.expm1),
     "floor": lax.floor,
     "imag": lambda x: lax.imag(x) if np.iscomplexobj(x) else np.zeros_like(x),
+    "symbolic-size": lambda size: np.int32(size),
     "iota": lambda shape, iota_dimension: lax.broadcasted_iota(shape.dtype, shape.dimensions, iota_dimension),
     "is-finite": lax.is_finite,
     "log": _accurate(lax.log),

@@ -191,7 +191,7 @@ ONLY_IN_TEXT = (
 ).split()
 OF_THE_LIBRARY = """
     Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback chain-divide chain-multiply checkpoint-name
-    erf-inv lanes threefry-2x32 while-pullback
+    erf-inv lanes symbolic-size threefry-2x32 while-pullback
 """.split()
 
 INTRODUCTION = """# Operations

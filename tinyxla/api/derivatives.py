@@ -21,8 +21,9 @@ from tinyxla.api.functions import (
 )
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import elementwise, movement
+from tinyxla.ops import elementwise, movement, ops
 from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import trace
@@ -720,13 +721,27 @@ def hessian(
 def _basis(arrays: Sequence[Array]) -> list[Any]:
     """For each array the unit vectors of all arrays together, along a new first axis."""
     total = sum(x.size for x in arrays)
-    start = 0
+    start: Any = 0
     found: list[Any] = []
     for x in arrays:
+        if is_symbolic(total):
+            found.append(_symbolic_units(total, x, start))
+            start += x.size
+            continue
         unit = np.eye(total, x.size, k=-start, dtype=x.dtype)
         found.append(ConcreteArray(unit.reshape((total, *x.shape))))
         start += x.size
     return found
+
+
+def _symbolic_units(total: Any, x: Array, start: Any) -> Any:
+    """The rows of `_basis` for one array, where sizes are symbolic."""
+    whole = Shape(element_type("s32"), (total, x.size))
+    row, column = (movement.iota(shape=whole, iota_dimension=d) for d in (0, 1))
+    is_unit = ops["compare"](
+        row, elementwise.add(column, movement.full(start, np.int32, whole.dimensions)), direction="EQ", type="SIGNED"
+    )
+    return movement.reshape_to(ops["convert"](is_unit, new_element_type=element_type(x.dtype)), (total, *x.shape))
 
 
 def _parts(x: Any, axis: int, arrays: Sequence[Array]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
+from tinyxla.shapes.symbolic import index
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, converts
 from tinyxla.tracing.core import trace
@@ -177,7 +177,7 @@ def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
 def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
     """One integer, or several, as a tuple."""
     try:
-        return tuple(map(operator.index, given if isinstance(given, Iterable) else (given,)))
+        return tuple(map(index, given if isinstance(given, Iterable) else (given,)))
     except TypeError:
         raise ArgumentError(f"{what} must be an integer or a tuple of integers, but is {given!r}.") from None
 

@@ -32,8 +32,8 @@ _ROOTS = ("jax", "jaxlib")
 # The modules of tinyxla that stand for those of JAX of the same name, with their submodules.
 _PUBLIC = frozenset(
     """ad_checkpoint checkpoint_policies custom_batching custom_derivatives debug dtypes errors example_libraries
-    experimental ffi flatten_util image lax nn numpy ops profiler random scipy sharding stages test_util tree tree_util
-    typing""".split()
+    experimental export ffi flatten_util image lax nn numpy ops profiler random scipy sharding stages test_util tree
+    tree_util typing""".split()
 )
 
 

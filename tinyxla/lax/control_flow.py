@@ -19,6 +19,7 @@ from tinyxla.lax.threading_references import branching, counting, looping, mappi
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, max_dim
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import state, trace
@@ -324,6 +325,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     if any(x.shape for x in bounds) or np.dtype(dtype).kind not in "iuf" or any(floats) != all(floats):
         said = "lower and upper must be integers, or both floats"
         raise ArgumentError(f"{what}: {said}, but are {' and '.join(map(_typed, bounds))}.")
+    if has_symbolic((lower, upper)) and not all(isinstance(x, int) for x in (lower, upper)):
+        lower, upper = bounds
     known = all(isinstance(x, ConcreteArray) for x in bounds) and (dtype == default_int() or all(floats))
     if not known and (isinstance(lower, Array) or isinstance(upper, Array)):
         if unroll is not None:
@@ -337,6 +340,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
             "[2]",
         )
         return final[2]
+    if has_symbolic((lower, upper)):
+        numbers = _Numbers(lower, upper)
+        step = wraps(body_fun)(lambda carry, i: (body_fun(i, carry), None))
+        return _scan(what, step, _Carry.of(what, init_val), numbers, None, False, unroll or 1)[0]
     numbers = range(*(int(x) if f else operator.index(x) for x, f in zip((lower, upper), floats, strict=True)))
     step = wraps(body_fun)(lambda carry, i: (body_fun(i, carry), None))
 
@@ -344,6 +351,17 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
         return _scan(what, step, _Carry.of(what, init), numbers, None, False, unroll or 1)[0]
 
     return repeated((body_fun,), (what, numbers, unroll), general, (init_val,))
+
+
+class _Numbers(NamedTuple):
+    """A `range` whose ends may be symbolic."""
+
+    start: Any
+    stop: Any
+
+    @staticmethod
+    def below(count: Any) -> Any:
+        return _Numbers(0, count) if is_symbolic(count) else range(count)
 
 
 def _next(i: Any) -> Any:
@@ -417,7 +435,7 @@ def scan(
     def general(init: Any, xs: Any) -> Any:
         rows, tree = arrays_of(xs, f"{what}: xs")
         count = _length(what, rows, xs, length)
-        return _scan(what, step, _Carry.of(what, init), range(count), (rows, tree), reverse, unroll)
+        return _scan(what, step, _Carry.of(what, init), _Numbers.below(count), (rows, tree), reverse, unroll)
 
     return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
@@ -429,14 +447,14 @@ def _scan(
     what: str,
     f: Function,
     carry: _Carry,
-    numbers: range,
+    numbers: Any,
     xs: tuple[list[Any], pytrees.TreeDef] | None,
     reverse: bool,
     unroll: int | bool,
 ) -> Any:
     """`f(carry, x)` for each x: the rows of arrays, or the numbers if there is None."""
-    count = max(0, numbers.stop - numbers.start)
-    if count > _MOST_STEPS:
+    count = max_dim(0, numbers.stop - numbers.start)
+    if not is_symbolic(count) and count > _MOST_STEPS:
         raise ShapeError(f"{what}: a loop has at most {_MOST_STEPS} steps, but this one has {count}; nest two loops.")
     rows, tree = xs or ([], None)
     if config.disable_jit:
@@ -469,6 +487,8 @@ def _scan(
 def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], count: int, together: int) -> list[Any]:
     """`one` applied `count` times, of which each step of a loop does several `together`, and what remains comes after;
     the first of the values carried counts."""
+    if is_symbolic(count):
+        together = 1
     rounds = count // together if together else 0
     end = rounds * together
 
@@ -478,7 +498,7 @@ def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], cou
             now = one(*now, *values[len(carried) :])
         return now
 
-    if rounds > 1:
+    if is_symbolic(rounds) or rounds > 1:
         ahead = lambda i, *_: elementwise.lt(i, movement.full(end, np.int32))  # noqa: E731
         carried = _run_loop(name, ahead, several, carried, kept, rounds)
     else:
@@ -512,6 +532,8 @@ def _length(what: str, rows: Sequence[Array], xs: Any, length: int | None) -> in
 
 
 def _unrolled(what: str, unroll: int | bool, count: int) -> int:
+    if is_symbolic(count):
+        return 1
     if isinstance(unroll, bool):
         return count if unroll else 1
     steps = integer_of(what, "unroll", unroll)
@@ -565,7 +587,7 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     count = _length(what, rows, xs, None)
     if batch_size is None:
         step = wraps(f)(lambda _, x: ((), f(x)))
-        return _scan(what, step, _Carry.of(what, ()), range(count), (rows, tree), False, 1)[1]
+        return _scan(what, step, _Carry.of(what, ()), _Numbers.below(count), (rows, tree), False, 1)[1]
     batch_size = integer_of(what, "batch_size", batch_size)
     if batch_size < 1:
         raise ArgumentError(f"{what}: batch_size must be positive, but is {batch_size}.")

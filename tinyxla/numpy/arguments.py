@@ -21,6 +21,7 @@ from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device, check_placement
@@ -99,6 +100,8 @@ def type_of(value: Any) -> Type:
     """The dtype and weakness with which a value takes part in promotion."""
     if isinstance(value, Array):
         return value.dtype, value.weak_type
+    if is_symbolic(value):
+        return default_int(), True
     if isinstance(value, SCALARS) and not isinstance(value, np.generic):
         return scalar_dtype(value), not isinstance(value, bool)
     return default_dtype(value.dtype), False
@@ -106,7 +109,9 @@ def type_of(value: Any) -> Type:
 
 def operand(value: Any, what: str) -> Any:
     """An argument that is an array, or a Python number, which keeps its exact value until its type is known."""
-    if isinstance(value, Array) or (isinstance(value, SCALARS) and not isinstance(value, np.generic)):
+    if isinstance(value, Array):
+        return value
+    if isinstance(value, SCALARS) and not isinstance(value, np.generic) and not is_symbolic(value):
         return value
     return as_array(value, what)
 
@@ -376,7 +381,7 @@ def _refuse(what: str, name: str, kind: str, value: Any) -> NoReturn:
 def integer_of(what: str, name: str, value: Any) -> int:
     """A static integer argument."""
     try:
-        return int(value.__index__())
+        return value if is_symbolic(value) else int(value.__index__())
     except TinyxlaError:
         raise
     except (AttributeError, TypeError):  # of an array of several
@@ -477,6 +482,8 @@ def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:
 
 def check_memory(what: str, sizes: tuple[int, ...]) -> None:
     """An error if no memory can hold an array of these sizes, before it is worked on part by part."""
+    if has_symbolic(sizes):
+        return
     try:
         allocated(what, lambda: np.empty(sizes))
     except (MemoryError, ValueError):

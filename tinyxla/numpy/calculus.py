@@ -59,6 +59,7 @@ from tinyxla.numpy.reductions import cumsum, mean, sum
 from tinyxla.numpy.take_where import where
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import max_dim
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
@@ -170,7 +171,7 @@ def cov(
         centered = arith.subtract(rows, mean(rows, 1, keepdims=True))
         total: Any = rows.shape[1]
         scaled = centered
-        divisor: Any = total - taken if total > taken else 0
+        divisor: Any = max_dim(total - taken, 0)
     else:
         total = sum(weights)
         center = arith.true_divide(sum(arith.multiply(rows, weights), 1, keepdims=True), total)

@@ -40,6 +40,7 @@ from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size, state
 from tinyxla.tracing.promotion import (
@@ -103,6 +104,8 @@ def _of_type(value: Any, dtype: Any) -> Array:
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
+    if is_symbolic(value):
+        value = as_array(value)
     if isinstance(value, Array):
         return value if dtype is None else cast(value, dtype, False)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
@@ -138,6 +141,8 @@ def _leaves(value: Any, found: list[Any]) -> None:
     for element in value:
         if isinstance(element, (list, tuple)):
             _leaves(element, found)
+        elif is_symbolic(element):
+            found.append(as_array(element))
         else:
             found.append(element)
 
@@ -341,13 +346,22 @@ def _iota(length: int, dtype: np.dtype[Any]) -> Any:
 
 def _static(what: str, value: Any) -> Any:
     """A Python number of an argument that determines a shape."""
-    if type(value) in (int, float, NoneType):
+    if type(value) in (int, float, NoneType) or is_symbolic(value):
         return value
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
         return value.primal(f"{what}, whose shape depends on its arguments,").buffer().item()
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Array:
+    if is_symbolic(by) or not builtins.all(isinstance(x, int) for x in (first, last, by)) or by == 0:
+        raise ArgumentError(
+            f"arange: a range to a symbolic dimension counts in integer steps, but got {first}, {last} and {by}."
+        )
+    counted = _iota(length(first, last, by), dtype)
+    return arith.add(arith.multiply(counted, by), first).astype(dtype) if by != 1 or first != 0 else counted
 
 
 @with_device
@@ -362,6 +376,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         start, stop = 0, start
     first, last, by = (_static("arange", x) for x in (start, stop, step))
     by = 1 if by is None else by
+    if has_symbolic((first, last, by)):
+        return _symbolic_range(first, last, by, found)
     if any(isinstance(x, complex) for x in (first, last, by)):
         raise DTypeError(
             "Passing complex start/stop/step to jnp.arange is no longer supported: they must be real; take the real "
@@ -425,8 +441,8 @@ def linspace(
     at = canonical_axis(axis, 1 + len(shape), "linspace")
     first, last = (broadcast_to_shape("linspace", x, shape) for x in (first, last))
     steps = count - 1 if endpoint else count
-    distance = ops.div(ops.sub(last, first), movement.full(max(steps, 1), found, shape))
-    if steps < 1:
+    distance = ops.div(ops.sub(last, first), movement.full(max_dim(steps, 1), found, shape))
+    if not may_exceed(steps, 0):
         distance = movement.full(np.nan, found, shape)
     whole = (count, *shape)
 
@@ -435,9 +451,9 @@ def linspace(
 
     # A convex combination, so that neither end is missed by rounding.
     number = movement.broadcast(_iota(count, found), sizes=whole, dimensions=(0,))
-    share = ops.div(number, movement.full(max(steps, 1), found, whole))
+    share = ops.div(number, movement.full(max_dim(steps, 1), found, whole))
     points = ops.add(ops.mul(along(first), ops.sub(movement.full(1, found, whole), share)), ops.mul(along(last), share))
-    if endpoint and count > 1:
+    if endpoint and may_exceed(count, 1):
         at_end = ops.eq(number, movement.full(count - 1, found, whole))
         points = ops.select(at_end, along(last), points)
     if element_type(wanted).is_integer:

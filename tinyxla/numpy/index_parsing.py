@@ -15,6 +15,7 @@ from tinyxla.errors import ArgumentError, IndexTypeError, NonConcreteBooleanInde
 from tinyxla.numpy.arguments import array_of, broadcast_shapes, promoted
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes import element_type
+from tinyxla.shapes.symbolic import is_symbolic, length, may_exceed, slice_indices
 from tinyxla.tracing.array import Array, ConcreteArray
 
 Ints = tuple[int, ...]
@@ -96,7 +97,7 @@ def _static_slice(value: slice) -> slice:
     """A slice with Python integers."""
 
     def part(bound: Any) -> int | None:
-        if bound is None or type(bound) is int:
+        if bound is None or type(bound) is int or is_symbolic(bound):
             return bound
         if isinstance(bound, Array):
             bound = bound.concrete("A slice bound (for a slice of fixed size at a traced place use lax.dynamic_slice)")
@@ -160,17 +161,17 @@ class Span(NamedTuple):
     @staticmethod
     def of(entry: slice | int, size: int, axis: int, shape: Ints) -> Span:
         if isinstance(entry, slice):
-            start, stop, step = entry.indices(size)
-            return Span(start, len(range(start, stop, step)), step)
+            start, stop, step = slice_indices(entry, size)
+            return Span(start, length(start, stop, step), step)
         return Span(in_range(entry, size, axis, shape), 1, 1)
 
     def is_whole(self, size: int) -> bool:
-        return self.size == size and (self.step == 1 or size <= 1)
+        return self.size == size and (self.step == 1 or not may_exceed(size, 1))
 
     @property
     def low(self) -> int:
         """The lowest place."""
-        return self.start + (self.size - 1) * self.step if self.step < 0 and self.size else self.start
+        return self.start + (self.size - 1) * self.step if self.step < 0 and may_exceed(self.size, 0) else self.start
 
 
 def in_range(index: int, size: int, axis: int, shape: Ints) -> int:

@@ -32,6 +32,7 @@ from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
 from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size
 from tinyxla.tracing.promotion import checked_scalar
@@ -84,6 +85,8 @@ def _nonzero_of_size(mask: Any, size: int, fill_value: Any) -> tuple[Array, ...]
 
 def _fill(value: Any) -> int:
     """What stands for a missing index."""
+    if is_symbolic(value):
+        return value
     return int(checked_scalar(0 if value is None else integer_of("nonzero", "fill_value", value), _index_type()))
 
 

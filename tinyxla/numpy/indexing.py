@@ -24,6 +24,7 @@ from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, sli
 from tinyxla.numpy.repetition import applied_repeatedly
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
+from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import state
@@ -39,14 +40,14 @@ MODES = (None, "fill", "drop", "clip", "wrap", "promise_in_bounds")
 def _read_spans(x: Any, spans: Sequence[Span]) -> Any:
     if all(span.is_whole(n) for span, n in zip(spans, x.shape, strict=True)):
         return x
-    starts = tuple(span.low if span.size else 0 for span in spans)
+    some = [may_exceed(span.size, 0) for span in spans]
+    starts = tuple(span.low if s else 0 for span, s in zip(spans, some, strict=True))
     limits = tuple(
-        low + (span.size - 1) * abs(span.step) + 1 if span.size else 0 for low, span in zip(starts, spans, strict=True)
+        low + (span.size - 1) * abs(span.step) + 1 if s else 0 for low, span, s in zip(starts, spans, some, strict=True)
     )
-    part = movement.slice_(
-        x, start_indices=starts, limit_indices=limits, strides=tuple(abs(s.step) if s.size else 1 for s in spans)
-    )
-    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.size > 1)
+    strides = tuple(abs(span.step) if s else 1 for span, s in zip(spans, some, strict=True))
+    part = movement.slice_(x, start_indices=starts, limit_indices=limits, strides=strides)
+    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and may_exceed(span.size, 1))
     return movement.reverse(part, dimensions=turned) if turned else part
 
 
@@ -77,14 +78,14 @@ def _write_spans(x: Any, spans: Sequence[Span], part: Any) -> Any:
 def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> list[Any]:
     """The picked places as arrays of one integer type; negative ones count from the end, if it `wraps` them."""
     wide = any(
-        x.shape[d] > np.iinfo(np.int32).max or (p.places.dtype.itemsize == 8 and not p.known)
+        exceeds_int32(x.shape[d]) or (p.places.dtype.itemsize == 8 and not p.known)
         for d, p in zip(layout.axes, layout.picked, strict=True)
     )
     dtype = np.dtype(np.int64 if wide else np.int32)
     found: list[Any] = []
     for d, p in zip(layout.axes, layout.picked, strict=True):
         size = x.shape[d]
-        if p.known:
+        if p.known and not is_symbolic(size):
             far = p.places.dtype == np.uint64  # and may be beyond what is taken next
             places = (np.minimum(p.places, np.uint64(2**63 - 1)) if far else p.places).astype(np.int64)
             if mode is None and places.size and not (-size * wraps <= places.min() and places.max() < size):
@@ -94,7 +95,11 @@ def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> lis
             limit = np.iinfo(dtype)
             found.append(ConcreteArray(np.clip(places, limit.min, limit.max).astype(dtype)))
         else:
-            found.append(_wrapped(_signed(p.places, dtype, size, mode), size, mode, wraps))
+            found.append(
+                _wrapped(
+                    _signed(ConcreteArray(p.places) if p.known else p.places, dtype, size, mode), size, mode, wraps
+                )
+            )
     return found
 
 
@@ -159,7 +164,7 @@ def _as_one(x: Any, layout: Layout, places: list[Any]) -> tuple[Ints, Any, list[
     vectors of several would be put together in memory first."""
     first, end = layout.axes[0], layout.axes[-1] + 1
     sizes = x.shape[first:end]
-    apart = len(sizes) != len(places) or math.prod(sizes) > np.iinfo(np.int32).max
+    apart = len(sizes) != len(places) or exceeds_int32(math.prod(sizes))
     if len(places) == 1 or apart or all(p.known for p in layout.picked):
         return layout.axes, x, places
     flat: Any = None
@@ -268,7 +273,7 @@ def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Ar
     if type(x) is KeyArray:
         return map_over_words(lambda words, fill: read_along(words, places, axis, mode, fill), x, fill_value)
     size = x.shape[axis]
-    wide = size > np.iinfo(np.int32).max or places.dtype.itemsize == 8
+    wide = exceeds_int32(size) or places.dtype.itemsize == 8
     found = _wrapped(_signed(places, np.dtype(np.int64 if wide else np.int32), size, mode), size, mode)
     taken = indexing_ops.take_along(x, found, axis)
     if mode == "fill":

@@ -37,10 +37,11 @@ from tinyxla.numpy.arguments import (
     refuse_out,
     value_of,
 )
-from tinyxla.numpy.operations import movement, ops, reduction, windows
+from tinyxla.numpy.operations import bits, movement, ops, reduction, windows
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import default_int, join_types
@@ -461,10 +462,12 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     else:
         if x.dtype.kind == "b":
             x = cast(x, np.dtype(np.int8))
+        if is_symbolic(x.shape[along]):  # the place has no derivative, and that of the element would count
+            x = _of_bits(x)
         positions = movement.iota(shape=Shape(element_type(index), x.shape), iota_dimension=along)
         kind = "maximum" if direction == "GT" else "minimum"
         start = constant(reduction.identity_element(kind, x.dtype), x.dtype)
-        none = constant(x.shape[along], index)
+        none = movement.full(x.shape[along], index)
         computation = reduction.argument_computation(direction, x.dtype, index)
         _, result = reduction.reduce(x, positions, start, none, dimensions=(along,), to_apply=computation)
     if not keepdims:
@@ -472,6 +475,16 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     if axis is None:
         return movement.reshape_to(result, (1,) * rank)
     return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))
+
+
+def _of_bits(x: Any) -> Any:
+    """The same values through integers of the same bits, which have no derivative."""
+    kind = element_type(x.dtype)
+    if kind.kind != "float":
+        return x
+    return bits.bitcast_convert(
+        bits.bitcast_convert(x, new_element_type=element_type(f"u{kind.bits}")), new_element_type=kind
+    )
 
 
 @boundary

@@ -42,6 +42,7 @@ from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_alon
 from tinyxla.numpy.take_where import take, take_along_axis, where
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import default_int, join_types
@@ -154,7 +155,7 @@ def searchsorted(
 
 def _place_type(ordered: Any) -> np.dtype[Any]:
     """What holds a place in an array: 32 bits, where they are enough."""
-    return np.dtype(np.int32) if ordered.shape[0] < 1 << 31 else default_int()
+    return np.dtype(np.int32) if not exceeds_int32(ordered.shape[0]) else default_int()
 
 
 def _bisected(ordered: Any, values: Any, side: str) -> Any:
@@ -162,12 +163,14 @@ def _bisected(ordered: Any, values: Any, side: str) -> Any:
     index = _place_type(ordered)
     length = ordered.shape[0]
     place = movement.full(0, index, values.shape)
-    step = 1 << length.bit_length()
+    step = 1 << (30 if is_symbolic(length) else length.bit_length())
     while step:
         further = ops.add(place, movement.full(step, index, values.shape))
         inside = ops.le(further, movement.full(length, index, values.shape))
         before = (
-            take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip") if length else values
+            take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip")
+            if may_exceed(length, 0)
+            else values
         )
         comes = _before(before, values) if side == "left" else ops.not_(_before(values, before))
         place = ops.select(ops.and_(inside, comes), further, place)
@@ -347,7 +350,9 @@ def _quantile(
     position = arith.multiply(shares, movement.reshape_to(number, of_one))
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
-    if not ignore_nan and isinstance(share, ConcreteArray):  # the sort sees what of it is read
+    if (
+        not ignore_nan and isinstance(share, ConcreteArray) and not is_symbolic(count)
+    ):  # the sort sees what of it is read
         known = np.nan_to_num(np.asarray(value_of(share), wide).reshape(-1) * wide.type(count - 1))
         places = (np.clip(p, 0, count - 1).astype(np.int32) for p in (np.floor(known), np.ceil(known)))
         at_low, at_high = (movement.reshape_to(moveaxis(take(ordered, p, -1), -1, 0), spread) for p in places)

@@ -33,6 +33,7 @@ from tinyxla.ops.op import (
     Zero,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.symbolic import has_symbolic
 
 T = TypeVar("T")
 
@@ -45,7 +46,11 @@ def check_indices(name: str, shape: Shape) -> None:
 
 def clamped(indices: Value, vector_dim: int, limits: Sequence[int]) -> Value:
     """Index vectors, moved between 0 and the limit of each of their entries."""
-    bounds = movement.constant(literal=Literal(np.asarray(limits).astype(indices.dtype)))
+    if has_symbolic(limits):
+        entries = [movement.full(n, indices.dtype, (1,)) for n in limits]
+        bounds = movement.concatenate(*entries, dimension=0)
+    else:
+        bounds = movement.constant(literal=Literal(np.asarray(limits).astype(indices.dtype)))
     high = movement.broadcast(bounds, sizes=indices.shape, dimensions=(vector_dim,))
     return elementwise.clamp(elementwise.zeros_like(indices), indices, high)
 

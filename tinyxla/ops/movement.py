@@ -6,6 +6,7 @@ Sources: the sections of the XLA documents named after each operation.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tinyxla.ops import elementwise, reduction
 from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
+from tinyxla.shapes.symbolic import is_symbolic, max_dim
 
 
 def array_operand(name: str, shape: AnyShape) -> Shape:
@@ -94,6 +96,22 @@ constant = Op(
 )
 
 
+class SymbolicSize(NamedTuple):
+    size: int
+
+
+symbolic_size = Op(
+    "symbolic-size",  # the value of a dimension that may be symbolic: of a program which is exported for all its sizes
+    attributes=SymbolicSize,
+    shape=lambda *, size: Shape(element_type("s32")),
+    evaluate=lambda *, size: np.asarray(operator.index(size), np.int32),
+    derivative=Zero(),
+    batch=_nullary_batch,
+    samples=lambda random: iter((Sample((), {"size": 3}),)),
+    expand=lambda *, size: constant(literal=Literal(np.asarray(operator.index(size), np.int32))),
+)
+
+
 class Iota(NamedTuple):
     shape: Shape
     iota_dimension: int
@@ -132,7 +150,10 @@ iota = Op(
 
 
 def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
-    """One value everywhere: a scalar constant, broadcast."""
+    """One value everywhere: a scalar constant or a symbolic size, broadcast."""
+    if is_symbolic(value):
+        size = elementwise.convert(symbolic_size(size=value), new_element_type=element_type(dtype))
+        return broadcast(size, sizes=tuple(shape), dimensions=()) if shape else size
     try:
         scalar = np.asarray(value).astype(dtype)
     except TypeError:
@@ -401,7 +422,7 @@ def _slice_evaluate(x: Array, *, start_indices: Ints, limit_indices: Ints, strid
 
 def _slice_transpose(g: Value, x: Value, *, start_indices: Ints, limit_indices: Ints, strides: Ints) -> tuple[Value]:
     config = tuple(
-        (start, size - (start + (n - 1) * stride + 1), stride - 1) if n else (0, size, 0)
+        (start, size - (start + (n - 1) * stride + 1), stride - 1) if stride == 1 or n else (0, size, 0)
         for start, stride, n, size in zip(start_indices, strides, g.shape, x.shape, strict=True)
     )
     return (pad(g, full(0, g.dtype), padding_config=config),)
@@ -467,7 +488,7 @@ def _pad_shape(x: AnyShape, value: AnyShape, *, padding_config: PaddingConfig) -
     for size, (low, high, interior) in zip(shape.dimensions, padding_config, strict=True):
         if interior < 0:
             raise ShapeError(f"pad: interior padding must not be negative, but padding_config is {padding_config}.")
-        result = low + high + size + max(size - 1, 0) * interior
+        result = low + high + size + (max_dim(size - 1, 0) * interior if interior else 0)
         if result < 0:
             raise ShapeError(f"pad: padding_config must not take away more than {shape} has, but got {padding_config}.")
         sizes.append(result)

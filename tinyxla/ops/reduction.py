@@ -20,6 +20,8 @@ from tinyxla.ops import calls, elementwise, movement
 from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Linear, Op, Rules, Sample, Value, Zero, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.key_types import numbers_only
+from tinyxla.shapes.symbolic import is_symbolic
+from tinyxla.shapes.window import WindowDimension
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -212,6 +214,9 @@ def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
     rows = [
         movement.reshape_to(movement.transpose_to(x, (*dimensions, *kept)), (count, math.prod(sizes))) for x in arrays
     ]
+    if is_symbolic(count):
+        rows = [_last_product(rows[0], count, to_apply)] if monoid(to_apply) and len(rows) == 1 else rows
+        count = rows[0].shape[0]
     while count > 1:
         even = count - count % 2
         paired = combine_values(
@@ -234,6 +239,16 @@ def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
     results = combine_values(to_apply, starts, flat) if count else starts
     shaped = tuple(movement.reshape_to(x, sizes) for x in results)
     return shaped if isinstance(to_apply.root.shape, TupleShape) else shaped[0]
+
+
+def _last_product(rows: Value, count: int, to_apply: Computation) -> Value:
+    """All rows combined by a monoid, as one row: the last of what is cumulative, whose derivative needs no number."""
+    op = monoid(to_apply)
+    assert op is not None
+    start = movement.constant(literal=Literal(np.asarray(identity_element(op, rows.dtype)).astype(rows.dtype)))
+    window = (WindowDimension(count, padding_low=count - 1), WindowDimension(1))
+    found = ops["reduce-window"](rows, start, window=window, to_apply=to_apply)
+    return movement.slice_axis(found, 0, count - 1, count)
 
 
 def _kept(x: Value, dimensions: Ints) -> Ints:

@@ -13,6 +13,7 @@ from tinyxla.hlo import Computation, Literal
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.op import Array, Ints, Value, ops
 from tinyxla.shapes import TupleShape
+from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.shapes.window import Window, WindowDimension
 
 STILL = WindowDimension(1)  # of a dimension along which nothing happens
@@ -150,7 +151,8 @@ def neutral(dtype: Any, to_apply: Computation) -> Array | None:
 def cumulative_direction(w: WindowDimension, size: int) -> str | None:
     """`forward` if the windows of a dimension are its beginnings, `backward` if they are its ends."""
     edges = w.padding_low, w.padding_high
-    if w.size < max(size, 2) or (w.stride, w.window_dilation, w.base_dilation) != (1, 1, 1):
+    is_short = w.size != size if has_symbolic((w.size, size)) else w.size < max(size, 2)
+    if is_short or (w.stride, w.window_dilation, w.base_dilation) != (1, 1, 1):
         return None
     return {(w.size - 1, 0): "forward", (0, w.size - 1): "backward"}.get(edges)
 

@@ -33,6 +33,7 @@ from tinyxla.ops.op import (
     Zero,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
 
 
@@ -104,7 +105,7 @@ def _select_and_scatter_shape(
 def cumulative(x: Value, axis: int, to_apply: Computation, start: Value, reverse: bool = False) -> Value:
     """The fold of all elements up to each along an axis, or of all from it on."""
     edge = x.shape[axis] - 1
-    if edge < 1:
+    if not is_symbolic(edge) and edge < 1:
         return x
     w = WindowDimension(edge + 1, padding_low=0 if reverse else edge, padding_high=edge if reverse else 0)
     window = tuple(w if d == axis else window_doubling.STILL for d in range(x.ndim))
@@ -161,7 +162,7 @@ class _Line(NamedTuple):
 
     def recurrence(self, a: Value, u: Value) -> Value:
         """y[k] = a[k] y[k-1] + u[k], from 0."""
-        if a.shape[self.d] < 2:
+        if not may_exceed(a.shape[self.d], 1):
             return u
         w = WindowDimension(a.shape[self.d], padding_low=a.shape[self.d] - 1)
         window = tuple(w if k == self.d else window_doubling.STILL for k in range(a.ndim))
@@ -188,7 +189,7 @@ class _Line(NamedTuple):
 
 def _cumulative_line(x: Value, window: Window) -> _Line | None:
     moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
-    if len(moving) != 1 or not x.size:
+    if len(moving) != 1 or not may_exceed(x.size, 0):
         return None
     direction = window_doubling.cumulative_direction(window[moving[0]], x.shape[moving[0]])
     return _Line(moving[0], direction == "backward") if direction else None
@@ -518,7 +519,7 @@ def _selection(select: Computation, index: Any) -> Computation:
 
 def _selected(how: window_doubling.Calls, x: Any, window: Window, select: Computation) -> Any:
     """For each window, which element of x is selected, as an index into all of x; negative if the window has none."""
-    dtype = np.dtype(np.int32 if x.size < 1 << 31 else np.int64)
+    dtype = np.dtype(np.int64 if exceeds_int32(x.size) else np.int32)
     kind = element_type(x.dtype)
     if kind.kind == "float":  # there and back through integers: of what is selected no derivative is taken
         whole = how.op(bits.bitcast_convert, x, new_element_type=element_type(f"u{kind.bits}"))

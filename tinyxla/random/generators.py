@@ -18,6 +18,7 @@ from tinyxla.numpy.arguments import array_of, cast
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.random_bits import Run, philox2x32, philox4x32, threefry, threefry4x32
 from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import checked_size
 
@@ -95,7 +96,7 @@ def stacked(words: Sequence[Any]) -> Any:
 def counters(count: int) -> tuple[Any, Any]:
     """0 ... count - 1 as 64-bit numbers in two words."""
     checked_size("random bits", Shape(_WORD, (count,)))
-    if count <= 1 << 32:
+    if is_symbolic(count) or count <= 1 << 32:
         low = movement.iota(shape=Shape(_WORD, (count,)), iota_dimension=0)
         return elementwise.zeros_like(low), low
     whole = movement.iota(shape=Shape(element_type("u64"), (count,)), iota_dimension=0)

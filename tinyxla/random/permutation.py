@@ -17,10 +17,12 @@ from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import is_symbolic, max_dim
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
 
 _WORD = np.dtype(np.uint32)
+_LARGEST = 2**32 - 1
 
 # --- orders -----------------------------------------------------------------------------------------------------------
 
@@ -42,7 +44,7 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
     what = "tinyxla.random.permutation"
     source = checked_key(what, key)
     if isinstance(x, int | np.integer):
-        return _shuffled(source, tnp.arange(max(int(x), 0)), 0)
+        return _shuffled(source, tnp.arange(max_dim(x if is_symbolic(x) else int(x), 0)), 0)
     values = array_of(x, what)
     if not values.ndim:
         raise ArgumentError(f"{what}: x is an integer, or an array with at least one axis, but got {Shape.of(values)}.")
@@ -55,7 +57,8 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
 def _shuffled(key: Array, x: Any, axis: int) -> Any:
     """Sorted by random words. Words may coincide, and what they sort keeps its order then; so it is done again, until
     the expected number of pairs that never differed is far below one."""
-    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
+    size = _LARGEST if is_symbolic(x.size) else x.size
+    rounds = math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
     drawing: Any
     for _ in range(rounds):
         key, drawing = split(key)

@@ -12,11 +12,13 @@ from tinyxla.stablehlo.importing.chlo import CHLO_RULES
 from tinyxla.stablehlo.importing.custom_calls import CALL_RULES, composites, handlers
 from tinyxla.stablehlo.importing.evaluation import Evaluation, check_argument
 from tinyxla.stablehlo.importing.rules import RULES
+from tinyxla.stablehlo.importing.sizes import as_arrays
+from tinyxla.stablehlo.importing.transfers import TRANSFER_RULES
 from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import ModuleOp
 from tinyxla.text.mlir.text_parser import type_text
 
-_RULES = {**RULES, **CHLO_RULES, **CALL_RULES}
+_RULES = {**RULES, **CHLO_RULES, **CALL_RULES, **TRANSFER_RULES}
 
 
 class Function:
@@ -50,7 +52,7 @@ class Function:
         return found[0] if len(found) == 1 else found
 
     def _evaluated(self, *values: Any) -> tuple[Any, ...]:
-        return tuple(Evaluation(self._module, _RULES).call(self.__name__, *values))
+        return tuple(as_arrays(Evaluation(self._module, _RULES).call(self.__name__, *values)))
 
     def __repr__(self) -> str:
         results = self.out_types

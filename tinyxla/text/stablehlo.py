@@ -15,7 +15,9 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Module
-from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
+from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
+from tinyxla.shapes.symbolic_solving import System, system_of
 from tinyxla.text.mlir.element_types import to_mlir
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
@@ -39,9 +41,13 @@ from tinyxla.text.mlir.ir import (
     Value,
 )
 from tinyxla.text.mlir.printer import print_module_op
+from tinyxla.text.stablehlo_dynamic import OF_ATTRIBUTES, OF_RESULT, has_symbolic_attributes, has_symbolic_result
+from tinyxla.text.stablehlo_sizes import I32, Sizes
+from tinyxla.text.stablehlo_transfers import TRANSFER_RULES
 
+_WITHOUT_SIZES = ("gather", "convolution", "while")  # their rules know of symbolic sizes
 Attributes = dict[str, Attribute]
-Rule = Callable[["_Body", Instruction, list[Value]], list[Value]]
+Rule = Callable[["Body", Instruction, list[Value]], list[Value]]
 
 
 def print_stablehlo(module: Module) -> str:
@@ -55,7 +61,10 @@ def print_stablehlo(module: Module) -> str:
 
 def module_op(module: Module) -> ModuleOp:
     """The graph as a module of MLIR."""
-    made = _Module(ModuleOp(_plain(module.name)))
+    shapes = [p.shape.dimensions if isinstance(p.shape, Shape) else () for p in module.entry.parameters]
+    made = _Module(ModuleOp(_plain(module.name)), system_of(module.name, shapes))
+    if made.system.variables:
+        made.module.attributes["jax.uses_shape_polymorphism"] = IntegerAttr(1, "i1")
     made.function(module.entry, "main", is_public=True)
     functions = made.module.functions
     made.module.functions = {"main": functions.pop("main"), **functions}
@@ -67,22 +76,24 @@ def _plain(name: str) -> str:
 
 
 def type_of(shape: AnyShape) -> Type:
-    """The type of an array or token."""
-    if isinstance(shape, Shape):
+    """The type of an array or token; symbolic sizes are `?` there."""
+    if isinstance(shape, Shape) and shape.element_type is not TOKEN:
         if shape.is_dynamic:
             raise ArgumentError(f"StableHLO: {shape} has a dynamic size, which is not written.")
-        return TensorType(shape.dimensions, to_mlir(shape.element_type))
+        sizes = tuple(None if is_symbolic(n) else n for n in shape.dimensions)
+        return TensorType(sizes, to_mlir(shape.element_type))
     return OtherType("!stablehlo.token")
 
 
 class _Module:
-    """The functions that have been written, by computation."""
+    """The functions that have been written, by computation. Their first arguments are the variables of `system`."""
 
-    def __init__(self, module: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, system: System) -> None:
         self.module = module
+        self.system = system
         self._names: dict[int, str] = {}
 
-    def function(self, computation: Computation, name: str, is_public: bool = False) -> str:
+    def function(self, computation: Computation, name: str, is_public: bool = False, has_variables: bool = True) -> str:
         """The function of a computation, which is written once; gives its name."""
         known = self._names.get(id(computation))
         if known is not None:
@@ -94,22 +105,36 @@ class _Module:
             name = f"{base}_{count}"
         self._names[id(computation)] = name
         arguments = [Value(type_of(p.shape)) for p in computation.parameters]
-        body = _Body(self, {p: [x] for p, x in zip(computation.parameters, arguments, strict=True)})
+        names = self.system.variables if has_variables and not is_public else ()
+        variables = {name: Value(I32) for name in names}
+        body = Body(self, dict(zip(computation.parameters, ([x] for x in arguments), strict=True)), variables)
+        if is_public:
+            body.sizes.define(self.system, arguments)
         results = body.run(computation)
         body.emit("func.return", results, [], {})
-        types = FunctionType(tuple(x.type for x in arguments), tuple(x.type for x in results))
-        region = Region([Block(arguments, body.operations)])
-        self.module.functions[name] = Function(name, types, region, is_public=is_public)
+        inputs = [*variables.values(), *arguments]
+        types = FunctionType(tuple(x.type for x in inputs), tuple(x.type for x in results))
+        attributes: list[Attributes] = [{"jax.global_constant": StringAttr(name.encode())} for name in names]
+        attributes += [{} for _ in arguments if names]
+        region = Region([Block(inputs, body.operations)])
+        self.module.functions[name] = Function(name, types, region, attributes, is_public=is_public)
         return name
 
 
-class _Body:
-    """The operations of one block; `values` are those of the instructions."""
+class Body:
+    """The operations of one block; `values` are those of the instructions, `sizes` the symbolic ones."""
 
-    def __init__(self, module: _Module, values: dict[Instruction, list[Value]]) -> None:
+    def __init__(
+        self,
+        module: _Module,
+        values: dict[Instruction, list[Value]],
+        variables: dict[str, Value],
+        outer: Sizes | None = None,
+    ) -> None:
         self.module = module
         self.values = values
         self.operations: list[Operation] = []
+        self.sizes = Sizes(self.emit, dict(variables), module.system.scope, outer)
 
     def run(self, computation: Computation) -> list[Value]:
         """Write a computation's instructions; gives its results."""
@@ -128,6 +153,14 @@ class _Body:
         if name in _SILENT:
             return operands[:1]
         rule = _RULES.get(name)
+        if name in OF_RESULT and has_symbolic_result(x):
+            rule = OF_RESULT[name]
+        elif self.module.system.variables and has_symbolic_attributes(x):
+            rule = OF_ATTRIBUTES.get(name, rule if name in _WITHOUT_SIZES else None)
+            if rule is None:
+                raise ArgumentError(
+                    f"StableHLO has no form of the operation {name!r} with the symbolic size {x.shape}."
+                )
         if rule is None:
             raise ArgumentError(f"StableHLO has no form of the operation {name!r}.")
         return rule(self, x, operands)
@@ -145,6 +178,11 @@ class _Body:
         shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
         return self.emit(name, operands, [type_of(s) for s in shapes], attributes, *regions)
 
+    @staticmethod
+    def group(name: str, **parameters: Any) -> DialectAttr:
+        """A dialect's attribute of integers and lists of integers."""
+        return _group(name, **parameters)
+
     def region(self, computation: Computation, captured: Sequence[Value] | None = None) -> Region:
         """A computation as a region: of block arguments, or of values of outside."""
         if captured is None:
@@ -153,7 +191,7 @@ class _Body:
         else:
             arguments, given = [], list(captured)
         values = {p: [v] for p, v in zip(computation.parameters, given, strict=True)}
-        body = _Body(self.module, values)
+        body = Body(self.module, values, self.sizes.variables, self.sizes)
         results = body.run(computation)
         body.emit("stablehlo.return", results, [], {})
         return Region([Block(arguments, body.operations)])
@@ -210,7 +248,7 @@ def _same(name: str) -> Rule:
     return lambda body, x, operands: body.of(x, name, operands, {})
 
 
-def _compare(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _compare(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     attributes: Attributes = {
         "comparison_direction": _word("comparison_direction", a.direction),
@@ -219,7 +257,7 @@ def _compare(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     return body.of(x, "stablehlo.compare", operands, attributes)
 
 
-def _constant(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _constant(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     type = type_of(x.shape)
     assert isinstance(type, TensorType)
     return body.of(x, "stablehlo.constant", [], {"value": DenseAttr(np.asarray(x.attributes.literal.value), type)})
@@ -229,7 +267,7 @@ def _with(name: str, attributes: Callable[[Instruction, Any], Attributes]) -> Ru
     return lambda body, x, operands: body.of(x, name, operands, attributes(x, x.attributes))
 
 
-def _dot(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _dot(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     numbers = _group(
         "dot",
@@ -251,13 +289,12 @@ def _labels(spec: Sequence[int], first: str) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _convolution(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _convolution(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     lhs, rhs, out = a.dim_labels
     text = f"<{_labels(lhs, 'bf')}x{_labels(rhs, 'oi')}->{_labels(out, 'bf')}>"
     attributes: Attributes = {
         "window_strides": _array([w.stride for w in a.window]),
-        "padding": _matrix([(w.padding_low, w.padding_high) for w in a.window], 2),
         "lhs_dilation": _array([w.base_dilation for w in a.window]),
         "rhs_dilation": _array([w.window_dilation for w in a.window]),
         "window_reversal": _flags([w.window_reversal for w in a.window]),
@@ -266,7 +303,10 @@ def _convolution(body: _Body, x: Instruction, operands: list[Value]) -> list[Val
         "batch_group_count": IntegerAttr(a.batch_group_count),
         **_precisions(a.operand_precision),
     }
-    return body.of(x, "stablehlo.convolution", operands, attributes)
+    padding = [(w.padding_low, w.padding_high) for w in a.window]
+    if any(map(has_symbolic, padding)):
+        return body.of(x, "stablehlo.dynamic_conv", [*operands, body.sizes.matrix(padding, 2)], attributes)
+    return body.of(x, "stablehlo.convolution", operands, {**attributes, "padding": _matrix(padding, 2)})
 
 
 def _window(window: Sequence[Any]) -> Attributes:
@@ -277,7 +317,7 @@ def _window(window: Sequence[Any]) -> Attributes:
     }
 
 
-def _reduce_window(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _reduce_window(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     if any(w.window_reversal for w in a.window):
         raise ArgumentError("StableHLO: a reduce-window with a reversed window has no form there.")
@@ -289,23 +329,23 @@ def _reduce_window(body: _Body, x: Instruction, operands: list[Value]) -> list[V
     return body.of(x, "stablehlo.reduce_window", operands, attributes, body.region(a.to_apply))
 
 
-def _select_and_scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _select_and_scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     regions = body.region(a.select), body.region(a.scatter)
     return body.of(x, "stablehlo.select_and_scatter", operands, _window(a.window), *regions)
 
 
-def _reduce(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _reduce(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     return body.of(x, "stablehlo.reduce", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
 
 
-def _map(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _map(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     return body.of(x, "stablehlo.map", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
 
 
-def _sort(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _sort(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     attributes: Attributes = {
         "dimension": IntegerAttr(a.dimensions[0]),
@@ -314,7 +354,7 @@ def _sort(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     return body.of(x, "stablehlo.sort", operands, attributes, body.region(a.to_apply))
 
 
-def _gather(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _gather(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     numbers = _group(
         "gather",
@@ -327,13 +367,14 @@ def _gather(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     )
     attributes: Attributes = {
         "dimension_numbers": numbers,
-        "slice_sizes": _array(a.slice_sizes),
         "indices_are_sorted": IntegerAttr(int(a.indices_are_sorted), "i1"),
     }
-    return body.of(x, "stablehlo.gather", operands, attributes)
+    if has_symbolic(a.slice_sizes):
+        return body.of(x, "stablehlo.dynamic_gather", [*operands, body.sizes.vector(a.slice_sizes)], attributes)
+    return body.of(x, "stablehlo.gather", operands, {**attributes, "slice_sizes": _array(a.slice_sizes)})
 
 
-def _scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     numbers = _group(
         "scatter",
@@ -352,7 +393,7 @@ def _scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     return body.of(x, "stablehlo.scatter", operands, attributes, body.region(a.to_apply))
 
 
-def _pad(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _pad(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     low, high, interior = zip(*x.attributes.padding_config, strict=True) if x.attributes.padding_config else ((),) * 3
     attributes: Attributes = {
         "edge_padding_low": _array(low),
@@ -362,7 +403,7 @@ def _pad(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
     return body.of(x, "stablehlo.pad", operands, attributes)
 
 
-def _triangular_solve(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _triangular_solve(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     attributes: Attributes = {
         name: IntegerAttr(int(getattr(a, name)), "i1") for name in ("left_side", "lower", "unit_diagonal")
@@ -371,18 +412,18 @@ def _triangular_solve(body: _Body, x: Instruction, operands: list[Value]) -> lis
     return body.of(x, "stablehlo.triangular_solve", operands, attributes)
 
 
-def _rng_bit_generator(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _rng_bit_generator(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     algorithms = {"rng_default": "DEFAULT", "rng_three_fry": "THREE_FRY", "rng_philox": "PHILOX"}
     attributes: Attributes = {"rng_algorithm": _word("rng_algorithm", algorithms[x.attributes.algorithm])}
     return body.of(x, "stablehlo.rng_bit_generator", operands, attributes)
 
 
-def _while(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _while(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     return body.of(x, "stablehlo.while", operands, {}, body.region(a.condition), body.region(a.body))
 
 
-def _conditional(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _conditional(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     index, *given = operands
     branches = x.attributes.branch_computations
     if x.operands[0].array_shape.element_type.name == "pred":
@@ -390,18 +431,19 @@ def _conditional(body: _Body, x: Instruction, operands: list[Value]) -> list[Val
     return body.of(x, "stablehlo.case", [index], {}, *(body.region(b, given) for b in branches))
 
 
-def _call(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _call(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     name = body.module.function(x.attributes.to_apply, x.attributes.to_apply.name)
-    return body.of(x, "func.call", operands, {"callee": SymbolAttr((name,))})
+    variables = [body.sizes.variables[v] for v in body.module.system.variables]
+    return body.of(x, "func.call", [*variables, *operands], {"callee": SymbolAttr((name,))})
 
 
-def _top_k(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _top_k(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     if not x.attributes.largest:
         raise ArgumentError("StableHLO: top-k of the smallest elements has no form there.")
     return body.of(x, "chlo.top_k", operands, {"k": IntegerAttr(x.attributes.k)})
 
 
-def _custom_call(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _custom_call(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     if a.custom_call_target == "AllocateBuffer":  # memory that is written before it is read
         type = type_of(x.shape)
@@ -434,11 +476,11 @@ def _meeting(a: Any) -> Attributes:
     return attributes
 
 
-def _all_reduce(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _all_reduce(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     return body.of(x, "stablehlo.all_reduce", operands, _meeting(x.attributes), body.region(x.attributes.to_apply))
 
 
-def _reduce_scatter(body: _Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _reduce_scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     attributes = {"scatter_dimension": IntegerAttr(a.scatter_dimension), **_meeting(a)}
     return body.of(x, "stablehlo.reduce_scatter", operands, attributes, body.region(a.to_apply))
@@ -520,6 +562,7 @@ _RULES: dict[str, Rule] = {
         lambda x, a: {"source_target_pairs": _matrix(a.source_target_pairs, 2)},
     ),
     "collective-broadcast": _with("stablehlo.collective_broadcast", lambda x, a: _meeting(a)),
+    **TRANSFER_RULES,
     "replica-id": _same("stablehlo.replica_id"),
     "partition-id": _same("stablehlo.partition_id"),
 }

@@ -37,6 +37,7 @@ from tinyxla.hlo import Computation, Instruction, Literal, Operation, axis_names
 from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.config import config
@@ -546,6 +547,8 @@ def checked_size(what: str, shape: AnyShape) -> AnyShape:
     for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
         if isinstance(part, Shape) and part.rank > _MOST_DIMENSIONS:
             raise ShapeError(f"{what}: arrays have at most {_MOST_DIMENSIONS} dimensions, but got {part.rank}.")
+        if isinstance(part, Shape) and has_symbolic(part.dimensions):
+            continue
         if isinstance(part, Shape) and math.prod(n or 1 for n in part.dimensions) * part.dtype.itemsize > _MOST_BYTES:
             raise SizeError(
                 f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes."

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
-from tinyxla.ops import integers
+from tinyxla.ops import integers, movement, ops
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.key_types import numbers_only
+from tinyxla.shapes.symbolic import SymbolicDimension, array_of, is_symbolic, set_as_array
 from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
 from tinyxla.tracing.config import config
 
@@ -183,6 +184,8 @@ def as_array(value: Any, what: str = "An operation") -> Array:
         dtype = default_dtype(value.dtype)
         element_type(dtype)
         return dense_array(copied(value, dtype))
+    if is_symbolic(value):
+        return array_of(value)
     if isinstance(value, (bool, int, float, complex)):
         dtype, weak, signature = _scalar_kind(type(value), config.enable_x64)
         number = np.array(value, dtype) if abs(value) < 2**31 else np.asarray(checked_scalar(value, dtype))
@@ -240,3 +243,14 @@ def checked_scalar(value: Any, dtype: np.dtype[Any], may_wrap: bool = False) -> 
                 return integers.convert(np.asarray(value, usual.dtype), dtype)[()]
             raise NumberRangeError(f"The Python integer {value} does not fit the element type {dtype.name}.") from None
         return dtype.type(np.inf if value > 0 else -np.inf)
+
+
+def _dimension(x: SymbolicDimension) -> Array:
+    """A symbolic dimension as an array of the default integer type, weakly typed as Python's integers."""
+    size = movement.symbolic_size(size=x)
+    wanted = default_int()
+    found = size if size.dtype == wanted else ops["convert"](size, new_element_type=element_type(wanted))
+    return found.with_weak_type(True)
+
+
+set_as_array(_dimension)

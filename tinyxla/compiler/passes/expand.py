@@ -9,7 +9,9 @@ from typing import Any
 from tinyxla.compiler.rewriter import Rewriter, Visit, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, elementwise, ops
+from tinyxla.ops.movement import symbolic_size
 from tinyxla.shapes import AnyShape, TupleShape
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import trace
@@ -40,6 +42,8 @@ def expand_to_hlo(computation: Computation) -> Computation:
     text that XLA runs. Ops without expansion stay."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is symbolic_size and is_symbolic(x.attributes.size):
+            return None
         if x.op.name == "lanes":
             return rewriter.splice(x.attributes.in_lock_step, operands, visit)
         if x.op.name in OPCODES:

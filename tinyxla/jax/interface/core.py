@@ -3,6 +3,7 @@
 import numpy as np
 
 from tinyxla.api.context_managers import ensure_compile_time_eval as ensure_compile_time_eval
+from tinyxla.errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
 from tinyxla.jax.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as _get_aval
 from tinyxla.jax.jaxprs import (
     Atom as Atom,
@@ -35,6 +36,7 @@ from tinyxla.jax.trace_state import (
     trace_state_clean as trace_state_clean,
     valid_jaxtype as valid_jaxtype,
 )
+from tinyxla.shapes.symbolic import max_dim as max_dim, min_dim as min_dim
 from tinyxla.tracing.array import Array as Value
 from tinyxla.tracing.core import Trace as Trace, Tracer as Tracer
 
@@ -44,7 +46,6 @@ get_aval = _get_aval
 new_jaxpr_eqn = JaxprEqn  # with the same arguments
 pytype_aval_mappings = {np.ndarray: _get_aval}
 eval_context = ensure_compile_time_eval
-max_dim, min_dim = max, min
 
 __all__ = """
     AbstractValue Atom ParamDict ShapedArray Trace Tracer Value ensure_compile_time_eval eval_context eval_jaxpr max_dim

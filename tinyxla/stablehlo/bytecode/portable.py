@@ -96,6 +96,8 @@ def _custom_call(operation: Operation) -> Attributes:
 def _version(base: str, operation: Operation, attributes: Attributes) -> int:
     """The oldest version of an operation with its attributes and operands."""
     own = {key for key in attributes if "." not in key}
+    if base == "custom_call":  # which may have others, as error_message
+        return 1
     if base in _SEVERAL_OPERANDS and len(operation.operands) > 1:
         return 2
     for key in ("operand_batching_dims", "start_indices_batching_dims", "input_batching_dims"):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax, numpy
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
 from tinyxla.ops import custom_call as registered
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
@@ -23,8 +23,11 @@ from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import python_value
 from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints
 from tinyxla.stablehlo.importing.rules import ALGORITHMS
+from tinyxla.stablehlo.importing.sizes import as_arrays
 from tinyxla.text.mlir.element_types import of_mlir
 from tinyxla.text.mlir.ir import DictAttr, StringAttr
+from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
 
 Handler = Callable[..., Any]
@@ -35,6 +38,8 @@ composites: dict[str, Handler] = {}  # by the name of the composite
 def custom_call(context: Context, *operands: Any) -> Any:
     """The results of a custom call."""
     target = context.text("call_target_name")
+    if not target.startswith(("shape_assertion", "stablehlo.dynamic_")):
+        operands = tuple(as_arrays(operands))
     if target in handlers:
         return handlers[target](*operands, **handler_arguments(context, "mhlo.backend_config", "backend_config"))
     if target in _KNOWN:
@@ -205,6 +210,12 @@ def _identity(context: Context, *xs: Any) -> Any:
 
 
 def _shape_assertion(context: Context, holds: Any, *numbers: Any) -> Any:
+    if not isinstance(holds, ConcreteArray):
+        message = context.text("error_message", "a shape is not as the program needs it")
+        raise InconclusiveDimensionOperation(
+            f"Whether the program's demand on sizes holds is not known for these symbolic dimensions: {message}. Give "
+            "symbolic_shape constraints from which it follows."
+        )
     if 0 in known_ints("shape_assertion", holds):
         values = [int(n) for number in numbers for n in known_ints("shape_assertion", number)]
         raise ArgumentError(context.text("error_message", "a shape is not as the program needs it").format(*values))
@@ -213,8 +224,6 @@ def _shape_assertion(context: Context, holds: Any, *numbers: Any) -> Any:
 
 def _dynamic_reduce_window(context: Context, *operands: Any) -> Any:
     *arrays, sizes, strides, base, dilations, padding = operands
-    if len(arrays) != 2:
-        raise ArgumentError("stablehlo.dynamic_reduce_window of several arrays is not supported.")
     numbers = [known_ints("dynamic_reduce_window", x) for x in (sizes, strides, dilations, base, padding)]
     pairs = zip(numbers[4][::2], numbers[4][1::2], strict=True)
     window = tuple(
@@ -223,7 +232,10 @@ def _dynamic_reduce_window(context: Context, *operands: Any) -> Any:
     )
     name = context.value("called_computations")[0]
     shapes = [Shape(element_type(x.dtype), ()) for x in arrays]
-    to_apply = of_one(lambda *x: context.evaluation.call(name, *x)[0], shapes, name)
+    if len(arrays) == 2:
+        to_apply = of_one(lambda *x: context.evaluation.call(name, *x)[0], shapes, name)
+    else:
+        to_apply, _, _ = trace(lambda *x: context.evaluation.call(name, *x), shapes, name)
     return ops["reduce-window"](*arrays, window=window, to_apply=to_apply)
 
 

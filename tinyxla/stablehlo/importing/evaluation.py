@@ -16,6 +16,7 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Computation
 from tinyxla.shapes import Shape
 from tinyxla.stablehlo.importing.attributes import Attributes
+from tinyxla.stablehlo.importing.sizes import SymbolicInts, as_arrays, on_sizes
 from tinyxla.text.mlir.element_types import of_mlir
 from tinyxla.text.mlir.ir import Function, ModuleOp, Operation, Region, TensorType, Type, Value
 from tinyxla.text.mlir.text_parser import type_text
@@ -25,6 +26,9 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import call
 from tinyxla.transforms.computations import of_one
 
+_TAKE_SIZES = """func.call stablehlo.composite stablehlo.custom_call stablehlo.dynamic_broadcast_in_dim
+    stablehlo.dynamic_conv stablehlo.dynamic_gather stablehlo.dynamic_iota stablehlo.dynamic_pad
+    stablehlo.dynamic_reshape stablehlo.real_dynamic_slice""".split()  # whose rules know of symbolic sizes
 Environment = dict[Value, Any]
 Rule = Callable[..., Any]
 MAX_KNOWN = 64  # elements of an array of integers that is computed while a function is traced
@@ -64,7 +68,7 @@ class Evaluation:
     def shared_call(self, name: str, *operands: Any) -> list[Any]:
         """The results of a function, which is traced once for operands of equal shapes, unless it needs their
         values."""
-        if not operands or any(isinstance(x, ConcreteArray) for x in operands):
+        if not operands or any(isinstance(x, ConcreteArray | SymbolicInts) for x in operands):
             return self.call(name, *operands)
         shapes = [Shape.of(x) for x in operands]
         key = (name, *shapes)
@@ -95,6 +99,11 @@ class Evaluation:
         rule = self.rules.get(operation.name)
         if rule is None:
             raise ArgumentError(f"The operation {operation.name} is not supported{_where(operation)}.")
+        if operation.name not in _TAKE_SIZES and any(isinstance(x, SymbolicInts) for x in operands):
+            found = on_sizes(Context(self, operation, environment), operands) if len(operation.results) == 1 else None
+            if found is not None:
+                return [found]
+            operands = as_arrays(operands)
         at_once = operands and all(_is_known(x) for x in operands) and all(_is_index(x.type) for x in operation.results)
         outer = state.staging
         if at_once:
@@ -132,7 +141,7 @@ class Context(Attributes):
     def region(self, number: int) -> Callable[..., list[Any]]:
         """A region as a function of arrays that gives a list."""
         region = self.operation.regions[number]
-        return lambda *operands: self.evaluation.region(region, operands, self.environment)
+        return lambda *operands: as_arrays(self.evaluation.region(region, operands, self.environment))
 
     def of_one(self, number: int) -> Callable[..., Any]:
         """A region with one result as a function of arrays."""
@@ -168,7 +177,9 @@ def shape_of(type: Type) -> Shape:
 
 
 def known_ints(what: str, x: Any) -> tuple[int, ...]:
-    """The integers of an array, where these are known while a function is traced."""
+    """The integers of an array, where these are known while a function is traced; they may be symbolic."""
+    if isinstance(x, SymbolicInts):
+        return tuple(x.elements.reshape(-1))
     if not isinstance(x, ConcreteArray):
         raise ShapeError(
             f"{what}: a size depends on the values of arguments; sizes must follow from the shapes of arguments."
@@ -181,8 +192,8 @@ def constant(value: np.ndarray[Any, Any]) -> Array:
     return wrap(value)
 
 
-def check_argument(what: str, x: Any, type: Type) -> Array:
-    """An argument as an array of the type that a function declares."""
+def check_argument(what: str, x: Any, type: Type, shown: str | None = None) -> Array:
+    """An argument as an array of the type that a function declares, which errors show as the text `shown`."""
     if not isinstance(type, TensorType):
         raise ArgumentError(f"{what} is of type {type_text(type)}, which is not that of an array.")
     wanted = of_mlir(type.element)
@@ -198,7 +209,7 @@ def check_argument(what: str, x: Any, type: Type) -> Array:
     sizes = type.sizes if type.is_ranked else (None,) * found.ndim
     fits = len(sizes) == found.ndim and all(s is None or s == n for s, n in zip(sizes, found.shape, strict=False))
     if found.dtype != wanted.dtype or not fits:
-        raise ArgumentError(f"{what} must be {type_text(type)}, but is {Shape.of(found)}.")
+        raise ArgumentError(f"{what} must be {shown or type_text(type)}, but is {Shape.of(found)}.")
     return found
 
 

@@ -16,10 +16,12 @@ from tinyxla import lax
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import movement
 from tinyxla.ops.op import ops
-from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes import Shape
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import convolution_dimensions
 from tinyxla.stablehlo.importing.evaluation import Context, Rule, constant, known_ints
+from tinyxla.stablehlo.importing.sizes import scalar
 from tinyxla.text.mlir.element_types import of_mlir
 from tinyxla.text.mlir.ir import DenseAttr
 
@@ -195,7 +197,8 @@ def _concatenate(context: Context, *xs: Any) -> Any:
 def _get_dimension_size(context: Context, x: Any) -> Any:
     if Shape.of(x).is_dynamic:
         return ops["get-dimension-size"](x, dimensions=(context.integer("dimension"),))
-    return constant(np.array(x.shape[context.integer("dimension")], np.int32))
+    size = x.shape[context.integer("dimension")]
+    return scalar(size, np.int32) if is_symbolic(size) else constant(np.array(size, np.int32))
 
 
 @rule("set_dimension_size")
@@ -563,20 +566,6 @@ def _partition_id(context: Context) -> Any:
 @rule("create_token", "after_all")
 def _token(context: Context, *tokens: Any) -> Any:
     return ops["after-all"](*tokens)
-
-
-@rule("infeed")
-def _infeed(context: Context, token: Any) -> Any:
-    shapes = context.result_shapes[:-1] if len(context.operation.results) > 1 else []
-    found, after = ops["infeed"](
-        token, shape=TupleShape(tuple(shapes)), infeed_config=context.text("infeed_config", "")
-    )
-    return (*(found if isinstance(found, tuple) else (found,)), after)
-
-
-@rule("outfeed")
-def _outfeed(context: Context, *operands: Any) -> Any:
-    return ops["outfeed"](*operands, outfeed_config=context.text("outfeed_config", ""))
 
 
 @rule("uniform_quantize", "uniform_dequantize")

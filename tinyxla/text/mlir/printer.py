@@ -103,8 +103,7 @@ def _suffix(attributes: Mapping[str, Attribute] | None) -> str:
 
 def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     operands = ", ".join(names[x] for x in operation.operands)
-    own = {name: x for name, x in operation.attributes.items() if "." not in name}
-    others = {name: x for name, x in operation.attributes.items() if "." in name}  # of dialects, as `mhlo.sharding`
+    own, others = _properties(operation)
     properties = f" <{_dictionary(own)}>" if own else ""
     types = ", ".join(type_text(x.type) for x in operation.operands)
     results = ", ".join(type_text(x.type) for x in operation.results)
@@ -118,6 +117,19 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
             lines.append(f"{indent}}}, {{")
         lines += _region(region, names, indent)
     return [*lines, f"{indent}}}){signature}"]
+
+
+_OF_CUSTOM_CALL = """api_version backend_config call_target_name called_computations has_side_effect operand_layouts
+    output_operand_aliases result_layouts""".split()
+
+
+def _properties(operation: Operation) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
+    """The attributes that the operation declares, and others: those of dialects, as `mhlo.sharding`, and what callers
+    add to a custom call."""
+    is_call = operation.name == "stablehlo.custom_call"
+    own = {name: x for name, x in operation.attributes.items() if "." not in name}
+    own = {name: x for name, x in own.items() if not is_call or name in _OF_CUSTOM_CALL}
+    return own, {name: x for name, x in operation.attributes.items() if name not in own}
 
 
 def _region(region: Region, names: _Names, indent: str) -> list[str]:

@@ -1,0 +1,206 @@
+"""Exporting: a compiled function is traced for the types of its arguments, and written as StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tinyxla.api.derivatives import vjp
+from tinyxla.api.functions import ShapeDtypeStruct
+from tinyxla.api.jit import Jitted, jit
+from tinyxla.errors import ArgumentError
+from tinyxla.export.exported import DisabledSafetyCheck, Exported
+from tinyxla.shapes import KeyType, element_type
+from tinyxla.text.mlir.ir import ModuleOp, StringAttr, walk
+from tinyxla.text.stablehlo import module_op
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.util.tracebacks import boundary
+
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+_SAFE_TARGETS = ("shape_assertion", "stablehlo.")
+
+
+def default_export_platform() -> str:
+    """The platform for which functions are exported if none is named: "cpu".
+
+    Example:
+        >>> from tinyxla import export
+        >>> export.default_export_platform()
+        'cpu'
+    """
+    return "cpu"
+
+
+@boundary
+def export(
+    fun_jit: Any,
+    *,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[Any] = (),
+    _override_lowering_rules: Any = None,
+) -> Callable[..., Exported]:
+    """Make a compiled function into a program that is kept, sent, and run elsewhere, by XLA also.
+
+    Args:
+        fun_jit: what `jit` gives.
+        platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is
+            the same for all.
+        disabled_checks: checks that are not made.
+
+    Returns:
+        A function of arguments of `fun_jit`, or of `ShapeDtypeStruct`s in their place, which gives an `Exported`. With
+        symbolic dimensions in the shapes (`symbolic_shape`) the program runs for all their sizes: the function is
+        traced once, and what it asks of `x.shape` are then symbolic dimensions.
+
+    Raises:
+        ArgumentError: no compiled function, an unknown platform; when it is called: an operation has no form in
+            StableHLO, or a variable does not follow from the arguments' sizes.
+        InconclusiveDimensionOperation: what the function does depends on the order or the values of sizes.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> from tinyxla import export
+        >>> (b,) = export.symbolic_shape("b")
+        >>> mean = tx.jit(lambda x: x.sum(0) / x.shape[0])
+        >>> exported = export.export(mean)(tx.ShapeDtypeStruct((b, 2), "float32"))
+        >>> exported.call(tx.numpy.array([[1.0, 2.0], [3.0, 4.0]]))
+        Array([2., 3.], dtype=float32)
+    """
+    if not isinstance(fun_jit, Jitted):
+        raise ArgumentError(f"export takes a compiled function, but got {fun_jit!r}; export(jit(f)).")
+    chosen = _checked_platforms(platforms)
+    checks = tuple(disabled_checks)
+    if not all(isinstance(check, DisabledSafetyCheck) for check in checks):
+        raise ArgumentError(f"export: disabled_checks are DisabledSafetyCheck objects, but got {disabled_checks!r}.")
+
+    @boundary
+    def exported(*args: Any, **kwargs: Any) -> Exported:
+        lowered = fun_jit.trace(*args, **kwargs).lower()
+        in_avals, in_tree = _flat(lowered.args_info)
+        out_avals, out_tree = _flat(lowered.out_info)
+        module = module_op(lowered._in_hlo())  # pyright: ignore[reportPrivateUsage]
+        _check_custom_calls(lowered.fun_name, module, checks)
+        return Exported(
+            fun_name=lowered.fun_name,
+            in_tree=in_tree,
+            in_avals=in_avals,
+            out_tree=out_tree,
+            out_avals=out_avals,
+            platforms=chosen,
+            module_kept_var_idx=tuple(range(len(in_avals))),
+            module=module,
+            disabled_safety_checks=checks,
+            get_vjp=lambda made: vjp_of(made, _static_free(args, kwargs, in_tree, fun_jit)),
+        )
+
+    return exported
+
+
+def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
+    if platforms is None:
+        return (default_export_platform(),)
+    chosen = (platforms,) if isinstance(platforms, str) else tuple(platforms)
+    unknown = [p for p in chosen if p not in _PLATFORMS]
+    if unknown or not chosen:
+        raise ArgumentError(
+            f"export: platforms are some of {', '.join(_PLATFORMS)}, but got {unknown[0]!r}."
+            if unknown
+            else f"export: there must be at least one platform of {', '.join(_PLATFORMS)}."
+        )
+    return chosen
+
+
+def _flat(info: Any) -> tuple[tuple[ShapeDtypeStruct, ...], pytrees.TreeDef]:
+    leaves, tree = pytrees.flatten_shown(info)
+    return tuple(leaves), tree
+
+
+def _check_custom_calls(name: str, module: ModuleOp, checks: Sequence[DisabledSafetyCheck]) -> None:
+    allowed = {check.is_custom_call() for check in checks}
+    for target in _custom_calls(module):
+        if target not in allowed and not target.startswith(_SAFE_TARGETS):
+            raise ArgumentError(
+                f"export of {name}: it calls {target!r}, which other programs need not know; if the reader does, "
+                f"export it with disabled_checks=[DisabledSafetyCheck.custom_call({target!r})]."
+            )
+
+
+def _custom_calls(module: ModuleOp) -> Iterator[str]:
+    for function in module.functions.values():
+        for operation in walk(function.body):
+            target = operation.attributes.get("call_target_name")
+            if operation.name == "stablehlo.custom_call" and isinstance(target, StringAttr):
+                yield target.text
+
+
+def _static_free(args: Any, kwargs: Any, in_tree: pytrees.TreeDef, function: Jitted) -> Callable[..., Any]:
+    """The function of the leaves of the arguments that are not static."""
+    held = function._split(args, kwargs)[2]  # pyright: ignore[reportPrivateUsage]
+    inner = function._with_static(len(args), held)  # pyright: ignore[reportPrivateUsage]
+
+    def of_leaves(leaves: Sequence[Any]) -> Any:
+        given, named = pytrees.unflatten(in_tree, leaves)
+        return inner(*given, **named)
+
+    return of_leaves
+
+
+def has_derivative(t: ShapeDtypeStruct) -> bool:
+    """Whether there are derivatives by arrays of a type."""
+    return not isinstance(t.dtype, KeyType) and t.dtype != float0 and element_type(t.dtype).is_inexact
+
+
+def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Exported:
+    """The derivative of a function of the arguments' leaves, exported."""
+    primals, results = exported.in_avals, exported.out_avals
+    inputs = [k for k, t in enumerate(primals) if has_derivative(t)]
+    outputs = [k for k, t in enumerate(results) if has_derivative(t)]
+    taken = [k for k, t in enumerate(primals) if t.dtype != float0]
+
+    def pullback(*arrays: Any) -> tuple[Any, ...]:
+        leaves: list[Any] = [None] * len(primals)
+        for k, x in zip(taken, arrays, strict=False):
+            leaves[k] = x
+
+        def of_inputs(*xs: Any) -> list[Any]:
+            whole = list(leaves)
+            for k, x in zip(inputs, xs, strict=True):
+                whole[k] = x
+            found = pytrees.flatten_shown(function(whole))[0]
+            return [as_array(found[k]) for k in outputs]
+
+        _, pull = vjp(of_inputs, *(leaves[k] for k in inputs))
+        return tuple(pull(list(arrays[len(taken) :])))
+
+    strong = tuple(t if t.dtype == float0 else t.update(weak_type=False) for t in primals)
+    in_avals = (*strong, *(t.update(weak_type=False) if has_derivative(t) else no_derivative(t) for t in results))
+    out_avals = tuple(t if has_derivative(t) else no_derivative(t) for t in strong)
+    kept = tuple(k for k, t in enumerate(in_avals) if t.dtype != float0)
+    pullback.__name__ = f"vjp_{exported.fun_name}"
+    lowered = jit(pullback).trace(*(in_avals[k] for k in kept)).lower()
+    return Exported(
+        fun_name=pullback.__name__,
+        in_tree=pytrees.flatten_shown((in_avals, {}))[1],
+        in_avals=in_avals,
+        out_tree=pytrees.flatten_shown(out_avals)[1],
+        out_avals=out_avals,
+        platforms=exported.platforms,
+        module_kept_var_idx=kept,
+        module=module_op(lowered._in_hlo()),  # pyright: ignore[reportPrivateUsage]
+        disabled_safety_checks=exported.disabled_safety_checks,
+        get_vjp=lambda made: vjp_of(made, lambda leaves: _with_zeros(made, pullback, leaves)),
+    )
+
+
+def _with_zeros(made: Exported, function: Callable[..., Any], leaves: Sequence[Any]) -> Any:
+    """The function of what has a derivative, with None where there is none."""
+    found = iter(function(*(leaves[k] for k in made.module_kept_var_idx)))
+    return tuple(next(found) if has_derivative(t) else object() for t in made.out_avals)
+
+
+def no_derivative(t: ShapeDtypeStruct) -> ShapeDtypeStruct:
+    """The type of the derivative by integers."""
+    found = ShapeDtypeStruct(t.shape, "bool")
+    object.__setattr__(found, "dtype", float0)
+    return found

@@ -1,0 +1,228 @@
+"""Structures of arguments and results as JSON: `"*"` is a leaf, and a container an object with its kind.
+
+Tuples, lists, dicts with keys that are strings or integers, and None are known. Named tuples and other containers are
+written under names with which they are registered, where they are read, too.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import optree
+
+from tinyxla.errors import ArgumentError, BytecodeError
+from tinyxla.stablehlo.bytecode import Tree
+from tinyxla.tracing import pytrees
+
+
+class _Custom(NamedTuple):
+    """How a registered container is written and read."""
+
+    kind: type[Any]
+    serialize_auxdata: Callable[[Any], bytes]
+    deserialize_auxdata: Callable[[bytes], Any]
+    from_children: Callable[[Any, Sequence[Any]], Any]
+
+
+_customs: dict[str, _Custom] = {}  # by the names under which they are written
+_names: dict[type[Any], str] = {}
+_LEAF = object()
+_DEEPEST = 200
+
+
+def register_pytree_node_serialization(
+    nodetype: type[Any],
+    *,
+    serialized_name: str,
+    serialize_auxdata: Callable[[Any], bytes],
+    deserialize_auxdata: Callable[[bytes], Any],
+    from_children: Callable[[Any, Sequence[Any]], Any] | None = None,
+) -> type[Any]:
+    """Let exported functions have arguments and results of a container class.
+
+    Args:
+        nodetype: a class that is registered as a pytree node.
+        serialized_name: under which it is written; one for each class.
+        serialize_auxdata: what the class keeps beside its children, as bytes.
+        deserialize_auxdata: the inverse.
+        from_children: of the auxiliary data and the children, gives an instance; by default as it was registered.
+
+    Returns:
+        The class.
+
+    Raises:
+        ArgumentError: the name or the class is registered already.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> from tinyxla import export
+        >>> @tx.tree_util.register_pytree_node_class
+        ... class Pair:
+        ...     def __init__(self, *pair):
+        ...         self.pair = pair
+        ...     def tree_flatten(self):
+        ...         return self.pair, None
+        ...     @classmethod
+        ...     def tree_unflatten(cls, rest, pair):
+        ...         return cls(*pair)
+        >>> _ = export.register_pytree_node_serialization(
+        ...     Pair,
+        ...     serialized_name="example.Pair",
+        ...     serialize_auxdata=lambda _: b"",
+        ...     deserialize_auxdata=lambda _: None,
+        ... )
+    """
+    if serialized_name in _customs or nodetype in _names:
+        raise ArgumentError(
+            f"register_pytree_node_serialization: {nodetype.__name__} or the name {serialized_name!r} is registered "
+            "already; register each class once, under a name of its own."
+        )
+
+    def rebuilt(auxdata: Any, children: Sequence[Any]) -> Any:
+        return optree.register_pytree_node.get(nodetype, namespace=pytrees.NAMESPACE).unflatten_func(  # type: ignore[attr-defined]
+            auxdata, tuple(children)
+        )
+
+    _customs[serialized_name] = _Custom(nodetype, serialize_auxdata, deserialize_auxdata, from_children or rebuilt)
+    _names[nodetype] = serialized_name
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype: type[Any], *, serialized_name: str) -> type[Any]:
+    """Let exported functions have arguments and results of a named tuple.
+
+    Args:
+        nodetype: a class of named tuples.
+        serialized_name: under which it is written; one for each class.
+
+    Returns:
+        The class.
+
+    Raises:
+        ArgumentError: the class is no named tuple, or it or the name is registered already.
+
+    Example:
+        >>> from typing import NamedTuple
+        >>> from tinyxla import export
+        >>> class Point(NamedTuple):
+        ...     x: float
+        ...     y: float
+        >>> export.register_namedtuple_serialization(Point, serialized_name="example.Point").__name__
+        'Point'
+    """
+    if not hasattr(nodetype, "_fields"):
+        raise ArgumentError(f"register_namedtuple_serialization: {nodetype!r} is no named tuple.")
+    return register_pytree_node_serialization(
+        nodetype,
+        serialized_name=serialized_name,
+        serialize_auxdata=lambda _: b"",
+        deserialize_auxdata=lambda _: None,
+        from_children=lambda _, children: nodetype(*children),
+    )
+
+
+def tree_to_json(tree: pytrees.TreeDef) -> Any:
+    """A structure as JSON."""
+    return _written(pytrees.unflatten(tree, [_LEAF] * tree.num_leaves))
+
+
+def _written(node: Any) -> Any:
+    if node is _LEAF:
+        return "*"
+    if node is None:
+        return None
+    kind = type(node)
+    if kind in _names:
+        name = _names[kind]
+        children, auxdata = (tuple(node), None) if hasattr(kind, "_fields") else _one_level(node)
+        written = _customs[name].serialize_auxdata(auxdata)
+        return {"custom": [name, base64.b64encode(written).decode(), *map(_written, children)]}
+    if kind in (tuple, list):
+        return {kind.__name__: [_written(child) for child in node]}
+    if kind in (dict, OrderedDict):
+        if not all(type(key) in (str, int) for key in node):
+            raise ArgumentError("A dict of an exported function has keys that are strings or integers.")
+        return {"dict": [[key, _written(child)] for key, child in node.items()]}
+    register = "register_namedtuple_serialization" if hasattr(kind, "_fields") else "register_pytree_node_serialization"
+    raise ArgumentError(
+        f"A container {kind.__name__} among the arguments or results of an exported function cannot be written; "
+        f"register it by export.{register}."
+    )
+
+
+def _one_level(node: Any) -> tuple[Sequence[Any], Any]:
+    children, auxdata, *_ = optree.tree_flatten_one_level(node, namespace=pytrees.NAMESPACE)
+    return children, auxdata
+
+
+def tree_from_json(written: Any) -> pytrees.TreeDef:
+    """The structure that `tree_to_json` wrote.
+
+    Raises:
+        BytecodeError: it is not of that form.
+        ArgumentError: a container is not registered.
+    """
+    return pytrees.flatten_shown(_read(written, 0))[1]
+
+
+def _read(written: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise BytecodeError(f"a structure of arguments nests more than {_DEEPEST} containers", 0)
+    if written == "*":
+        return _LEAF
+    if written is None:
+        return None
+    if not isinstance(written, dict) or len(written) != 1:
+        raise BytecodeError("a structure of arguments is not written as one", 0)
+    ((kind, entries),) = written.items()
+    if not isinstance(entries, list):
+        raise BytecodeError("a structure of arguments is not written as one", 0)
+    if kind == "tuple":
+        return tuple(_read(child, depth + 1) for child in entries)
+    if kind == "list":
+        return [_read(child, depth + 1) for child in entries]
+    if kind == "dict" and all(_is_entry(entry) for entry in entries):
+        return {key: _read(child, depth + 1) for key, child in entries}
+    if kind == "custom" and len(entries) >= 2 and all(isinstance(x, str) for x in entries[:2]):
+        children = [_read(child, depth + 1) for child in entries[2:]]
+        return _registered(entries[0], base64.b64decode(entries[1]), children)
+    raise BytecodeError(f"a structure of arguments has a container {kind!r}, which is not known", 0)
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, list) and len(entry) == 2 and type(entry[0]) in (str, int)
+
+
+def _registered(name: str, auxdata: bytes, children: Sequence[Any]) -> Any:
+    custom = _customs.get(name)
+    if custom is None:
+        raise ArgumentError(
+            f"An exported function has a container {name!r} among its arguments or results, which is not registered "
+            "here; call export.register_pytree_node_serialization or register_namedtuple_serialization first."
+        )
+    return custom.from_children(custom.deserialize_auxdata(auxdata), children)
+
+
+def tree_of_artifact(tree: Tree) -> pytrees.TreeDef:
+    """The structure in an artifact of `jax.export`."""
+    return pytrees.flatten_shown(_rebuilt(tree, 0))[1]
+
+
+def _rebuilt(tree: Tree, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise BytecodeError(f"a structure of arguments nests more than {_DEEPEST} containers", 0)
+    if tree.kind == "leaf":
+        return _LEAF
+    if tree.kind == "none":
+        return None
+    children = [_rebuilt(child, depth + 1) for child in tree.children]
+    if tree.kind == "tuple":
+        return tuple(children)
+    if tree.kind == "list":
+        return children
+    if tree.kind == "dict":
+        return dict(zip(tree.keys, children, strict=True))
+    return _registered(tree.name, tree.auxdata, children)
