@@ -26,7 +26,7 @@ copyright = author
 version = release = VERSION
 
 extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are kept with their results, which the tests make again
 exclude_patterns = ["Thumbs.db", ".DS_Store"]
