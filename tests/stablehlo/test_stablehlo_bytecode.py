@@ -493,6 +493,12 @@ def plain_bytecode(text: str) -> bytes:
         return found.getvalue()
 
 
+def test_bytecode_that_is_not_portable_is_refused() -> None:
+    text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    with pytest.raises(BytecodeError, match=r"func.func is not portable"):
+        bytecode.read(plain_bytecode(text))
+
+
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 
@@ -550,6 +556,10 @@ def test_errors_say_what_is_wrong() -> None:
         bytecode.read(artifact[:4] + bytes([81]) + artifact[5:])
     with pytest.raises(BytecodeError, match="section of strings is missing"):
         bytecode.read(artifact[: artifact.index(b"\0") + 1])
+    newer = serialized(lowered("sin"), "1.0.0")
+    assert newer.count(b"sine_v1") == 1
+    with pytest.raises(BytecodeError, match=r"vhlo.sine_v7: this version of the operation is not known"):
+        bytecode.read(newer.replace(b"sine_v1", b"sine_v7"))
     with pytest.raises(BytecodeError, match="consists of one module"):
         bytecode.read(handmade([(number(15), "builtin")], [], [number(1) + b"\0" + number(0)], ["sine_v1"]))
 

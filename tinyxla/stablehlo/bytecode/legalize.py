@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyxla.stablehlo.bytecode.properties import TWO_VERSIONS
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
@@ -37,7 +38,9 @@ def legalized(name: str, attributes: Attributes) -> tuple[str, Attributes]:
     Raises:
         ValueError: an attribute is missing, or of another kind.
     """
-    base = name.rpartition("_v")[0] or name
+    base, _, version = name.rpartition("_v")
+    if version != "1" and not (version == "2" and base in TWO_VERSIONS):
+        raise ValueError("this version of the operation is not known; it is newer than VHLO 1.17")
     found = dict(attributes)
     change = _CHANGES.get(base)
     if change is not None:

@@ -27,8 +27,8 @@ from tinyxla.text.mlir.ir import (
 
 
 def read(data: bytes | bytearray | memoryview) -> ModuleOp:
-    """A module from a portable artifact: MLIR bytecode of VHLO, as `jax.export`, StableHLO's
-    `serialize_portable_artifact` and PyTorch write it.
+    """A module from a portable artifact: MLIR bytecode of VHLO, as `jax.export` and StableHLO's
+    `serialize_portable_artifact` write it.
 
     Args:
         data: the bytes, which begin with `ML\\xefR`.

@@ -253,7 +253,7 @@ class Operations:
         return f"{dialect}.{word}", given
 
     def _properties(self, name: str, number: int, at: int) -> Attributes:
-        """The properties of an operation: attributes without their names. Those of other dialects are left out."""
+        """The properties of an operation: attributes without their names."""
         cursor = self.tables.properties(number, at)
         if name == "builtin.module":
             found = {key: cursor.optional_attribute() for key in ("sym_name", "sym_visibility")}
@@ -263,7 +263,7 @@ class Operations:
         elif name in SDY_PROPERTIES:
             found = {key: cursor.attribute() for key in SDY_PROPERTIES[name]}
         else:
-            return {}
+            self._fail(f"{name} is not portable: its attributes have no names here, which are known of VHLO alone", at)
         if cursor.remaining:
             cursor.fail(f"{cursor.remaining} bytes are left of the properties of {name}")
         return {key: x for key, x in found.items() if x is not None}

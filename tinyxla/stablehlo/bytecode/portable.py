@@ -108,7 +108,7 @@ def _version(base: str, operation: Operation, attributes: Attributes) -> int:
     if isinstance(x, DenseAttr) and not x.value.size:
         own.discard("scatter_indices_batching_dims")
     first = 2 if base == "dynamic_conv" else 1
-    for version in range(first, 4):
+    for version in range(first, 3):
         if own <= set(PROPERTIES.get(f"{base}_v{version}", ())):
             for key in set(attributes) - own:
                 if "." not in key:

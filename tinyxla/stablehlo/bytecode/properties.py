@@ -94,10 +94,17 @@ _ONE: dict[str, str] = {
     "scatter_v2": _SCATTER_BATCHES,
     "send_v2": "source_target_pairs",
 }
-_VERSIONS = 3  # no operation has more
+# The operations with a second version; none has a third.
+TWO_VERSIONS = frozenset(
+    (
+        *_ACCURATE,
+        *"all_gather all_reduce all_to_all composite dot_general dynamic_conv dynamic_gather".split(),
+        *"gather recv scatter send".split(),
+    )
+)
 
 PROPERTIES: dict[str, tuple[str, ...]] = {
     f"{name}_v{k}": tuple(sorted((names + " " + _ONE.get(f"{name}_v{k}", "")).split()))
     for name, names in {**dict.fromkeys(_ACCURATE, ""), **_ALL}.items()
-    for k in range(1, _VERSIONS + 1)
+    for k in ((1, 2) if name in TWO_VERSIONS else (1,))
 }
