@@ -72,7 +72,7 @@ _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists hav
 # Candidates for output positions of one stride in the input: the first that divides the innermost axis.
 _STRIDED_ROWS = (4, 2, 1)
 _CHUNKS = 8  # chunks that threads share, if the work suffices
-_LONG_CHUNKS, _LONG_MULTIPLIES = 128, 1 << 28  # the same from so many multiplications on
+_LONG_CHUNKS, _LONG_MULTIPLIES = 128, 1 << 27  # the same from so many multiplications on
 _MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
 _LIST_ROWS = 4  # output positions whose sums take as long as a tile's offset lists
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators

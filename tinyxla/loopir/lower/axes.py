@@ -28,6 +28,7 @@ from tinyxla.ops import movement, reduction
 PARALLEL_CHUNK_ELEMENTS = 1 << 14  # of work per element, in one chunk
 LINE_ELEMENTS = 64  # whole cache lines for any element type
 
+MANY_PROCESSORS, MANY_PROCESSORS_SHARE = 8, 4  # from so many on, chunks of a fourth of the work pay
 MAX_ROUNDS = 4  # chunks of each processor that are considered
 MAX_UNROLLED_ROW = 16  # iterations of a row that is unrolled
 MAX_UNROLLED_ROWS = 16  # fewer rows do not fill a vector
@@ -137,7 +138,8 @@ def parallel_grain(extent: int, ops: int) -> int:
     equal size and even in number, or as many for each processor; they begin at cache lines if rounding changes their
     sizes little."""
     processors = current_target().processors
-    min_grain = max(1, PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // max(1, ops), extent // current_target().max_chunks)
+    min_ops = PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // (MANY_PROCESSORS_SHARE if processors > MANY_PROCESSORS else 1)
+    min_grain = max(1, min_ops // max(1, ops), extent // current_target().max_chunks)
     chunks = round(extent / min_grain)
     if chunks < 2:
         return max(min_grain, extent)
