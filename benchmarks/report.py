@@ -17,6 +17,7 @@ from benchmarks.measure import Timing
 from benchmarks.memory import Memory
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+THREADS = (2, 8, 32, 64, 128)  # for which the bound on parallel efficiency is stated
 LARGE = "Large arrays"  # the group whose rows are to come near the memory's bandwidth
 _TITLES = {"jax": "JAX", "numpy": "NumPy", "torch": "PyTorch"}
 
@@ -32,6 +33,7 @@ class Row:
     first: dict[str, float] = field(default_factory=dict[str, float])
     memory: dict[str, Memory] = field(default_factory=dict[str, Memory])
     limit: float | None = None
+    efficiency: dict[int, float] = field(default_factory=dict[int, float])  # the bound, by numbers of threads
 
     @property
     def other(self) -> str | None:
@@ -122,7 +124,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def steady_table(rows: Sequence[Row]) -> str:
     """How long warm calls take, next to the peers and to the machine's limit."""
     head = ["workload", "tinyxla", "JAX", "JAX / tinyxla", "best of NumPy, PyTorch", "it / tinyxla"]
-    head += ["limit", "tinyxla / limit", "JAX / limit"]
+    head += ["limit", "tinyxla / limit", "JAX / limit", f"efficiency at {', '.join(map(str, THREADS))} threads"]
     return _table(
         head,
         (
@@ -136,6 +138,7 @@ def steady_table(rows: Sequence[Row]) -> str:
                 duration(row.limit),
                 _ratio(row.distance("tinyxla")),
                 _ratio(row.distance("jax")),
+                " ".join(f"{row.efficiency[n]:.2f}" for n in THREADS if n in row.efficiency),
             ]
             for row in rows
         ),
@@ -277,6 +280,9 @@ A figure of a group is the geometric mean of its rows.
   moved once, unless the workload says otherwise; the bandwidth is that of the level of memory which holds them. The
   operations are those on floating-point numbers, where a transcendental function counts as {TRANSCENDENTAL}. It is a
   lower bound that not every computation can come near.
+- The efficiency is a bound, not a measurement: which part of the time of so many threads the program can use at most,
+  by the cuts of its kernels for so many processors and the steps that one thread does (`parallel_efficiency` in
+  [performance.md](performance.md)). It is to be at least 0.9 at 64 threads where one thread takes more than 10 ms.
 
 {_machine_table(machine)}
 

@@ -14,7 +14,7 @@ from benchmarks.groups.collectives import DEVICES
 from benchmarks.libraries import Library
 from benchmarks.machine import TRANSCENDENTAL, Machine
 from benchmarks.measure import ONCE, QUICK, THOROUGH, Call, Effort, Timing, compare_calls, compare_once
-from benchmarks.report import Row, row_line
+from benchmarks.report import THREADS, Row, row_line
 from benchmarks.workload import Calls, Once, Workload, moved_bytes
 
 Chosen = list[tuple[str, Workload | Calls | Once]]
@@ -43,7 +43,17 @@ def measure(
         dict(zip(names, timings, strict=True)),
         first,
         limit=_limit(workload, able[0], calls[0], machine),
+        efficiency=_efficiency(workload, able),
     )
+
+
+def _efficiency(workload: Workload, libraries: Sequence[Library]) -> dict[int, float]:
+    """The bound on parallel efficiency of tinyxla's program, if it takes part."""
+    for library in libraries:
+        if library.name == "tinyxla":
+            lowered = workload.function(library).lower(*workload.arguments(library))
+            return lowered.compile().parallel_efficiency(THREADS)
+    return {}
 
 
 OF_DEVICES = ("Collectives",)

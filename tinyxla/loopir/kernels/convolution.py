@@ -60,6 +60,7 @@ from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
 from tinyxla.loopir.lower.reductions import combine_partials
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.ops.convolution import Convolution
 from tinyxla.shapes import Shape, element_type
 
@@ -71,6 +72,9 @@ _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists hav
 # Candidates for output positions of one stride in the input: the first that divides the innermost axis.
 _STRIDED_ROWS = (4, 2, 1)
 _CHUNKS = 8  # chunks that threads share, if the work suffices
+_LONG_CHUNKS, _LONG_MULTIPLIES = 128, 1 << 27  # the same from so many multiplications on
+_MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
+_LIST_ROWS = 4  # output positions whose sums take as long as a tile's offset lists
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
 _MAX_UNROLLED_TERMS = 32  # terms up to which the reduction is unrolled
 
@@ -291,11 +295,30 @@ class _ImplicitGemm:
         self.tiles, tiles = -(-positions // self.height), -(-terms // self.depth)
         self.tile_count = groups * self.blocks * self.tiles
         covers_result = groups * positions * axes.channel.size == x.array_shape.size
-        splits = min(tiles, _CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= _CHUNKS else 1
+        chunks, multiplies = _CHUNKS, self.tile_count * self.height * self.width * terms
+        if multiplies >= _LONG_MULTIPLIES:
+            chunks = _LONG_CHUNKS
+        splits = min(tiles, chunks // self.tile_count) if covers_result and 2 * self.tile_count <= chunks else 1
         self.length = -(-tiles // splits) * self.depth  # of a part of a split reduction
         self.splits = -(-terms // self.length)
+        self._balance(positions, groups * self.blocks * self.splits, multiplies)
         self.low = Lowering("convolution", plan)
         self.parameters: list[int] = []
+
+    def _balance(self, positions: int, others: int, multiplies: int) -> None:
+        """Make tiles lower, so that the busiest processor of the target has least to do; the sums stay the same.
+        `others` is the number of tiles of the same positions."""
+        processors = min(current_target().processors, multiplies // _MIN_CHUNK_MULTIPLIES)
+        if 2 * processors <= _CHUNKS:
+            return
+        rows = range(self.arithmetic.mr, self.height + 1, self.arithmetic.mr)
+
+        def time(height: int) -> float:
+            return -(-others * -(-positions // height) // processors) * (height + _LIST_ROWS)
+
+        self.height = min(rows, key=lambda height: (time(height), -height), default=self.height)
+        self.tiles = -(-positions // self.height)
+        self.tile_count = others // self.splits * self.tiles
 
     def parameter(self, value: int) -> Value:
         """A scalar parameter of the kernel with this value."""

@@ -28,6 +28,8 @@ from tinyxla.ops import movement, reduction
 PARALLEL_CHUNK_ELEMENTS = 1 << 14  # of work per element, in one chunk
 LINE_ELEMENTS = 64  # whole cache lines for any element type
 
+MANY_PROCESSORS, MANY_PROCESSORS_SHARE = 8, 4  # from so many on, chunks of a fourth of the work pay
+MAX_ROUNDS = 4  # chunks of each processor that are considered
 MAX_UNROLLED_ROW = 16  # iterations of a row that is unrolled
 MAX_UNROLLED_ROWS = 16  # fewer rows do not fill a vector
 MAX_UNROLLED_OPS = 600  # simple operations in the unrolled row
@@ -152,15 +154,23 @@ def parallel_grain(extent: int, ops: int) -> int:
     equal size and even in number, or as many for each processor; they begin at cache lines if rounding changes their
     sizes little."""
     processors = current_target().processors
-    min_grain = max(1, PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // max(1, ops), extent // current_target().max_chunks)
+    min_ops = PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // (MANY_PROCESSORS_SHARE if processors > MANY_PROCESSORS else 1)
+    min_grain = max(1, min_ops // max(1, ops), extent // current_target().max_chunks)
     chunks = round(extent / min_grain)
     if chunks < 2:
         return max(min_grain, extent)
     chunks += chunks % 2
-    if chunks > processors:
-        chunks -= chunks % processors
     grain = -(-extent // chunks)
+    if chunks > processors > 2:  # two have equally many already
+        grain = _balanced_grain(extent, grain, processors)
     return -(-grain // LINE_ELEMENTS) * LINE_ELEMENTS if grain >= 10 * chunks * LINE_ELEMENTS else grain
+
+
+def _balanced_grain(extent: int, grain: int, processors: int) -> int:
+    """Iterations per chunk, at least half as many as `grain`, with which the busiest processor has least to do."""
+    grains = {-(-extent // (processors * rounds)) for rounds in range(1, MAX_ROUNDS + 1)}
+    candidates = [x for x in grains if 2 * x >= grain]
+    return min(candidates, key=lambda x: (x * -(-extent // (x * processors)), -x), default=grain)
 
 
 def tile_of(low: Lowering, index: Index, tiles: int, size: int) -> tuple[Index, Index, Index]:

@@ -17,9 +17,10 @@ from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
-from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS
+from tinyxla.loopir.lower.axes import MANY_PROCESSORS, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement
 
 _MIN_ROW_BYTES = 512  # a loop copies shorter rows faster
@@ -57,6 +58,9 @@ def lower(x: Instruction, plan: Plan) -> LoweredKernel | None:
     if size < _MIN_ROW_BYTES or len(axes) > _MAX_AXES:
         return None
     rows = math.prod(axis[0] for axis in axes)
+    processors = current_target().processors
+    if processors > MANY_PROCESSORS and rows < min(processors, rows * size // PARALLEL_CHUNK_ELEMENTS):
+        return None  # a loop over elements has enough chunks
     parameters = [
         before,
         copied,

@@ -17,6 +17,7 @@ from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
 from tinyxla.loopir.lower.axes import (
+    COSTLY_WORK,
     PARALLEL_CHUNK_ELEMENTS,
     Axis,
     collapse_axes,
@@ -356,7 +357,8 @@ def combine(
         else:
             results = low.nest([(0, splits)], results, body)
         space.store_results(low, results, result, 0, 1, users)
-    return make_kernel(low, math.prod(space.results), splits, [*space.roots, *space.dependent_roots])
+    ops = splits * (COSTLY_WORK if splits > MAX_UNROLLED_PARTIALS else 1)  # many are far away, in others' caches
+    return make_kernel(low, math.prod(space.results), ops, [*space.roots, *space.dependent_roots])
 
 
 def combine_partials(partials: Temporary, x: Instruction, plan: Plan) -> LoweredKernel:

@@ -20,10 +20,11 @@ from tinyxla.hlo import Module
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.cost_model import kernel_cost
+from tinyxla.loopir.target import current_target
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.tracing.config import config, setting
 
-OPS_PER_BYTE = 4  # simple operations of a vector loop that take as long as moving a byte
+OPS_PER_CACHED_BYTE, OPS_PER_BYTE = 1, 4  # simple operations of a vector loop that take as long as moving a byte
 
 
 def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequence[int]) -> dict[int, float]:
@@ -70,4 +71,5 @@ def span(extent: int, grain: int, threads: int) -> float:
 
 
 def _work(moved: float, operations: float, transcendentals: float) -> float:
-    return max(OPS_PER_BYTE * moved, operations + COSTLY_WORK * transcendentals)
+    ops_per_byte = OPS_PER_CACHED_BYTE if moved < current_target().private_bytes else OPS_PER_BYTE
+    return max(ops_per_byte * moved, operations + COSTLY_WORK * transcendentals)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import Plan
@@ -33,6 +33,7 @@ from tinyxla.loopir.lower.axes import parallel_grain
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.reductions import combine_partials
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
+from tinyxla.loopir.target import current_target
 from tinyxla.ops import contraction
 from tinyxla.shapes import Shape, element_type
 
@@ -55,6 +56,9 @@ _MAX_GEMV_COLUMNS = 2  # n up to which a product is left to the BLAS's gemv
 _MAX_SMALL_SIZE = 16  # n and k up to which the small GEMM kernel is used
 _STORE_TERMS = 4  # terms of k that take as long as loading and storing the accumulator
 _CHUNKS = 8  # chunks that threads share, if the work suffices
+_MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
+_REPACKING_ROWS = 4  # rows of A whose products take as long as packing a panel of B, or reading it once more
+_MAX_ROW_PARTS = 4  # parts of a usual block of A
 
 # --- kernels around the microkernel -----------------------------------------------------------------------------------
 
@@ -413,6 +417,28 @@ def _choose_blocking(
     return _Blocking(mc, row_blocks, panel_groups, group_panels, k_splits, split_words, kc, max_mc, keeps_group)
 
 
+def _balanced(blocks: _Blocking, p: GemmProblem, arithmetic: Arithmetic) -> _Blocking:
+    """The blocks of a GEMM for many processors: groups of panels and blocks of A become smaller, so that the busiest
+    processor of the target has least to do. The split of k, and so each sum, stays the same."""
+    processors = min(current_target().processors, p.batch * p.m * p.n * p.k // _MIN_CHUNK_MULTIPLIES)
+    if 2 * processors <= _CHUNKS:
+        return blocks
+    panels = -(-p.n // arithmetic.nr)
+
+    def time(candidate: _Blocking) -> float:
+        share = -(-p.batch * candidate.chunks // processors) * candidate.mc * min(candidate.group_panels, panels)
+        return share * (1 + _REPACKING_ROWS / candidate.mc)  # a block of A may pack its panels of B
+
+    candidates = [blocks]
+    for parts in range(1, _MAX_ROW_PARTS + 1):
+        mc = _round_up(-(-p.m // (blocks.row_blocks * parts)), arithmetic.mr)
+        for group in {-(-panels // k) for k in range(blocks.panel_groups, min(panels, 4 * processors) + 1)}:
+            candidates.append(
+                replace(blocks, mc=mc, row_blocks=-(-p.m // mc), group_panels=group, panel_groups=-(-panels // group))
+            )
+    return min(candidates, key=time)
+
+
 def _bytes_of_b(p: GemmProblem, arithmetic: Arithmetic) -> int:
     """Bytes of one matrix B."""
     return p.k * p.right.row * arithmetic.word_bits // 8
@@ -445,7 +471,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         right, packing_step, pitch = _pack_b(x, p, arithmetic)
         kernels.append(packing_step)
         b_batch, b_row, b_column = panels * pitch * arithmetic.nr if p.right.batch else 0, arithmetic.nr, pitch
-    blocks = _choose_blocking(p, arithmetic, kc, packs_a, packs_b, fuses)
+    blocks = _balanced(_choose_blocking(p, arithmetic, kc, packs_a, packs_b, fuses), p, arithmetic)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * blocks.max_mc
     partial = Temporary(Shape(x.array_shape.element_type, (blocks.k_splits, x.array_shape.size)))
     target: Storage = x if blocks.k_splits == 1 else partial
