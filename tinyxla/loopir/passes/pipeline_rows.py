@@ -71,7 +71,9 @@ def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredK
         body += _prefetch_rows(x, is_large, lowered.grain >= MIN_CHUNK_ROWS) if isinstance(x, Loop) else [x]
     if len(body) == len(kernel.body) and all(x is y for x, y in zip(body, kernel.body, strict=True)):
         return lowered
-    return replace(lowered, kernel=replace(kernel, body=body), directives=(*lowered.directives, Directive("pipeline", ("rows",))))
+    return replace(
+        lowered, kernel=replace(kernel, body=body), directives=(*lowered.directives, Directive("pipeline", ("rows",)))
+    )
 
 
 def _prefetch_rows(row_loop: Loop, is_large: bool, has_many_rows: bool) -> list[Statement]:

@@ -602,24 +602,30 @@ class _Printer:
         if lines > _LONG_BODY and in_any_order and is_long:
             spared = [] if loop.carried or lines <= _LONGER_BODY else masks
             return [*spared, 'interleave.count", i32 2']
-        widest = max_element_bytes(loop)
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
+            widest = max_element_bytes(loop)
             return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
         if masks and count % _VECTOR and count < LONG_LOOP_ITERATIONS:
             return masks
-        vectors = count * widest // (4 * _VECTOR)
-        is_narrow = widest == 1 or (widest == 2 and not loop.carried)
-        if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements
-            return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
-        return []
+        return _interleaved(loop, count) if lines <= _LONG_BODY else []
 
     def _describe(self, content: str) -> str:
         """Append a line of metadata; its name."""
         name = f"!{len(self.metadata)}"
         self.metadata.append(f"{name} = {content}")
         return name
+
+
+def _interleaved(loop: Loop, count: int) -> list[str]:
+    """How many vectors of narrow elements are interleaved: more than divide the loop would leave many elements."""
+    widest = max_element_bytes(loop)
+    vectors = count * widest // (4 * _VECTOR)
+    is_narrow = widest == 1 or (widest == 2 and not loop.carried)
+    if not vectors or not is_narrow or loop.sequential:
+        return []
+    return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
 
 
 def _leaves_one(loop: Loop, count: int | None) -> bool:
