@@ -595,11 +595,10 @@ class _Printer:
         if self.in_rest:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
-        is_long = count >= LONG_LOOP_ITERATIONS if count is not None else not isinstance(loop.start, int)  # a chunk is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         # Pairs would be gathered singly.
         masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
-        if lines > _LONG_BODY and in_any_order and is_long:
+        if lines > _LONG_BODY and in_any_order and _is_long(loop, count):
             spared = [] if loop.carried or lines <= _LONGER_BODY else masks
             return [*spared, 'interleave.count", i32 2']
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
@@ -616,6 +615,11 @@ class _Printer:
         name = f"!{len(self.metadata)}"
         self.metadata.append(f"{name} = {content}")
         return name
+
+
+def _is_long(loop: Loop, count: int | None) -> bool:
+    """Whether a loop has many iterations, as a chunk does."""
+    return not isinstance(loop.start, int) if count is None else count >= LONG_LOOP_ITERATIONS
 
 
 def _interleaved(loop: Loop, count: int) -> list[str]:

@@ -169,14 +169,10 @@ def _analyze(body: Computation) -> _CarriedState | None:
     written = [write for writes in stacked.values() for write in writes]
     roots = [body.outputs[k] for k in arrays] + [element for _, element in written]
     scalars = [body.outputs[k] for k in counters] + [start for update, _ in written for start in update.operands[2:]]
-    identity_map = normalize(range(len(space)), space)
+    in_registers, identity_map = Accesses(frozenset()), normalize(range(len(space)), space)
     reads = [*((y, identity_map) for y in roots), *((y, ()) for y in scalars)]
-    in_registers = Accesses(frozenset())
     reads += [(y, access) for y, access, _ in in_registers.read_by([*roots, *scalars])]
-    own_maps = {body.parameters[k]: {identity_map} for k in arrays}
-    own_maps.update(
-        (body.parameters[k], {_write_map(update, space) for update in chain}) for k, chain in chains.items()
-    )
+    own_maps = _own_maps(body, arrays, chains, space)
     if not all(_reads_own_element(y, access, own_maps) for y, access in reads):
         return None
     axes = collapse_axes(
@@ -189,6 +185,16 @@ def _analyze(body: Computation) -> _CarriedState | None:
     scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
     result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
     return result if all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(result)) else None
+
+
+def _own_maps(
+    body: Computation, arrays: Sequence[int], chains: dict[int, list[Instruction]], space: tuple[int, ...]
+) -> dict[Instruction, set[AccessMap]]:
+    """The maps with which an iteration may read carried arrays: where it writes them."""
+    own_maps = {body.parameters[k]: {normalize(range(len(space)), space)} for k in arrays}
+    for k, chain in chains.items():
+        own_maps[body.parameters[k]] = {_write_map(update, space) for update in chain}
+    return own_maps
 
 
 def _has_pointwise_ops_only(body: Computation) -> bool:
