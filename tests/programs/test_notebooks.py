@@ -17,7 +17,9 @@ for demo_module in ("ipykernel", "matplotlib", "sklearn", "tqdm"):
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_PACKAGES = ("bayesian_regression", "neural_ode")  # packages/notebooks.py runs them, where their packages are
-GALLERY = [path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", "to_xla_and_back", *OF_PACKAGES)]
+GALLERY = [
+    path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", "to_xla_and_back", *OF_PACKAGES)
+]
 MOST_LINES = 100
 
 

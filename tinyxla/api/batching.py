@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tinyxla.api.functions import Function, OfLeaves, argument_names, arrays_of, check_callable, name_of
@@ -56,79 +57,102 @@ def vmap(
         Array([3., 3.], dtype=float32)
     """
     check_callable("vmap", fun)
-    function: Function = cast(Any, fun)
     what = f"vmap of {name_of(fun)}"
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    names = () if axis_name is None else (axis_name,)
     if not isinstance(axis_name, Hashable):
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
+    mapping = _Mapping(what, cast(Any, fun), in_axes, out_axes, axis_name, axis_size, sum_match)
 
-    def with_references(leaves: list[Any], treedef: pytrees.TreeDef, axes: list[Any]) -> Any:
+    @boundary
+    @wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        return mapping.call(args, kwargs)
+
+    return mapped
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A function with the arguments of `vmap`; `what` names it in errors."""
+
+    what: str
+    fun: Function
+    in_axes: Any
+    out_axes: Any
+    axis_name: Hashable | None
+    axis_size: int | None
+    sum_match: bool
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        what = self.what
+        _check_count(what, self.in_axes, args)
+        leaves, treedef = pytrees.flatten((args, kwargs))
+        wanted = pytrees.broadcast_prefix(self.in_axes, args, f"{what}: in_axes")
+        wanted += [0] * (len(leaves) - len(wanted))
+        if Reference.exist and any(isinstance(x, Reference) for x in leaves):
+            return self._with_references(leaves, treedef, wanted)
+
+        def name(k: int) -> str:
+            return f"argument {argument_names(args, kwargs)[k]}"
+
+        are_zeros = [is_float0(x) for x in leaves]
+        leaves = as_numbers(leaves) if any(are_zeros) else leaves
+        of_keys = pytrees.key_leaves(treedef)
+        axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
+        size = _batch_size(leaves, axes, name, self.axis_size, what)
+        results_are_zeros: list[bool] = []
+        flat = OfLeaves(self._of_numbers(results_are_zeros), treedef, named=True)
+
+        def of_leaves(*values: Any) -> Any:
+            return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
+
+        names = () if self.axis_name is None else (self.axis_name,)
+        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names)
+        placed = self._placed(results, flat.tree, size)
+        return flat.result(as_float0(x) if results_are_zeros[k] else x for k, x in enumerate(placed))
+
+    def _of_numbers(self, results_are_zeros: list[bool]) -> Function:
+        """The function with numbers for results of the type float0; these are marked in `results_are_zeros`."""
+        fun = self.fun
+
+        @wraps(fun)
+        def of_numbers(*args: Any, **kwargs: Any) -> Any:
+            result = fun(*args, **kwargs)
+            results_are_zeros[:] = map(is_float0, pytrees.leaves(result))
+            return as_numbers(result) if any(results_are_zeros) else result
+
+        return of_numbers
+
+    def _placed(self, results: Sequence[tuple[Any, int | None]], tree: pytrees.TreeDef, size: int) -> Iterator[Any]:
+        """Results, each with the axis of examples where `out_axes` says."""
+        whole = pytrees.with_placeholders(tree)
+        targets = pytrees.broadcast_prefix(self.out_axes, whole, f"{self.what}: out_axes")
+        of_keys = pytrees.key_leaves(tree)
+        for k, ((value, axis), to) in enumerate(zip(results, targets, strict=True)):
+            if to is None and axis is not None and self.sum_match and not of_keys[k]:
+                yield reduction.reduce_sum(value, (axis,))
+            else:
+                name = lambda k=k: f"{self.what}: the result{pytrees.leaf_names(whole)[k]}"  # noqa: E731
+                yield _placed(value, axis, to, size, of_keys[k], name)
+
+    def _with_references(self, leaves: list[Any], treedef: pytrees.TreeDef, axes: list[Any]) -> Any:
         """References among the arguments: each example has one of its own, and what these hold is written back."""
-        numbers = [k for k, x in enumerate(leaves) if isinstance(x, Reference)]
+        fun, numbers = self.fun, [k for k, x in enumerate(leaves) if isinstance(x, Reference)]
 
         @wraps(fun)
         def of_values(values: list[Any]) -> Any:
             own = [leaves[k].__class__(x) if k in numbers else x for k, x in enumerate(values)]
             args, kwargs = pytrees.unflatten(treedef, own)
-            result = function(*args, **kwargs)
+            result = fun(*args, **kwargs)
             return result, [own[k].read() for k in numbers]
 
-        reference_axes = [axes[k] for k in numbers]
+        out_axes = (self.out_axes, [axes[k] for k in numbers])
         given = [x.read() if k in numbers else x for k, x in enumerate(leaves)]
-        one = vmap(of_values, (axes,), (out_axes, reference_axes), axis_name, axis_size, spmd_axis_name, sum_match)
-        result, after = one(given)
+        one = replace(self, fun=of_values, in_axes=(axes,), out_axes=out_axes)
+        result, after = one.call((given,), {})
         write_all([leaves[k] for k in numbers], after)
         return result
-
-    @boundary
-    @wraps(fun)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
-        def name(k: int) -> str:
-            return f"argument {argument_names(args, kwargs)[k]}"
-
-        _check_count(what, in_axes, args)
-        leaves, treedef = pytrees.flatten((args, kwargs))
-        wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
-        wanted += [0] * (len(leaves) - len(wanted))
-        if Reference.exist and any(isinstance(x, Reference) for x in leaves):
-            return with_references(leaves, treedef, wanted)
-        are_zeros = [is_float0(x) for x in leaves]
-        leaves = as_numbers(leaves) if any(are_zeros) else leaves
-        results_are_zeros: list[bool] = []
-
-        @wraps(fun)
-        def of_numbers(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            results_are_zeros[:] = map(is_float0, pytrees.leaves(result))
-            return as_numbers(result) if any(results_are_zeros) else result
-
-        of_keys = pytrees.key_leaves(treedef)
-        axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
-        size = _batch_size(leaves, axes, name, axis_size, what)
-        flat = OfLeaves(of_numbers, treedef, named=True)
-
-        def of_leaves(*values: Any) -> Any:
-            return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
-
-        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names)
-        whole = pytrees.with_placeholders(flat.tree)
-        targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
-        results_of_keys = pytrees.key_leaves(flat.tree)
-
-        def place(k: int) -> Any:
-            (value, axis), to = results[k], targets[k]
-            if to is None and axis is not None and sum_match and not results_of_keys[k]:
-                return reduction.reduce_sum(value, (axis,))
-            found = _placed(
-                value, axis, to, size, results_of_keys[k], lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}"
-            )
-            return as_float0(found) if results_are_zeros[k] else found
-
-        return flat.result(place(k) for k in range(len(results)))
-
-    return mapped
 
 
 def _check_count(what: str, in_axes: Any, args: tuple[Any, ...]) -> None:

@@ -187,28 +187,16 @@ def partition(
     late: set[Instruction] = set(both.parameters[primals:])
     if effects_there is not None:
         late.update(acting[effects_there:])
-    free: set[Instruction] = set(given)
-    derived: set[Instruction] = set(given)  # what is made of these is not free unless it is cheap
-    for x in both.instructions:
-        if x.op.name != "parameter":
-            if x in late or any(o in late for o in x.operands):
-                late.add(x)
-            elif all(o in free for o in x.operands) and not any(x.computations()) and not x.has_side_effect:
-                if any(o in derived for o in x.operands):
-                    if not is_cheap(x):
-                        continue
-                    derived.add(x)
-                free.add(x)
+    free = _spread(both, late, given, is_cheap)
     outputs = both.root.operands
     acting_late = [x for x in acting if x in late]
     wanted = needed([*outputs[results:], *acting_late])
     if keeps is not None:
         late |= _computed_again(both, [*outputs[results:], *acting_late], late, free, keeps)
     residuals: dict[Instruction, None] = {}
-    for x in both.instructions:
-        if x in wanted and x in late and x is not both.root:
-            residuals.update((o, None) for o in x.operands if o not in late and o not in free)
-    residuals.update((o, None) for o in outputs[results:] if o not in late and o not in free)
+    reading = [x.operands for x in both.instructions if x in wanted and x in late and x is not both.root]
+    for operands in (*reading, outputs[results:]):
+        residuals.update((o, None) for o in operands if o not in late and o not in free)
     kept = _fewer(both, list(residuals), free, is_cheap)
     acting_early = [x for x in acting if x not in late]
     early = subgraph(
@@ -216,6 +204,26 @@ def partition(
     )
     inputs = [*given, *kept, *both.parameters[primals:]]
     return early, subgraph(f"{both.name}_backward", inputs, outputs[results:], effects=acting_late)
+
+
+def _spread(
+    both: Computation, late: set[Instruction], given: Sequence[Instruction], is_cheap: Callable[[Instruction], bool]
+) -> set[Instruction]:
+    """Add to `late` what is made of it; return what is free: simply made of constants, or cheaply of what is given."""
+    free: set[Instruction] = set(given)
+    derived: set[Instruction] = set(given)  # what is made of these is not free unless it is cheap
+    for x in both.instructions:
+        if x.op.name == "parameter":
+            continue
+        if x in late or any(o in late for o in x.operands):
+            late.add(x)
+        elif all(o in free for o in x.operands) and not any(x.computations()) and not x.has_side_effect:
+            if any(o in derived for o in x.operands):
+                if not is_cheap(x):
+                    continue
+                derived.add(x)
+            free.add(x)
+    return free
 
 
 def _fewer(

@@ -43,6 +43,13 @@ class Node(NamedTuple):
     source: SourceLine | None  # the same, of what is recorded; a rule of the user's has lines of its own
     maps_zeros: bool  # the pullback of zeros may be another value than zero: it is a rule of the user's
 
+    def back(self, cotangents: list[Any]) -> Any:
+        """The cotangents of the operands, given those of the results, of which some are None: zeros."""
+        if self.templates is not None:
+            pairs = zip(cotangents, self.templates, strict=True)
+            cotangents = [zeros_like(x) if g is None else g for g, x in pairs]
+        return self.pullback(cotangents[0] if self.single else tuple(cotangents))
+
 
 class TapeTracer(CarryingTracer):
     __slots__ = ("number",)
@@ -108,10 +115,7 @@ class TapeTrace(Trace):
         outer = state.scope, state.source
         try:
             for node in reversed(self.nodes):
-                present = [found.get(r) if r is not None else None for r in node.results]
-                for r in node.results:
-                    if r is not None and r not in kept:
-                        found.pop(r, None)
+                present = _taken(found, node.results, kept)
                 if all(g is None for g in present):
                     if zeros.isdisjoint(node.results):
                         continue
@@ -119,10 +123,7 @@ class TapeTrace(Trace):
                         zeros.update(n for n in node.operands if n is not None)
                         continue
                 state.scope, state.source = node.scope, node.source or outer[1]
-                whole = present
-                if node.templates is not None:
-                    whole = [zeros_like(x) if g is None else g for g, x in zip(present, node.templates, strict=True)]
-                back = node.pullback(whole[0] if node.single else tuple(whole))
+                back = node.back(present)
                 for number, cotangent in zip(node.operands, back, strict=True):
                     accumulate(number, cotangent)
                     if cotangent is None and number is not None and node.maps_zeros:
@@ -130,6 +131,15 @@ class TapeTrace(Trace):
         finally:
             state.scope, state.source = outer
         return [zeros_like(x) if x.number in zeros - found.keys() else found.get(x.number) for x in inputs]
+
+
+def _taken(found: dict[int, Any], results: Sequence[int | None], kept: set[int]) -> list[Any]:
+    """The cotangents of results, which are needed no more unless they are `kept`."""
+    present = [found.get(r) if r is not None else None for r in results]
+    for r in results:
+        if r is not None and r not in kept:
+            found.pop(r, None)
+    return present
 
 
 def _scope() -> str:

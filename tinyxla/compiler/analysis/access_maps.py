@@ -71,33 +71,36 @@ def operand_access_maps(x: Instruction, access: AccessMap) -> Iterator[tuple[Ins
         operand_access = [dims_of([c]) if d in x.attributes.dimensions else c for d, c in enumerate(access)]
         yield x.operands[0], tuple(operand_access)
     elif op is movement.pad:
-        padding = x.attributes.padding_config
-        operand_access = [
-            c if padding_of_dim == (0, 0, 0) else dims_of([c])
-            for c, padding_of_dim in zip(access, padding, strict=True)
-        ]
-        yield x.operands[0], normalize(operand_access, x.operands[0].array_shape.dimensions)
-        yield x.operands[1], ()
+        yield from _pad_access_maps(x, access)
     elif op is movement.concatenate:
         dimension = x.attributes.dimension
         operand_access = [dims_of([c]) if d == dimension else c for d, c in enumerate(access)]
         for operand in x.operands:
             yield operand, normalize(operand_access, operand.array_shape.dimensions)
     elif op is dynamic_slices.dynamic_slice:
-        operand, *starts = x.operands
-        sizes = operand.array_shape.dimensions
-        slice_sizes = x.attributes.dynamic_slice_sizes
-        operand_access = [
-            c if size == n else dims_of([c]) for c, size, n in zip(access, slice_sizes, sizes, strict=True)
-        ]
-        yield operand, normalize(operand_access, sizes)
-        for start in starts:
-            yield start, ()
+        yield from _dynamic_slice_access_maps(x, access)
     elif op is indexing.gather:
         yield from _gather_access_maps(x, access)
     else:
         for operand in x.operands:
             yield operand, access
+
+
+def _pad_access_maps(x: Instruction, access: AccessMap) -> Iterator[tuple[Instruction, AccessMap]]:
+    operand, value = x.operands
+    padding = x.attributes.padding_config
+    operand_access = [c if amounts == (0, 0, 0) else dims_of([c]) for c, amounts in zip(access, padding, strict=True)]
+    yield operand, normalize(operand_access, operand.array_shape.dimensions)
+    yield value, ()
+
+
+def _dynamic_slice_access_maps(x: Instruction, access: AccessMap) -> Iterator[tuple[Instruction, AccessMap]]:
+    operand, *starts = x.operands
+    sizes, slice_sizes = operand.array_shape.dimensions, x.attributes.dynamic_slice_sizes
+    operand_access = [c if size == n else dims_of([c]) for c, size, n in zip(access, slice_sizes, sizes, strict=True)]
+    yield operand, normalize(operand_access, sizes)
+    for start in starts:
+        yield start, ()
 
 
 def _gather_access_maps(x: Instruction, access: AccessMap) -> Iterator[tuple[Instruction, AccessMap]]:

@@ -15,6 +15,7 @@ from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
+from tinyxla.shapes import Shape
 
 Operands = tuple[Instruction, ...]
 Users = dict[Instruction, list[Instruction]]
@@ -55,28 +56,39 @@ def _carried_permutations(x: Instruction, operands: Operands, users: Users) -> d
             u.operands.index(p) or u.operands.count(p) > 1 for u in uses
         ):
             continue
-        candidates: set[Ints] = set()
         if result is p and all(u.op is dynamic_slices.dynamic_slice for u in uses):
-            candidates = {initial.attributes.permutation} if initial.op is movement.transpose else candidates
+            candidates = {initial.attributes.permutation} if initial.op is movement.transpose else set[Ints]()
             shapes = [u.array_shape for u in uses]
-        elif (
-            uses == [result] and result.op is dynamic_slices.dynamic_update_slice and body_users[result] == [body.root]
-        ):
+        elif _is_update_alone(result, uses) and body_users[result] == [body.root]:
             after = [u for part in users[x] if part.attributes.index == k for u in users[part]]
-            if (initial.op is movement.broadcast or is_allocation(initial)) and all(
-                u.op is movement.transpose for u in after
-            ):
-                candidates = {inverse_permutation(u.attributes.permutation) for u in after}
+            candidates = _permutations_undone(initial, after)
             shapes = [result.operands[1].array_shape]
         else:
             continue
-        if len(candidates) == 1:
-            (permutation,) = candidates
-            inverse = inverse_permutation(permutation)
-            array_sizes, *slice_sizes = ([shape.dimensions[d] for d in inverse] for shape in (p.array_shape, *shapes))
-            if all(_is_contiguous(sizes, array_sizes) for sizes in slice_sizes):
-                permutations[k] = permutation
+        if len(candidates) == 1 and _slices_are_contiguous(p, shapes, *candidates):
+            (permutations[k],) = candidates
     return permutations
+
+
+def _is_update_alone(result: Instruction, uses: list[Instruction]) -> bool:
+    return uses == [result] and result.op is dynamic_slices.dynamic_update_slice
+
+
+def _permutations_undone(initial: Instruction, after: Sequence[Instruction]) -> set[Ints]:
+    """The permutations that the transposes after a loop undo, if nothing but transposes read an array that the loop
+    fills."""
+    if not (initial.op is movement.broadcast or is_allocation(initial)):
+        return set()
+    if not all(u.op is movement.transpose for u in after):
+        return set()
+    return {inverse_permutation(u.attributes.permutation) for u in after}
+
+
+def _slices_are_contiguous(p: Instruction, slices: Sequence[Shape], permutation: Ints) -> bool:
+    """True if slices of an array are contiguous in memory before it is transposed."""
+    inverse = inverse_permutation(permutation)
+    array_sizes, *slice_sizes = ([shape.dimensions[d] for d in inverse] for shape in (p.array_shape, *slices))
+    return all(_is_contiguous(sizes, array_sizes) for sizes in slice_sizes)
 
 
 def _is_contiguous(sizes: Sequence[int], array_sizes: Sequence[int]) -> bool:

@@ -264,12 +264,9 @@ class Builder:
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
             left, right = right, left
-        if (right == 0 and op in ("add", "subtract")) or (right == 1 and op in ("multiply", "divide")):
-            return left
-        if (right == 0 and op == "multiply") or (right == 1 and op == "remainder"):
-            return 0
-        if left == 0 and op in ("divide", "remainder"):
-            return 0
+        identity = _identity(op, left, right)
+        if identity is not None:
+            return identity
         a, b = self.bounds(left), self.bounds(right)
         if a is not None and b is not None and op in ("minimum", "maximum"):
             (smaller, larger) = (a, b) if op == "minimum" else (b, a)
@@ -280,13 +277,7 @@ class Builder:
         if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
             quotient = a[0] // right
             return quotient if op == "divide" else self.sub(left, quotient * right)
-        attribute = "wide"
-        if a is not None and b is not None and min(a[0], b[0]) >= 0:
-            if op in _DIVISIONS and max(a[1], b[1]) < 1 << 31:
-                attribute = "narrow"
-            elif op in ("add", "multiply"):
-                attribute = "natural"
-        result = self.compute(op, INDEX, operand_of(left), operand_of(right), index=attribute)
+        result = self.compute(op, INDEX, operand_of(left), operand_of(right), index=_overflow_attribute(op, a, b))
         if a is not None and b is not None and op in _INTERVALS:
             self._bounds[result.name] = _INTERVALS[op](a, b)
         return result
@@ -440,6 +431,24 @@ _INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
     "divide": lambda x, y: (x[0] // y[1], x[1] // y[0]),
     "remainder": lambda x, y: (0, y[1] - 1),
 }
+
+
+def _identity(op: str, left: Index, right: Index) -> Index | None:
+    """The result of index arithmetic with a neutral or an absorbing operand; None if there is none."""
+    if (right == 0 and op in ("add", "subtract")) or (right == 1 and op in ("multiply", "divide")):
+        return left
+    if (right == 0 and op == "multiply") or (right == 1 and op == "remainder"):
+        return 0
+    return 0 if left == 0 and op in _DIVISIONS else None
+
+
+def _overflow_attribute(op: str, a: _Interval | None, b: _Interval | None) -> str:
+    """The attribute `index` of index arithmetic on operands with these ranges; see `Builder._index`."""
+    if a is None or b is None or min(a[0], b[0]) < 0:
+        return "wide"
+    if op in _DIVISIONS and max(a[1], b[1]) < 1 << 31:
+        return "narrow"
+    return "natural" if op in ("add", "multiply") else "wide"
 
 
 def operand_of(index: Index | Operand) -> Operand:

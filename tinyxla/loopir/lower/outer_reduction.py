@@ -265,24 +265,25 @@ class _OuterReduction:
         row_axis = reduced_axes[-1]
         if row_axis is not space.axes[-len(self.row_axes) - 1] or row_axis.size < 4 * joined:
             return 1
+        reads = self.plan.accesses.read_by([*space.roots, *space.full_space_roots], views=True)
+        return joined if all(self._joins_rows(*read, row_axis) for read in reads) else 1
+
+    def _joins_rows(self, x: Instruction, access: AccessMap, from_memory: bool, row_axis: Axis) -> bool:
+        """True if what is read for consecutive rows is contiguous, or the same for all of them."""
+        space, mapped = self.space, [c for c in access if c != -1]
         row_dims, column_dims = _dims_of_axes([row_axis]), _dims_of_axes(self.row_axes)
-        roots = [*space.roots, *space.full_space_roots]
-        for x, access, from_memory in self.plan.accesses.read_by(roots, views=True):
-            mapped = [c for c in access if c != -1]
-            is_position = x.op is movement.iota and not space.is_monoid  # the index operand of an argmax
-            if any(isinstance(c, frozenset) for c in mapped) or (dims_of(guarded_dims(x, access)) and not is_position):
-                return 1
-            read_dims = {c for c in mapped if isinstance(c, int)}
-            if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read_dims):
-                return 1
-            is_per_row = row_dims & read_dims and not column_dims & read_dims
-            if is_per_row and not from_memory and x.op.name in elementwise.NAMES:
-                return 1
-            if row_dims & read_dims and (row_axis.last, self.column_axis.first) not in pairwise(mapped):
-                return 1
-            if not row_dims & read_dims and column_dims & read_dims and from_memory and self._varies_by_row(read_dims):
-                return 1
-        return joined
+        is_position = x.op is movement.iota and not space.is_monoid  # the index operand of an argmax
+        if any(isinstance(c, frozenset) for c in mapped) or (dims_of(guarded_dims(x, access)) and not is_position):
+            return False
+        read_dims = {c for c in mapped if isinstance(c, int)}
+        if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read_dims):
+            return False
+        if not row_dims & read_dims:
+            return not (column_dims & read_dims and from_memory and self._varies_by_row(read_dims))
+        is_per_row = not column_dims & read_dims
+        if is_per_row and not from_memory and x.op.name in elementwise.NAMES:
+            return False
+        return (row_axis.last, self.column_axis.first) in pairwise(mapped)
 
     def _row_invariant_reads(self) -> list[tuple[Instruction, AccessMap]]:
         """Operands that vary by column but not by row."""

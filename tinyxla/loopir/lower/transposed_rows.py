@@ -92,13 +92,8 @@ class TransposedRows:
         low, b, sizes = self.low, self.b, iteration_space(stage[0])
         reduced = [producer_of(root) for root in stage if producer_of(root).op is reduction.reduce]
         pointwise = [root for root in stage if producer_of(root).op is not reduction.reduce]
-        identity = normalize(range(len(sizes)), sizes)
-        for x, access, _ in low.accesses.read_by(stage):
-            if low.in_memory(x) and access == identity and self._is_transposed(x, sizes) and not low.has_memory(x):
-                self._transpose(x, self._allocate_tile(x), to_memory=False)
-        computed = [x for x in self.cached if not low.has_memory(x)]
-        computed = [x for x in computed if is_computed_once(x, stage, low.accesses)]
-        new_tiles = {x: self._allocate_tile(x) for x in computed}
+        self._transpose_operands(stage, sizes)
+        new_tiles = self._allocate_intermediates(stage)
         root_tiles = {x: self._allocate_tile(x) for x in pointwise if self._is_transposed(x, sizes)}
         initial = [value for x in reduced for value in low.initial(x)]
         accumulators = [b.scratch(value.type, self.max_tile_rows) for value in initial]
@@ -133,6 +128,24 @@ class TransposedRows:
             if x in low.live_out:
                 self._transpose(x, tile, to_memory=True)
         low.mark_materialized(pointwise)
+        return self._results_in(reduced, accumulators)
+
+    def _transpose_operands(self, stage: Stage, sizes: tuple[int, ...]) -> None:
+        """Transpose the rows in memory that a stage reads and that have no tile yet."""
+        low, identity = self.low, normalize(range(len(sizes)), sizes)
+        for x, access, _ in low.accesses.read_by(stage):
+            if low.in_memory(x) and access == identity and self._is_transposed(x, sizes) and not low.has_memory(x):
+                self._transpose(x, self._allocate_tile(x), to_memory=False)
+
+    def _allocate_intermediates(self, stage: Stage) -> dict[Instruction, Buffer]:
+        """Tiles for the cached intermediates that a stage computes."""
+        computed = [x for x in self.cached if not self.low.has_memory(x)]
+        return {x: self._allocate_tile(x) for x in computed if is_computed_once(x, stage, self.low.accesses)}
+
+    def _results_in(
+        self, reduced: Sequence[Instruction], accumulators: Sequence[Buffer]
+    ) -> list[tuple[Instruction, Buffer]]:
+        """The results of reductions with the accumulators that hold them."""
         results: list[tuple[Instruction, Buffer]] = []
         for x in reduced:
             own, accumulators = accumulators[: len(x.operands) // 2], accumulators[len(x.operands) // 2 :]

@@ -26,20 +26,15 @@ _INFINITIES = {"f16": ("u16", 0x7C00), "bf16": ("u16", 0x7F80), "f32": ("u32", 0
 def split_nan_check(loop: Loop, opaque: Value) -> tuple[list[Statement], Loop, list[Statement]]:
     """The statements before an innermost loop, the rewritten loop, and the statements after it. `opaque` is a
     nonnegative index whose value LLVM does not know."""
-    computed = [x for x in loop.body if isinstance(x, Compute)]
-    stored_values = [x.value for x in loop.body if isinstance(x, Store)]
     if loop.sequential or any(not isinstance(x, (Compute, Load, Store)) for x in loop.body):
         return [], loop, []
-    uses = Counter([*(o for x in computed for o in x.operands), *stored_values, *(c.next for c in loop.carried)])
-    definitions = {x.result: x for x in computed}
+    uses, definitions = _uses(loop), {x.result: x for x in loop.body if isinstance(x, Compute)}
     extrema: dict[Value, Compute] = {}
     carried, nan_checks, after = list(loop.carried), list[Statement](), list[Statement]()
     nan_flags: dict[Operand, Value] = {}  # by element: whether one was NaN
     for k, c in enumerate(loop.carried):
         x = definitions.get(c.next) if isinstance(c.next, Value) else None
-        if x is None or x.op not in _NUMBER_EXTREMA or x.result.type not in _INFINITIES or c.arg not in x.operands:
-            continue
-        if uses[c.arg] > 1 or uses[x.result] > 1:
+        if x is None or not _is_extremum_of(x, c) or uses[c.arg] > 1 or uses[x.result] > 1:
             continue
         extrema[x.result] = replace(x, op=_NUMBER_EXTREMA[x.op], attributes=())
         name, extremum = c.result.name, Value(c.result.type, f"{c.result.name}.number")
@@ -61,6 +56,18 @@ def split_nan_check(loop: Loop, opaque: Value) -> tuple[list[Statement], Loop, l
     body = [_hide_infinities(x, opaque, before) if extrema and isinstance(x, Compute) else x for x in loop.body]
     body = [extrema.get(x.result, x) if isinstance(x, Compute) else x for x in body]
     return before, replace(loop, body=[*body, *nan_checks], carried=carried), after
+
+
+def _uses(loop: Loop) -> Counter[Operand | None]:
+    """How often each value is used in a loop without inner loops."""
+    computed = [o for x in loop.body if isinstance(x, Compute) for o in x.operands]
+    stored = [x.value for x in loop.body if isinstance(x, Store)]
+    return Counter([*computed, *stored, *(c.next for c in loop.carried)])
+
+
+def _is_extremum_of(x: Compute, c: LoopCarried) -> bool:
+    """True if x is the extremum of floats of which the loop carries the one found so far."""
+    return x.op in _NUMBER_EXTREMA and x.result.type in _INFINITIES and c.arg in x.operands
 
 
 def _is_nan(result: Value, x: Operand) -> Compute:

@@ -595,31 +595,41 @@ class _Printer:
         if self.in_rest:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
-        is_long = count >= LONG_LOOP_ITERATIONS if count is not None else not isinstance(loop.start, int)  # a chunk is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         # Pairs would be gathered singly.
         masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
-        if lines > _LONG_BODY and in_any_order and is_long:
+        if lines > _LONG_BODY and in_any_order and _is_long(loop, count):
             spared = [] if loop.carried or lines <= _LONGER_BODY else masks
             return [*spared, 'interleave.count", i32 2']
-        widest = max_element_bytes(loop)
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
+            widest = max_element_bytes(loop)
             return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
         if masks and count % _VECTOR and count < LONG_LOOP_ITERATIONS:
             return masks
-        vectors = count * widest // (4 * _VECTOR)
-        is_narrow = widest == 1 or (widest == 2 and not loop.carried)
-        if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements
-            return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
-        return []
+        return _interleaved(loop, count) if lines <= _LONG_BODY else []
 
     def _describe(self, content: str) -> str:
         """Append a line of metadata; its name."""
         name = f"!{len(self.metadata)}"
         self.metadata.append(f"{name} = {content}")
         return name
+
+
+def _is_long(loop: Loop, count: int | None) -> bool:
+    """Whether a loop has many iterations, as a chunk does."""
+    return not isinstance(loop.start, int) if count is None else count >= LONG_LOOP_ITERATIONS
+
+
+def _interleaved(loop: Loop, count: int) -> list[str]:
+    """How many vectors of narrow elements are interleaved: more than divide the loop would leave many elements."""
+    widest = max_element_bytes(loop)
+    vectors = count * widest // (4 * _VECTOR)
+    is_narrow = widest == 1 or (widest == 2 and not loop.carried)
+    if not vectors or not is_narrow or loop.sequential:
+        return []
+    return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
 
 
 def _leaves_one(loop: Loop, count: int | None) -> bool:

@@ -9,7 +9,7 @@ of sequences anywhere, and writes rows of stacked outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -131,11 +131,9 @@ def _dependent_components(state: _CarriedState) -> list[list[int]]:
     return list(result.values())
 
 
-@lru_cache(256)
-def _analyze(body: Computation) -> _CarriedState | None:
-    """The carried values of a loop body; None if it is not pointwise."""
-    if effects(body) or not _has_pointwise_ops_only(body):
-        return None
+def _carried_by(body: Computation) -> tuple[list[int], list[int], dict[int, list[Instruction]]]:
+    """The numbers of the carried values that a body changes: arrays, scalars, and those whose rows it updates, with
+    the updates."""
     arrays: list[int] = []
     counters: list[int] = []
     chains: dict[int, list[Instruction]] = {}
@@ -144,23 +142,36 @@ def _analyze(body: Computation) -> _CarriedState | None:
             chains[k] = _update_chain(p, y)
         elif y is not p:
             (arrays if p.array_shape.rank else counters).append(k)
+    return arrays, counters, chains
+
+
+def _common_space(
+    body: Computation, arrays: Sequence[int], chains: Iterable[Sequence[Instruction]]
+) -> tuple[int, ...] | None:
+    """The sizes of all carried arrays, rows of which the updates in `chains` write; None if these differ."""
     sizes = {body.parameters[k].array_shape.dimensions for k in arrays}
     space = next(iter(sizes), ())
-    are_rows = [chain and all(_is_row_update(u, space) for u in chain) for chain in chains.values()]
-    if len(sizes) != 1 or math.prod(space) < MIN_BLOCK_ELEMENTS or not all(are_rows):
+    are_rows = all(chain and all(_is_row_update(u, space) for u in chain) for chain in chains)
+    return space if len(sizes) == 1 and math.prod(space) >= MIN_BLOCK_ELEMENTS and are_rows else None
+
+
+@lru_cache(256)
+def _analyze(body: Computation) -> _CarriedState | None:
+    """The carried values of a loop body; None if it is not pointwise."""
+    if effects(body) or not _has_pointwise_ops_only(body):
+        return None
+    arrays, counters, chains = _carried_by(body)
+    space = _common_space(body, arrays, chains.values())
+    if space is None:
         return None
     stacked = {k: [(u, _reshaped(u.operands[1], space)) for u in reversed(chain)] for k, chain in chains.items()}
     written = [write for writes in stacked.values() for write in writes]
     roots = [body.outputs[k] for k in arrays] + [element for _, element in written]
     scalars = [body.outputs[k] for k in counters] + [start for update, _ in written for start in update.operands[2:]]
-    identity_map = normalize(range(len(space)), space)
+    in_registers, identity_map = Accesses(frozenset()), normalize(range(len(space)), space)
     reads = [*((y, identity_map) for y in roots), *((y, ()) for y in scalars)]
-    in_registers = Accesses(frozenset())
     reads += [(y, access) for y, access, _ in in_registers.read_by([*roots, *scalars])]
-    own_maps = {body.parameters[k]: {identity_map} for k in arrays}
-    own_maps.update(
-        (body.parameters[k], {_write_map(update, space) for update in chain}) for k, chain in chains.items()
-    )
+    own_maps = _own_maps(body, arrays, chains, space)
     if not all(_reads_own_element(y, access, own_maps) for y, access in reads):
         return None
     axes = collapse_axes(
@@ -173,6 +184,16 @@ def _analyze(body: Computation) -> _CarriedState | None:
     scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
     result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
     return result if all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(result)) else None
+
+
+def _own_maps(
+    body: Computation, arrays: Sequence[int], chains: dict[int, list[Instruction]], space: tuple[int, ...]
+) -> dict[Instruction, set[AccessMap]]:
+    """The maps with which an iteration may read carried arrays: where it writes them."""
+    own_maps = {body.parameters[k]: {normalize(range(len(space)), space)} for k in arrays}
+    for k, chain in chains.items():
+        own_maps[body.parameters[k]] = {_write_map(update, space) for update in chain}
+    return own_maps
 
 
 def _has_pointwise_ops_only(body: Computation) -> bool:
