@@ -22,8 +22,9 @@ import tinyxla
 from tinyxla import xla
 from tinyxla.backends import compile_module
 from tinyxla.hlo import Module
-from tinyxla.ops import Op, Sample, ops
+from tinyxla.ops import Op, Sample, elementwise, ops
 from tinyxla.ops.op import NotDifferentiable, Zero
+from tinyxla.text.hlo_text import OPCODES
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 COLUMNS = ("operation", "in the graph", "refused", "value", "compiled", "oracle", "jvp", "vjp", "vmap", "text")
@@ -191,10 +192,11 @@ ONLY_IN_TEXT = (
     "async-update bitcast collective-permute-done collective-permute-start copy copy-done copy-start domain fusion "
     "mulhi rng-get-and-update-state"
 ).split()
-OF_THE_LIBRARY = """
-    Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback chain-divide chain-multiply checkpoint-name
-    erf-inv lanes threefry-2x32 while-pullback
-""".split()
+OF_THE_LIBRARY = sorted(
+    "Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback checkpoint-name lanes threefry-2x32 "
+    "while-pullback".split()
+    + list(elementwise.NAMES - OPCODES)
+)
 
 INTRODUCTION = """# Operations
 

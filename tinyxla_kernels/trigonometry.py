@@ -19,6 +19,8 @@ from typing import NamedTuple
 from tinyxla_kernels.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
 from tinyxla_kernels.scalar import Scalar
 
+__all__ = ["atan2", "cos", "sin", "sin_and_cos", "tan"]
+
 REDUCTION_LIMIT = {"f32": 2.0**17, "f64": 2.0**20}
 
 # pi as three numbers of the format, each the nearest to what the ones before it miss.
