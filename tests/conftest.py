@@ -38,10 +38,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ.pop(_CACHE), ignore_errors=True)
 
 
+def _number(test: pytest.Item) -> int:
+    """A number that belongs to the test, wherever its file is."""
+    folder, slash, _ = test.nodeid.partition("::")[0].rpartition("/")
+    return zlib.crc32(f"tests/{test.nodeid.removeprefix(folder + slash)}".encode())
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A number that belongs to the test: it does not change with the order or the number of tests."""
-    return zlib.crc32(request.node.nodeid.encode())
+    return _number(request.node)
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         size, kept = (every, 1) if every else (4, 2)
         for first in range(0, len(parameters), size):
-            block = sorted(parameters[first : first + size], key=lambda item: zlib.crc32(item.nodeid.encode()))
+            block = sorted(parameters[first : first + size], key=_number)
             others = block[kept:]
             half = (len(others) + 1) // 2
             for item in others[:half]:

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import tinyxla as tx
+from tests.support import ROOT
 from tinyxla import cache
 from tinyxla.backends.numba.jit import engine
 from tinyxla.errors import AttributeValueError
 
-ROOT = Path(__file__).parent.parent
 ADD_ONE = "define i64 @add_one(i64 %x) {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
 PROGRAM = """
 import os, numpy as np

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ROOT
 from tinyxla.errors import MissingPackageError, TinyxlaError
 from tinyxla.runtime.imports import requiring
-
-ROOT = Path(__file__).parent.parent
 
 
 def run(program: str, folder: Path, *options: str, arguments: Sequence[str] = ()) -> str:

@@ -1,7 +1,7 @@
 """Error bounds of a scalar function, for all arguments: what an operation's `result_accuracy` can rely on.
 
 The declaration of an operation states those of its scalar function. `docs/accuracy.md` has the largest errors that were
-found; `tests/test_scalar_math.py` and `tests/test_accuracy.py` hold the functions to their bounds.
+found; `test_scalar_math.py` and `test_accuracy.py` in `tests/kernels` hold the functions to their bounds.
 """
 
 from __future__ import annotations

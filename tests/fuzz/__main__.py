@@ -182,14 +182,17 @@ def _main() -> int:
 
 
 def _single(seed: int, number: int, only: str) -> int:
+    from .intended import reason_for
     from .runs import drawn, names_of, run_case
 
     names = names_of(only)
     print(drawn(seed, number, names, composed=not only)[0].source)
     _, outcome = run_case(seed, number, names, composed=not only)
-    for d in outcome.differences:
-        print(f"--- {d.name}: {d.kind} {d.way}\n{d.detail}\n{d.reproducer}")
-    return bool(outcome.differences)
+    reasons = [(d, reason_for(d)) for d in outcome.differences]
+    for d, line in reasons:
+        intended = f" (intended: {line.reason})" if line else ""
+        print(f"--- {d.name}: {d.kind} {d.way}{intended}\n{d.detail}\n{d.reproducer}")
+    return any(line is None for _, line in reasons)
 
 
 def _run(given: argparse.Namespace) -> int:

@@ -86,6 +86,8 @@ def differing(ours: Any, theirs: Any, scaled: bool, precision: float = 0.0, magn
                 return f"value: {x!r}, expected {y!r}"
             continue
         found, expected = np.asarray(x), np.asarray(y)
+        if found.shape != expected.shape:
+            return f"shape: {found.shape}, expected {expected.shape}"
         bad = ~agreeing(found, expected, scaled, precision, magnitude)
         if bad.any():
             return _described(found, expected, bad)

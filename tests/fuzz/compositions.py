@@ -88,7 +88,7 @@ STATEMENTS = """
     lax.scan(lambda c, u: (0.5 * c + u, c), {v}[0] * 0, {v})[1]
     lax.scan(lambda c, u: (jnp.sin(c) + u.sum(), c * u), {v}.sum(), {v})[1]
     lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5 + 0.1), (0, {a}))[1]
-    lax.cond({a}.sum() > 0, lambda u: u * 2, lambda u: jnp.sin(u), {b})
+    lax.cond({a}.sum() > 0.03125, lambda u: u * 2, lambda u: jnp.sin(u), {b})
     lax.switch(1, [lambda u: u, lambda u: u * 3], {a})
     lax.map(lambda u: u * jnp.tanh(u).sum(), {v})
     lax.cummax({v}, axis=0)
@@ -192,7 +192,7 @@ def statements(program: Program) -> Iterator[tuple[str, Callable[[dict[str, Any]
 def _filled(statement: str, values: dict[str, Any], random: np.random.Generator) -> str | None:
     """The statement with values for its operands: mostly the latest ones."""
     chosen: dict[str, str] = {}
-    for slot in set(re.findall(r"\{([abvm])\}", statement)):
+    for slot in sorted(set(re.findall(r"\{([abvm])\}", statement))):  # the same program in every process
         rank = {"v": 1, "m": 2}.get(slot, 0)
         fitting = [n for n, s in values.items() if len(s.shape) >= rank]
         if not fitting:

@@ -199,11 +199,17 @@ def _of_known(function: Callable[..., Any], results: Callable[[Any], Any] = lamb
     return call
 
 
-_SEVERAL = "eig eigh hessenberg lu qr schur svd tridiagonal".split()
+def _values_first(found: Any) -> list[Any]:
+    """Singular values alone, or before both factors."""
+    return [found[1], found[0], found[2]] if isinstance(found, list | tuple) else [found]
+
+
+_SEVERAL = "eig eigh hessenberg lu qr schur tridiagonal".split()
 FACTORIZATIONS = """cholesky_update eig eigh hessenberg householder_product lu lu_pivots_to_permutation ormqr
-    qr schur svd symmetric_product triangular_solve tridiagonal tridiagonal_solve""".split()
+    qr schur symmetric_product triangular_solve tridiagonal tridiagonal_solve""".split()
 for _name in FACTORIZATIONS:
     _define(_name, _of_known(getattr(lax.linalg, _name), list if _name in _SEVERAL else lambda x: x), _name in _SEVERAL)
+_define("svd", lambda x, **params: _values_first(_of_known(lax.linalg.svd)(x, **params)), True)
 _define("rng_bit_generator", lambda key, **params: list(_of_known(lax.rng_bit_generator)(key, **params)), True)
 _define("rng_uniform", lambda a, b, shape: lax.rng_uniform(a, b, shape))
 _define("device_put", lambda *xs, **ignored: list(xs), True)

@@ -15,7 +15,8 @@ from tinyxla.jax.jaxprs import Atom, Literal
 from tinyxla.ops.sorting import order_computation
 from tinyxla.shapes import element_type
 
-Translated = tuple[Any, dict[str, Any], list[Atom]] | None
+Known = tuple[Any, dict[str, Any], list[Atom]]
+Translated = Known | None
 
 KINDS = {combination: kind for kind, (combination, _) in REDUCTIONS.items()}  # of reductions, by what combines elements
 
@@ -96,6 +97,7 @@ def convolution(x: Instruction, operands: list[Atom]) -> Translated:
         "batch_group_count": a.batch_group_count,
         "precision": None,
         "preferred_element_type": a.preferred_element_type and a.preferred_element_type.dtype,
+        "out_sharding": None,
     }
     return primitives["conv_general_dilated"], params, operands
 
@@ -166,6 +168,10 @@ def triangular_solve(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["triangular_solve"], params, operands
 
 
+def cholesky(x: Instruction, operands: list[Atom]) -> Translated:
+    return (primitives["cholesky"], {}, operands) if x.attributes.lower else None
+
+
 def lu(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["lu"], {}, operands
 
@@ -175,10 +181,32 @@ def eigh(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["eigh"], params, operands
 
 
+def eig(x: Instruction, operands: list[Atom]) -> Translated:
+    params = {"compute_left_eigenvectors": False, "compute_right_eigenvectors": True}
+    return primitives["eig"], {**params, "enable_eigvec_derivs": False, "implementation": None}, operands
+
+
+def svd(x: Instruction, operands: list[Atom]) -> Translated:
+    params = {"full_matrices": x.attributes.full_matrices, "compute_uv": True}
+    return primitives["svd"], {**params, "subset_by_index": None, "algorithm": None}, operands
+
+
 def qr(x: Instruction, operands: list[Atom]) -> Translated:
-    rows, columns = x.operands[0].array_shape.dimensions[-2:]
-    is_full = rows <= columns or x.attributes.full_matrices
-    return primitives["qr"], {"pivoting": False, "full_matrices": is_full, "use_magma": None}, operands
+    params = {"pivoting": False, "full_matrices": x.attributes.full_matrices, "use_magma": None}
+    return primitives["qr"], params, operands
+
+
+ARGUMENTS = {"argument_gt": "argmax", "argument_lt": "argmin"}  # by the computation that combines values and indices
+
+
+def is_argument_reduction(x: Instruction) -> bool:
+    """Whether an instruction finds where the largest or smallest elements are."""
+    return x.op.name == "reduce" and len(x.operands) == 4 and x.attributes.to_apply.name in ARGUMENTS
+
+
+def argument_reduction(x: Instruction, operands: list[Atom]) -> Known:
+    params = {"axes": x.attributes.dimensions, "index_dtype": x.operands[1].array_shape.dtype}
+    return primitives[ARGUMENTS[x.attributes.to_apply.name]], params, operands[:1]
 
 
 def fft(x: Instruction, operands: list[Atom]) -> Translated:
@@ -194,8 +222,13 @@ OP_TRANSLATIONS = {
     "sort": sort,
     "topk": top_k,
     "triangular-solve": triangular_solve,
+    "cholesky": cholesky,
     "LuDecomposition": lu,
+    "Eig": eig,
     "Eigh": eigh,
+    "Svd": svd,
     "Qr": qr,
     "fft": fft,
 }
+# Where the results of JAX's primitive stand among those of the op.
+RESULT_ORDERS = {"argmax": (1,), "argmin": (1,), "eig": (1, 0), "svd": (1, 0, 2)}

@@ -25,7 +25,15 @@ from tinyxla.jax.jaxprs import (
     Var,
     no_effects,
 )
-from tinyxla.jax.op_translations import OP_TRANSLATIONS, Translated, combination, starts_with
+from tinyxla.jax.op_translations import (
+    OP_TRANSLATIONS,
+    RESULT_ORDERS,
+    Translated,
+    argument_reduction,
+    combination,
+    is_argument_reduction,
+    starts_with,
+)
 from tinyxla.jax.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.recording import Region
 from tinyxla.ops import Op, calls, movement
@@ -99,6 +107,7 @@ class Translation:
         """The results."""
         found = [self._atom(x) for x in self.computation.outputs]
         used = {v for eqn in self.equations for v in eqn.invars if isinstance(v, Var)}.union(found)
+        self.equations = [e for e in self.equations if e.primitive.name != "iota" or used.intersection(e.outvars)]
         for eqn in self.equations:
             eqn.outvars = [v if v in used else DropVar(v.aval) for v in eqn.outvars]
         for atom, is_weak in zip(found, weak, strict=False):
@@ -122,7 +131,9 @@ class Translation:
         shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
         outvars = [Var(of_shape(s)) if isinstance(s, Shape) else Var(s) for s in shapes]
         effects = frozenset({IO_EFFECT}) if x.has_side_effect else no_effects
-        self.equations.append(JaxprEqn(invars, outvars, primitive, params, effects, x.source))
+        order = RESULT_ORDERS.get(primitive.name, range(len(outvars)))
+        equation = JaxprEqn(invars, [outvars[k] for k in order], primitive, params, effects, x.source)
+        self.equations.append(equation)
         return outvars
 
     def _translate(self, x: Instruction) -> None:
@@ -156,11 +167,23 @@ class Translation:
         operands = [self._atom(o) for o in x.operands]
         if name in ("gather", "scatter") and len(operands) <= 3:
             operands[1] = self._with_vector_axis(x, operands[1])
+        if is_argument_reduction(x) and self._is_index_alone(x):
+            return argument_reduction(x, operands)
         translate = _TRANSLATIONS.get(name)
         found = translate(x, operands) if translate else None
         if found is not None:
             return found
         return _unknown(x), x.attributes._asdict(), operands
+
+    def _is_index_alone(self, x: Instruction) -> bool:
+        """Whether, of the value and the index of an extremum, only the index is used."""
+        root = self.computation.root
+        taken = [y for y in self._users[x] if y is root or self._users[y]]
+        return x is not root and all(y.op is calls.get_tuple_element and y.attributes.index == 1 for y in taken)
+
+    @functools.cached_property
+    def _users(self) -> dict[Instruction, list[Instruction]]:
+        return self.computation.users()
 
     def _with_vector_axis(self, x: Instruction, indices: Atom) -> Atom:
         """The indices of a gather or scatter with an axis for index vectors, which those of one number may lack."""

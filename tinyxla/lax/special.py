@@ -227,7 +227,8 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 def _zeta(s: Any, q: Any) -> Any:
     """The terms below zero, ten others, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1). Where too many
-    terms are below zero, there is no answer."""
+    terms are below zero, there is no answer, except at a pole: at each whole number that is not positive."""
+    pole = (q <= 0) & (q == tnp.floor(q))
     q = tnp.where(q < -(1 << 24), math.nan, q)
     below = tnp.maximum(tnp.ceil(-q), 0)
     first = q + below
@@ -243,7 +244,8 @@ def _zeta(s: Any, q: Any) -> Any:
         lambda state: (state[0] + 1, state[1] + tnp.where(state[0] < below, (q + state[0]) ** -s, 0.0)),
         (0, total),
     )
-    return tnp.where(s > 1, total, tnp.where(s == 1, tnp.inf, tnp.nan)).astype(q.dtype)
+    infinite = (s == 1) | ((s > 1) & pole)
+    return tnp.where(infinite, tnp.inf, tnp.where(s > 1, total, tnp.nan)).astype(q.dtype)
 
 
 def _in_programs(function: Function, host: Function) -> Function:

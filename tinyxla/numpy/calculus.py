@@ -149,7 +149,9 @@ def cov(
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
         given_arrays = [cast(v, python_dtype(dtype), False) for v in given_arrays]
-    x, *others = promoted("cov", *given_arrays, to_inexact=True)[0]
+    weighting = [arith.real(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
+    floats = promoted("cov", *given_arrays, to_inexact=True)[0]
+    x, *others = promoted("cov", *floats, *weighting)[0][: len(floats)]
     if x.ndim > 2:
         raise ShapeError(f"cov: takes a matrix of observations, but got shape {x.shape}.")
     rows = atleast_2d(x)

@@ -24,7 +24,7 @@ from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import any, cumsum, sum
-from tinyxla.numpy.sorting import argsort, searchsorted, sort
+from tinyxla.numpy.sorting import argsort, searchsorted
 from tinyxla.numpy.take_where import take, where
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -128,10 +128,7 @@ def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tupl
     flat = ravel(x)
     order = _ascending(flat)
     ordered = flat[order]
-    differ = arith.not_equal(ordered[1:], ordered[:-1])
-    if equal_nan:
-        differ = arith.logical_and(differ, arith.equal(ordered[:-1], ordered[:-1]))
-    first = concatenate([ones(1, bool), differ])
+    first = _begins(ordered, equal_nan)
     (begins,) = nonzero(first, size=size + 1, fill_value=flat.size)
     places = where(begins[:-1] < flat.size, begins[:-1], 0)
     values = ordered[places]
@@ -225,18 +222,17 @@ def _combined(function: Any, ar1: ArrayLike, ar2: ArrayLike, *options: Any) -> t
     return _elements(values, both, known), tuple(others)
 
 
-def _of_size(what: str, ar1: Any, ar2: Any, is_kept: Any, size: int, fill_value: Any) -> Array:
-    """The distinct values of two arrays of which `is_kept` says so, by whether each has them: `size` of them, also of
-    arrays whose values are not known. What is missing is `fill_value`, or the smallest."""
-    (x, y), _ = promoted(what, array_of(ar1, what), array_of(ar2, what))
-    ordered = sort(concatenate([ravel(x), ravel(y)]))
-    kept = arith.logical_and(_begins(ordered), is_kept(isin(ordered, x), isin(ordered, y)))
-    return _chosen(what, ordered, kept, size, fill_value)
+def _begins(ordered: Any, equal_nan: bool = True) -> Any:
+    """Whether an element of a sorted vector differs from the one before; NaN is one value if `equal_nan`."""
+    differs = arith.not_equal(ordered[1:], ordered[:-1])
+    if equal_nan:
+        differs = arith.logical_and(differs, arith.equal(ordered[:-1], ordered[:-1]))
+    return concatenate([ones(1, bool), differs])[: ordered.size]
 
 
-def _begins(ordered: Any) -> Any:
-    """Whether an element of a sorted vector differs from the one before."""
-    return concatenate([ones(1, bool), arith.not_equal(ordered[1:], ordered[:-1])])[: ordered.size]
+def _ordered(x: Any) -> Any:
+    """The elements of an array in NumPy's order."""
+    return ravel(x)[_ascending(ravel(x))]
 
 
 def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> Array:
@@ -251,7 +247,8 @@ def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> A
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct values of two arrays in ascending order; `size` of them, as in `unique`."""
     if size is not None:
-        return _of_size("union1d", ar1, ar2, arith.logical_or, size, fill_value)
+        (x, y), _ = promoted("union1d", *(ravel(array_of(a, "union1d")) for a in (ar1, ar2)))
+        return unique(concatenate([x, y]), size=size, fill_value=fill_value)
     return _combined(np.union1d, ar1, ar2)[0]
 
 
@@ -268,7 +265,10 @@ def intersect1d(
     """The distinct values that two arrays both have, in ascending order, and where they are in each; or `size` values,
     as in `unique`. Of places that are missing, the index is the size of the array."""
     if size is not None:
-        values = _of_size("intersect1d", ar1, ar2, arith.logical_and, size, fill_value)
+        (x, y), _ = promoted("intersect1d", *(ravel(array_of(a, "intersect1d")) for a in (ar1, ar2)))
+        ordered = _ordered(concatenate([x, y]))
+        kept = arith.logical_and(_begins(ordered), arith.logical_and(isin(ordered, x), isin(ordered, y)))
+        values = _chosen("intersect1d", ordered, kept, size, fill_value)
         return (values, *_indices_of_common(ar1, ar2, values)) if return_indices else values
     values, places = _combined(np.intersect1d, ar1, ar2, assume_unique, return_indices)
     return (values, *(ConcreteArray(i.astype(default_int())) for i in places)) if return_indices else values
@@ -277,7 +277,7 @@ def intersect1d(
 def _indices_of_common(ar1: ArrayLike, ar2: ArrayLike, values: Array) -> list[Array]:
     """The first indices in two arrays of the values that both have, of which the first ones in `values` are all."""
     (x, y), _ = promoted("intersect1d", *(ravel(array_of(a, "intersect1d")) for a in (ar1, ar2)))
-    ordered = sort(x)
+    ordered = _ordered(x)
     count = sum(cast(arith.logical_and(_begins(ordered), isin(ordered, y)), default_int()))
     is_value = arith.less(np.arange(values.shape[0], dtype=np.int32), cast(count, np.dtype(np.int32)))
     found: list[Array] = []
@@ -297,7 +297,7 @@ def setdiff1d(
     `fill_value` (0) for what is missing."""
     x = ravel(array_of(ar1, "setdiff1d"))  # which keeps its type, whatever that of the second array is
     if size is not None:
-        ordered = sort(x)
+        ordered = _ordered(x)
         kept = arith.logical_and(_begins(ordered), isin(ordered, ar2, invert=True))
         return _chosen("setdiff1d", ordered, kept, size, 0 if fill_value is None else fill_value)
     known = _known("setdiff1d", x)
@@ -311,7 +311,12 @@ def setxor1d(
 ) -> Array:
     """The distinct values that one of two arrays has, in ascending order; `size` of them, as in `unique`."""
     if size is not None:
-        return _of_size("setxor1d", ar1, ar2, arith.logical_xor, size, fill_value)
+        (x, y), _ = promoted("setxor1d", *(array_of(a, "setxor1d") for a in (ar1, ar2)))
+        x, y = _ordered(x), _ordered(y)
+        values = concatenate([x, y])
+        kept = [arith.logical_and(_begins(a), isin(a, b, invert=True)) for a, b in ((x, y), (y, x))]
+        order = _ascending(values)
+        return _chosen("setxor1d", values[order], concatenate(kept)[order], size, fill_value)
     return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 

@@ -1,0 +1,126 @@
+"""Errors under the hook also say what JAX says: what programs and tests look for in JAX's messages is there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.jax.test_jax_hook import lines as printed
+
+jax = pytest.importorskip("jax")
+
+# Calls that are mistakes, of x (a vector of 3), m (2 by 3) and i (integers), with how many words of JAX's message
+# count.
+CASES = {
+    "jax.grad(jnp.sin)(1)": 12,
+    "jax.grad(lambda x: x)(x)": 10,
+    "jax.grad(lambda x: x.astype(complex))(1.0)": 8,
+    "jax.jacfwd(jnp.sin)(1)": 8,
+    "jax.grad(jnp.sin, argnums=1)(1.0)": 12,
+    "jax.jacrev(lambda x: x)(1j)": 8,
+    "jax.grad(lambda x: x, holomorphic=True)(1.0)": 8,
+    "jax.value_and_grad(lambda x: x**2, has_aux=True)(3.0)": 10,
+    "jax.vmap(lambda x: x, in_axes=None)(x)": 12,
+    "jax.vmap(lambda x: x, in_axes=({'a': 0},))({'b': x})": 10,
+    "lax.scan(lambda c, a: (c, a), 1.0, x, length=4)": 11,
+    "lax.scan(lambda c, a: (c, a), 1.0, (x, m))": 10,
+    "jnp.concatenate([m, m.T])": 12,
+    "jnp.take(x, 5, mode='nope')": 5,
+    "x.item(5)": 11,
+    "bool(x)": 12,
+    "float(x)": 9,
+    "iter(x[0])": 5,
+    "len(x[0])": 4,
+    "jax.config.update('jax_nope', 1)": 4,
+    "jnp.einsum('ij,jk->ikz', m, m.T)": 8,
+    "jnp.vectorize(lambda x: x, signature='(n)->(n')(x)": 5,
+    "jnp.vectorize(lambda x: x, signature='(n,m)->(n)')(x)": 11,
+    "jnp.array(2**40)": 9,
+    "jax.random.normal(x)": 12,
+    "jax.random.key(0) + 1": 6,
+    "jax.named_scope(1)": 6,
+    "jax.jit(1)": 5,
+    "jax.jvp(jnp.sin, (1.0,), (x,))": 8,
+    "jax.vjp(jnp.sin, 1.0)[1](x)": 12,
+    "jax.jit(lambda x: x, static_argnums=3)(1)": 9,
+    "jax.jit(lambda x: x if x > 0 else -x)(1.0)": 8,
+    "jax.jit(lambda x: float(x))(1.0)": 12,
+    "jax.jit(lambda x: range(x))(1)": 8,
+    "jax.jit(lambda x: x[x > 0])(x)": 7,
+    "jax.vmap(jnp.sin, in_axes=2)(x)": 18,
+    "jax.vmap(lambda x, y: x)(x, m)": 9,
+    "lax.scan(lambda c, x: (c,), 0.0, x)": 6,
+    "lax.scan(lambda c, x: (x.astype(int), x), 0.0, x)": 12,
+    "lax.while_loop(lambda c: c, lambda c: c, 1.0)": 8,
+    "lax.cond(True, lambda: 1, lambda: (2, 3))": 10,
+    "lax.switch(1.5, [lambda: 1, lambda: 2])": 6,
+    "lax.psum(1.0, 'i')": 4,
+    "jnp.reshape(x, (2, 2))": 10,
+    "jnp.matmul(x, m)": 9,
+    "jnp.sum(x, axis=3)": 9,
+    "jnp.max(jnp.zeros(0))": 8,
+    "x[0.5]": 8,
+    "lax.add(x, m)": 8,
+    "lax.add(x, i)": 9,
+    "lax.sin(i)": 10,
+    "lax.bitwise_and(x, x)": 8,
+    "lax.lt(x * 1j, x * 1j)": 8,
+    "lax.select(x > 0, x, i)": 8,
+    "lax.broadcast_in_dim(x, (2, 3), (5,))": 8,
+    "lax.transpose(m, (0,))": 12,
+    "lax.concatenate([], 0)": 6,
+    "lax.pad(x, 0.0, ((1, 1, -1),))": 6,
+    "lax.dynamic_slice(x, (0,), (5,))": 8,
+    "lax.dot_general(m, m, (((0,), (1,)), ((), ())))": 10,
+    "lax.sort((x, x), num_keys=3)": 6,
+    "lax.top_k(x, 5)": 10,
+    "lax.argmax(jnp.zeros(0), 0, jnp.int32)": 7,
+    "lax.linalg.svd(x)": 8,
+    "jax.random.uniform(jax.random.key(0), (2,), int)": 8,
+    "jax.random.choice(jax.random.key(0), x, (5,), replace=False)": 10,
+}
+
+
+def _arguments(jnp: Any) -> dict[str, Any]:
+    return {"x": jnp.arange(1.0, 4.0), "m": jnp.ones((2, 3)), "i": jnp.arange(3)}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    """The message of each mistake under the hook, in one line."""
+    program = f"""
+        import jax, jax.numpy as jnp
+        from jax import lax
+        x, m, i = jnp.arange(1.0, 4.0), jnp.ones((2, 3)), jnp.arange(3)
+        for source in {list(CASES)!r}:
+            try:
+                eval(source)
+                print("none")
+            except Exception as error:
+                print(" ".join(str(error).split()))
+        """
+    return dict(zip(CASES, printed(program), strict=True))
+
+
+@pytest.mark.parametrize("source", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_message_has_the_words_of_jax(found: dict[str, str], source: str) -> None:
+    names = {"jax": jax, "jnp": jax.numpy, "lax": jax.lax, "np": np, **_arguments(jax.numpy)}
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        eval(source, names)
+    said = re.sub(r"np\.int64\((\d+)\)", r"\1", " ".join(str(caught.value).split()[: CASES[source]]))
+    assert said.rstrip(".,") in found[source]
+
+
+def test_messages_begin_with_the_words_of_this_library() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        try:
+            jax.grad(lambda x: x)(jnp.ones(3))
+        except TypeError as error:
+            first, _, *last = str(error).splitlines()
+            print(first.startswith("grad of <lambda>: the function must return one"), *last)
+        """) == ["True   In JAX: Gradient only defined for scalar-output functions. Output had shape: (3,)."]

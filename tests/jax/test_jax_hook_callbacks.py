@@ -1,0 +1,62 @@
+"""Callbacks under `tinyxla.jax`: their exceptions are JAX's runtime errors. Each test runs in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jax.test_jax_hook import lines
+
+PROGRAM = """
+    import jax, jax.numpy as jnp
+    from jax.experimental import io_callback
+
+    class Refused(KeyError): pass
+    def refuse(*x): raise Refused("no")
+    struct = jax.ShapeDtypeStruct((), jnp.float32)
+    try:
+        {call}
+        jax.effects_barrier()
+    except jax.errors.JaxRuntimeError as error:
+        print(isinstance(error, RuntimeError), isinstance(error, Refused), "Refused: 'no'" in str(error))
+        print(type(error.__cause__).__name__)
+"""
+
+CALLS = {
+    "eager": "jax.pure_callback(refuse, struct, 1.0)",
+    "keyword": "jax.pure_callback(callback=refuse, result_shape_dtypes=struct)",
+    "jit": "jax.jit(lambda x: jax.pure_callback(refuse, struct, x))(1.0)",
+    "loop": "jax.lax.fori_loop(0, 3, lambda i, x: jax.pure_callback(refuse, struct, x), 1.0)",
+    "vmap": 'jax.vmap(lambda x: jax.pure_callback(refuse, struct, x, vmap_method="sequential"))(jnp.ones(2))',
+    "io": "jax.jit(lambda x: io_callback(refuse, struct, x))(1.0)",
+    "debug": "jax.jit(lambda x: jax.debug.callback(refuse, x))(1.0)",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_callback_that_raises_gives_a_runtime_error_that_names_the_exception(name: str) -> None:
+    assert lines(PROGRAM.format(call=CALLS[name])) == ["True False True", "Refused"]
+
+
+def test_callback_of_equal_functions_is_traced_without_compiling_again() -> None:
+    found = lines("""
+        import jax, jax.numpy as jnp, numpy as np
+        from tinyxla.jax.callbacks import pure_callback, _Reporting
+
+        def double(x): return 2 * x
+        print(_Reporting(double) == _Reporting(double), hash(_Reporting(double)) == hash(_Reporting(double)))
+        print(_Reporting(double) == _Reporting(lambda x: x), _Reporting(double).__name__)
+        print(jax.pure_callback(double, jnp.ones(2), jnp.ones(2)))
+    """)
+    assert found == ["True True", "False double", "[2. 2.]"]
+
+
+def test_callback_of_wrong_shape_still_names_the_function_and_its_line() -> None:
+    found = lines("""
+        import jax, jax.numpy as jnp
+        def three(x): return jnp.ones(3)
+        try:
+            jax.pure_callback(three, jax.ShapeDtypeStruct((), jnp.float32), 1.0)
+        except ValueError as error:
+            print(str(error).splitlines()[0])
+    """)
+    assert found[0].startswith("pure_callback of three (<string>:3) must give f32[]")

@@ -1,0 +1,297 @@
+"""Names of JAX that packages use, and parts of its interface that are there for the one device."""
+
+from __future__ import annotations
+
+from tests.jax.test_jax_hook import lines as printed
+
+# What packages built on JAX ask for, after `jax.`; of a module, that it can be imported.
+USED = """
+    NamedSharding P Ref _src api_util core.AbstractValue core.Atom core.DebugInfo core.DropVar core.Effects
+    core.eval_jaxpr core.find_top_trace core.gensym core.get_opaque_trace_state core.new_jaxpr_eqn core.no_effects
+    core.unsafe_get_axis_names_DO_NOT_USE core.valid_jaxtype custom_derivatives.custom_jvp_call_p
+    custom_derivatives.zero_from_primal dlpack example_libraries.stax.glorot example_libraries.stax.randn
+    experimental.checkify experimental.cur_qdd experimental.hijax experimental.layout experimental.mesh_utils
+    experimental.multihost_utils experimental.shard_map experimental.sparse extend ffi.ffi_lowering interpreters
+    lax.acosh_p lax.add_p lax.asinh_p lax.atanh_p lax.broadcast_in_dim_p lax.concatenate_p lax.cond_p lax.conj_p
+    lax.convert_element_type_p lax.cos_p lax.cosh_p lax.div_p lax.dot_general_p lax.dynamic_slice_p
+    lax.dynamic_update_slice_p lax.erf_inv_p lax.erf_p lax.exp_p lax.expm1_p lax.integer_pow_p lax.linalg.ormqr
+    lax.linalg.schur lax.log1p_p lax.log_p lax.lt_p lax.mul_p lax.neg_p lax.pow_p lax.reduce_sum_p lax.reshape_p
+    lax.rsqrt_p lax.scan_p lax.select_n_p lax.sin_p lax.sinh_p lax.slice_p lax.sqrt_p lax.square_p lax.squeeze_p
+    lax.stop_gradient_p lax.sub_p lax.tanh_p lax.transpose_p lax.while_p make_array_from_callback monitoring new_ref
+    set_mesh shard_map sharding stages.CompilerOptions tree_util.default_registry version
+""".split()
+
+
+def test_names_that_packages_use_are_there() -> None:
+    assert (
+        printed(f"""
+        import importlib
+        for name in {USED!r}:
+            found, path = importlib.import_module("jax"), "jax"
+            for part in name.split("."):
+                path += "." + part
+                try:
+                    found = getattr(found, part)
+                except AttributeError:
+                    try:
+                        found = importlib.import_module(path)
+                    except ImportError:
+                        print(path)
+                        break
+        """)
+        == []
+    )
+
+
+def test_arrays_have_one_shard_and_the_device_its_memories() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        x = jnp.arange(6.0).reshape(2, 3)
+        (shard,) = x.addressable_shards
+        print(shard.index, shard.replica_id, shard.device, (shard.data == x).all(), isinstance(shard, jax.Shard))
+        print(len(x.global_shards), (x.addressable_data(0) == x).all())
+        device = jax.devices()[0]
+        print(device.default_memory().kind, [m.kind for m in device.addressable_memories()])
+        print(device.memory("pinned_host") == device.addressable_memories()[1])
+        for call in (lambda: x.addressable_data(1), lambda: device.memory("disk")):
+            try:
+                call()
+            except ValueError as error:
+                print(str(error).splitlines()[0])
+        """) == [
+        "(slice(None, None, None), slice(None, None, None)) 0 cpu:0 True True",
+        "1 True",
+        "device ['device', 'pinned_host', 'unpinned_host']",
+        "True",
+        "addressable_data: there is one device, number 0, but got 1.",
+        "memory: the kinds are ['device', 'pinned_host', 'unpinned_host'], but got 'disk'.",
+    ]
+
+
+def test_donated_leaves_of_arguments() -> None:
+    assert printed("""
+        import jax
+        from jax.api_util import donation_vector, rebase_donate_argnums
+        tree = jax.tree.structure(((1, (2, 3)), {"b": 1, "a": [2, 3]}))
+        print(donation_vector((1,), ("a",), tree))
+        print(donation_vector((1,), (), jax.tree.structure((1, (2, 3))), kws=False))
+        print(rebase_donate_argnums((3, 4), (0, 1)), rebase_donate_argnums((2, 0), ()))
+        try:
+            rebase_donate_argnums((1,), (0, 1))
+        except ValueError as error:
+            print(str(error).splitlines()[0])
+        """) == [
+        "(False, True, True, True, True, False)",
+        "(False, True, True)",
+        "(1, 2) (0, 2)",
+        "`static_argnums` [0, 1] and `donate_argnums` [1] cannot intersect.",
+    ]
+
+
+def test_rules_of_functions_that_wrap_each_other_are_set_from_outside() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.custom_batching import custom_vmap
+        @jax.custom_jvp
+        @custom_vmap
+        def f(x):
+            return x + 1
+        f.defjvp(lambda primals, tangents: (f(*primals), 10 * tangents[0]))
+        f.def_vmap(lambda size, batched, x: (x * 100, True))
+        print(jax.grad(f)(1.0), f(1.0), jax.vmap(f)(jnp.ones(2)))
+        print(hasattr(jax.custom_jvp(lambda x: x), "defvjp"))
+        """) == ["10.0 2.0 [100. 100.]", "False"]
+
+
+def test_values_of_arguments_of_forward_rules_with_symbolic_zeros() -> None:
+    assert printed("""
+        import jax
+        from jax.custom_derivatives import custom_vjp_primal_tree_values as values
+        @jax.custom_vjp
+        def f(x, y):
+            return x * y
+        def forward(x, y):
+            print(x.perturbed, y.perturbed)
+            x, y = values((x, y))
+            return f(x, y), (x, y)
+        f.defvjp(forward, lambda residuals, g: (g * residuals[1], None), symbolic_zeros=True)
+        print(jax.grad(f)(2.0, 3.0))
+        """) == ["True False", "3.0"]
+
+
+def test_lowering_of_a_foreign_function() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.extend.core import Primitive
+        from jax.interpreters import mlir
+        jax.ffi.register_ffi_target("twice", lambda x: 2 * np.asarray(x))
+        p = Primitive("twice")
+        p.def_abstract_eval(lambda x: x)
+        mlir.register_lowering(p, jax.ffi.ffi_lowering("twice"))
+        print(jax.jit(p.bind)(jnp.ones(2)))
+        """) == ["[2. 2.]"]
+
+
+def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax import lax
+        @jax.custom_vjp
+        def noted(ref, x):
+            return x
+        def back(ref, g):
+            ref[...] = g
+            return None, g
+        noted.defvjp(lambda ref, x: (x, ref), back)
+        for transform in (lambda f: f, jax.jit):
+            ref = jax.new_ref(0.0)
+            print(transform(jax.grad(lambda x, ref: 3 * noted(ref, 2 * x)))(1.0, ref), ref[...])
+        ref = jax.new_ref(jnp.arange(5))
+        def step(carry, given):
+            k, own = given
+            own[...] += k
+            return carry + own[...], own[...]
+        for transform in (lambda f: f, jax.jit):
+            print(*transform(lambda: lax.scan(step, 0, (jnp.arange(5), ref)))(), ref[...])
+        def f(ref):
+            ref[...] += 1
+            return ref[...]
+        traced = jax.make_jaxpr(f)(ref)
+        print(bool(traced.effects), len(traced.in_avals), jax.typeof(ref), ref.sharding == ref[...].sharding)
+        print(bool(jax.make_jaxpr(lambda: ref[...])().effects), ref[0])
+        for call in (
+            lambda: jax.core.eval_jaxpr(traced.jaxpr, traced.consts, ref[...]),
+            lambda: jax.jit(lambda a, b: a[...] + b[...])(ref, ref),
+            lambda: jax.jit(lambda a: a[...] + ref[...])(ref),
+        ):
+            try:
+                call()
+            except ValueError as error:
+                print(str(error).splitlines()[0])
+        """) == [
+        "6.0 3.0",
+        "6.0 3.0",
+        "20 [0 2 4 6 8] [0 2 4 6 8]",
+        "30 [ 0  3  6  9 12] [ 0  3  6  9 12]",
+        "True 1 Ref{int32[5]} True",
+        "True 0",
+        "eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.",
+        "jit of <lambda>: a Ref is passed twice, the second time as argument 1; a function takes it one way only.",
+        "jit of <lambda>: a Ref is used from around and passed as an argument; a function takes it one way only.",
+    ]
+
+
+def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x, *, y: {"a": x * y})
+        traced = f.trace(jnp.ones(3), y=2)
+        lowered, compiled = traced.lower(), traced.lower().compile()
+        print(traced.jaxpr, type(traced.jaxpr).__name__)
+        print(*(str(aval) for aval in jax.tree.leaves(traced.in_avals)), str(lowered.out_avals["a"]))
+        print(jax.tree.leaves(compiled.input_shardings), compiled.output_shardings, compiled.donate_argnums)
+        print(f._cache_size(), f(jnp.ones(3), y=2)["a"], f._cache_size())
+        print(jax.P("x", None), jax.P("x"), str(jax.typeof(1)), str(jax.typeof(jnp.ones(2))))
+        """) == [
+        "{ lambda ; a:f32[3] b:i32[]. let",
+        "    c:f32[] = convert_element_type[new_dtype=float32 weak_type=False] b",
+        "    d:f32[3] = broadcast_in_dim c",
+        "    e:f32[3] = mul a d",
+        "  in (e,) } ClosedJaxpr",
+        "float32[3] int32[] float32[3]",
+        "[SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device), "
+        "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)] "
+        "{'a': SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)} ()",
+        "1 [2. 2. 2.] 1",
+        "P('x', None) P('x',) ~int32[] float32[2]",
+    ]
+
+
+def test_primitives_of_sparse_arrays_are_bound_with_their_parts() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.experimental import sparse
+        from jax.experimental.sparse.coo import COOInfo
+        m, v, kind = jnp.array([[1.0, 0, 2], [0, 3, 0]]), jnp.ones(3), jnp.dtype("int32")
+        numbers = {"dimension_numbers": (((1,), (0,)), ((), ())), "preferred_element_type": None}
+        data, indices = sparse.bcoo_fromdense_p.bind(m, nse=3, n_batch=0, n_dense=0, index_dtype=kind)
+        info = COOInfo(m.shape)
+        print(data, sparse.bcoo_dot_general_p.bind(data, indices, v, **numbers, lhs_spinfo=info))
+        print((sparse.bcoo_todense_p.bind(data, indices, spinfo=info) == m).all())
+        print(sparse.bcoo_extract_p.bind(indices, m, assume_unique=True))
+        turned = sparse.bcoo_transpose_p.bind(data, indices, permutation=(1, 0), spinfo=info)
+        print(len(turned), sparse.bcoo_todense_p.bind(*turned, spinfo=COOInfo((3, 2))).tolist())
+        parts = sparse.coo_fromdense_p.bind(m, nse=3, index_dtype=kind)
+        print(sparse.coo_matvec_p.bind(*parts, v, spinfo=info, transpose=False))
+        parts = sparse.csr_fromdense_p.bind(m, nse=3, index_dtype=kind)
+        print(sparse.csr_matvec_p.bind(*parts, v, shape=m.shape, transpose=False), parts[2])
+        print(sparse.csr.csr_matvec_p is sparse.csr_matvec_p, sparse.BCOO.fromdense(m).nse)
+        """) == [
+        "[1. 2. 3.] [3. 3.]",
+        "True",
+        "[1. 2. 3.]",
+        "2 [[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]]",
+        "[3. 3.]",
+        "[3. 3.] [0 2 3]",
+        "True 3",
+    ]
+
+
+def test_errors_tell_that_frames_are_left_out_and_options_are_objects() -> None:
+    assert printed("""
+        import traceback
+        import jax
+        from jax._src import config, traceback_util
+        def user(x):
+            assert False, "boom"
+        for mode in ("quiet_remove_frames", "remove_frames", "off"):
+            with config.traceback_filtering(mode):
+                try:
+                    jax.jit(user)(1.0)
+                except AssertionError as error:
+                    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+                    notes = ["For simplicity" in note for note in getattr(error, "__notes__", ())]
+                    cause = error.__cause__
+                    whole = traceback.extract_tb(cause.__traceback__) if cause else []
+                    print(len(frames) == 2, notes, type(cause).__name__, len(whole) > 2)
+        print(isinstance(cause, traceback_util.UnfilteredStackTrace), config.enable_x64.value)
+        with config.enable_x64(True), config.log_compiles(True):
+            print(config.enable_x64.value, jax.numpy.ones(2).dtype, config.numpy_rank_promotion)
+        """) == [
+        "True [True] NoneType False",
+        "True [] UnfilteredStackTrace True",
+        "False [] NoneType False",
+        "False False",
+        "True float64 State(numpy_rank_promotion, value='allow')",
+    ]
+
+
+def test_stop_gradient_of_containers_is_recorded_leaf_by_leaf() -> None:
+    (line,) = printed("""
+        import jax, jax.numpy as jnp
+        jaxpr = jax.make_jaxpr(lambda x: jax.lax.stop_gradient({"a": x, "b": (None, 2 * x)}))(1.0)
+        print([str(e.primitive) for e in jaxpr.jaxpr.eqns])
+        """)
+    assert line == "['mul', 'stop_gradient', 'stop_gradient']"
+
+
+def test_results_of_stop_gradient_have_no_tangent_where_a_jaxpr_is_recorded() -> None:
+    lines = printed("""
+        import jax
+        @jax.custom_jvp
+        def constant(x):
+            return x
+        def refuse(primals, tangents):
+            if type(tangents[0]).__name__ != "SymbolicZero":
+                raise RuntimeError("a tangent")
+            return primals[0], tangents[0]
+        constant.defjvp(refuse, symbolic_zeros=True)
+        def f(x):
+            return x * constant(jax.lax.stop_gradient(x))
+        print(jax.linearize(f, 3.0)[0])
+        print(jax.eval_shape(lambda x: jax.linearize(f, x)[0], 3.0).shape)
+        recorded = jax.make_jaxpr(f)(3.0)
+        g = lambda x: jax.core.eval_jaxpr(recorded.jaxpr, recorded.consts, x)[0]
+        print(jax.linearize(g, 3.0)[1](1.0), jax.grad(g)(3.0), jax.jvp(g, (3.0,), (1.0,))[1])
+        """)
+    assert lines == ["9.0", "()", "3.0 3.0 3.0"]

@@ -1,0 +1,92 @@
+"""Primitives in jaxprs under the hook: their names are those in JAX's jaxprs, and a jaxpr that is run equation by
+equation gives what the function does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jax.test_jax_hook import lines as printed
+
+# A function of x (a vector), m (a matrix), i (integers) and c (complex): the primitive that JAX has for its last step.
+CASES = {
+    "integer_pow": "x ** 3",
+    "integer_pow of a negative": "x ** -2",
+    "square": "lax.square(x)",
+    "asin": "lax.asin(x / 4)",
+    "erfc": "lax.erfc(x)",
+    "lgamma": "lax.lgamma(x)",
+    "igamma": "lax.igamma(x, x)",
+    "conj": "lax.conj(c)",
+    "stop_gradient": "lax.stop_gradient(x)",
+    "gather": "x[i]",
+    "scatter": "x.at[i].set(1.0)",
+    "scatter-add": "x.at[i].add(1.0)",
+    "scatter-mul": "x.at[i].mul(2.0)",
+    "scatter-max": "x.at[i].max(2.0)",
+    "conv_general_dilated": "lax.conv(m[None, None], m[None, None], (1, 1), 'SAME')",
+    "reduce_window_sum": "lax.reduce_window(m, 0.0, lax.add, (2, 2), (1, 1), 'VALID')",
+    "reduce_window_max": "lax.reduce_window(m, -jnp.inf, lax.max, (2, 2), (2, 1), 'SAME')",
+    "cumsum": "lax.cumsum(x, reverse=True)",
+    "cumprod": "lax.cumprod(m, 1)",
+    "cummax": "lax.cummax(x)",
+    "cumlogsumexp": "lax.cumlogsumexp(x)",
+    "sort": "lax.sort((i, x), num_keys=2)",
+    "top_k": "lax.top_k(x, 2)",
+    "lu": "lax.linalg.lu(m)",
+    "argmax": "lax.argmax(m, 1, jnp.int32)",
+    "argmin": "jnp.argmin(x)",
+    "cholesky": "lax.linalg.cholesky(m @ m.T, symmetrize_input=False)",
+    "eig": "jnp.linalg.eig(m)",
+    "svd": "lax.linalg.svd(m, full_matrices=False)",
+    "qr": "lax.linalg.qr(m, full_matrices=False)",
+    "triangular_solve": "lax.linalg.triangular_solve(m, m, transpose_a=True)",
+    "mul": "jax.jvp(jnp.sin, (x,), (x,))[1]",
+    "debug_callback": "jax.debug.callback(lambda x: None, x)",
+    "io_callback": "jax.experimental.io_callback(lambda x: x, x, x)",
+    "iota of 64 bits": "lax.igamma(x, 2 * x)",
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[str]]:
+    """Of each function the name of the last primitive, and whether its equations give its value."""
+    return {name: line.split() for name, line in zip(CASES, printed(_PROGRAM), strict=True)}
+
+
+_PROGRAM = f"""
+import jax, jax.numpy as jnp, numpy as np
+import jax.experimental
+from jax import lax
+args = (jnp.arange(1.0, 4.0), jnp.eye(3) + jnp.arange(9.0).reshape(3, 3) / 9, jnp.array([2, 0, 1]), jnp.ones(3) * 1j)
+for source in {list(CASES.values())!r}:
+    function = eval(f"lambda x, m, i, c: {{source}}")
+    closed = jax.make_jaxpr(function)(*args)
+    results = jax.core.eval_jaxpr(closed.jaxpr.replace(), closed.consts, *args)
+    wanted = jax.tree.leaves(function(*args))
+    right = all(np.allclose(a, b, rtol=1e-5) for a, b in zip(results, wanted, strict=True))
+    names = [eqn.primitive.name for eqn in closed.eqns]
+    print(names[-1], right)
+"""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_primitive_and_value_of_equations(found: dict[str, list[str]], name: str) -> None:
+    primitive = {"iota of 64 bits": "igamma"}.get(name, name.partition(" ")[0])
+    assert found[name] == [primitive, "True"]
+
+
+def test_primitives_are_names_of_their_modules() -> None:
+    names = """lax.gather_p lax.scatter_add_p lax.sort_p lax.conv_general_dilated_p lax.reduce_window_sum_p lax.psum_p
+        lax.linalg.lu_p lax.linalg.eigh_p lax.linalg.cholesky_p random.random_gamma_p
+        extend.core.primitives.random_bits_p extend.core.primitives.scatter_p""".split()
+    program = f"""
+        import jax, jax.extend.core.primitives, jax.lax.linalg
+        for name in {names!r}:
+            found = jax
+            for part in name.split("."):
+                found = getattr(found, part)
+            print(found.name)
+        print(jax.lax.scatter_add_p.bind.__self__ is jax.lax.scatter_add_p)
+        """
+    wanted = [name.rpartition(".")[2].removesuffix("_p").replace("scatter_add", "scatter-add") for name in names]
+    assert printed(program) == [*wanted, "True"]

@@ -1,0 +1,291 @@
+"""Mutable references (`jax.new_ref`) in transformed functions, and `jax.experimental.random`: one program, under JAX
+and under the hook, in a process each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import ROOT
+
+PROGRAM = """
+import json, sys
+import jax, numpy as np
+import jax.numpy as jnp
+from jax.experimental import random
+
+found = {}
+
+def case(function):
+    try:
+        leaves = [np.asarray(x) for x in jax.tree.leaves(function())]
+        found[function.__name__] = [[str(x.dtype), x.tolist()] for x in leaves]
+    except Exception as error:
+        found[function.__name__] = f"{type(error).__name__}: {error}"
+
+@case
+def argument_of_jit():
+    ref = jax.new_ref(jnp.zeros(3))
+    @jax.jit
+    def f(r, x):
+        r[0] = x
+        r[1] += x
+        return x * r[0]
+    return f(ref, 2.0), ref[...], f(ref, 3.0), ref[...]
+
+@case
+def two_arguments_of_jit():
+    a, b = jax.new_ref(jnp.zeros(2)), jax.new_ref(jnp.ones(2))
+    @jax.jit
+    def f(refs, x):
+        refs["a"][...] += x * refs["b"][...]
+    f({"a": a, "b": b}, 2.0)
+    f({"a": b, "b": a}, 2.0)
+    return a[...], b[...]
+
+@case
+def closed_over_by_jit():
+    ref = jax.new_ref(jnp.zeros(3))
+    @jax.jit
+    def f(x):
+        ref[0] += x
+        return x * ref[0]
+    first = f(2.0), f(2.0)
+    ref[0] = 10.0
+    return first, f(1.0), f(jnp.ones(2)[0]), ref[...]
+
+@case
+def read_by_jit_is_no_constant():
+    ref = jax.new_ref(1.0)
+    f = jax.jit(lambda x: x + ref[...])
+    before = f(1.0)
+    ref[...] = 5.0
+    return before, f(1.0)
+
+@case
+def closed_over_by_nested_jit():
+    a, b = jax.new_ref(0.0), jax.new_ref(0.0)
+    @jax.jit
+    def inner(x):
+        a[...] += x
+        return x + 1
+    @jax.jit
+    def outer(x):
+        b[...] += inner(x)
+        return inner(x)
+    return outer(1.0), outer(2.0), a[...], b[...]
+
+@case
+def static_argument_of_jit():
+    ref = jax.new_ref(jnp.zeros(2))
+    @jax.jit
+    def plain(x):
+        ref[0] = x
+    f = jax.jit(lambda k, r, x: r.set(k * x), static_argnums=0)
+    f(3, ref, jnp.ones(2))
+    plain(7.0)
+    return ref[...]
+
+@case
+def made_inside():
+    def f(x):
+        ref = jax.new_ref(jnp.zeros(3))
+        ref[0] = x * x
+        ref[1] = jnp.sin(x) * ref[0]
+        return ref[...].sum()
+    return f(2.0), jax.jit(f)(2.0), jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0), jax.vmap(f)(jnp.arange(3.0))
+
+@case
+def mapped_argument():
+    ref = jax.new_ref(jnp.zeros((2, 3)))
+    def f(r, x):
+        r[0] = x * x
+        return r[1]
+    return jax.vmap(f)(ref, jnp.arange(2.0)), ref[...], jax.jit(jax.vmap(f))(ref, jnp.arange(1.0, 3.0)), ref[...]
+
+@case
+def written_in_scan():
+    def f(x):
+        ref = jax.new_ref(jnp.zeros(3))
+        def body(c, i):
+            ref[i] = c * x
+            return c + 1.0, ref[0]
+        return *jax.lax.scan(body, 1.0, jnp.arange(3)), ref[...]
+    total = lambda x: f(x)[2].sum()
+    return f(2.0), jax.jit(f)(2.0), jax.jvp(total, (2.0,), (1.0,)), jax.grad(total)(2.0), jax.vmap(total)(jnp.ones(2))
+
+@case
+def written_in_scan_of_jit():
+    ref = jax.new_ref(0.0)
+    def body(c, i):
+        ref[...] += i
+        return c, None
+    f = jax.jit(lambda: jax.lax.scan(body, 0, jnp.arange(4.0))[0])
+    f(), f()
+    return ref[...]
+
+@case
+def written_in_fori_loop_and_while_loop():
+    a, b = jax.new_ref(jnp.zeros(3)), jax.new_ref(0.0)
+    def step(i, c):
+        a[i] = c + 1.0
+        return c + 1.0
+    jax.lax.fori_loop(0, 3, step, 0.0)
+    def body(c):
+        b[...] += 1.0
+        return c + 1
+    last = jax.lax.while_loop(lambda c: c < 5, body, 0)
+    return a[...], last, b[...]
+
+@case
+def written_in_branches():
+    ref = jax.new_ref(0.0)
+    def add(x):
+        ref[...] += x
+        return x
+    double = lambda x: 2 * x
+    first = jax.lax.cond(True, add, double, 2.0), ref[...]
+    second = jax.jit(lambda p: jax.lax.cond(p, add, double, 3.0))
+    third = second(True), second(False), ref[...]
+    return first, third, jax.lax.switch(2, [double, double, add], 4.0), ref[...]
+
+@case
+def read_under_derivatives():
+    ref = jax.new_ref(jnp.ones(2))
+    f = jax.jit(lambda x: x * x * ref[...].sum())
+    steps = lambda x: jax.lax.fori_loop(0, 2, lambda i, c: c * ref[i], x)
+    first = jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0), jax.vmap(f)(jnp.ones(2)), jax.grad(steps)(3.0)
+    ref[...] = jnp.full(2, 3.0)
+    return first, jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0), jax.grad(steps)(3.0), jax.vmap(steps)(jnp.ones(2))
+
+@case
+def used_by_checkpoint():
+    def f(x):
+        ref = jax.new_ref(0.0)
+        @jax.checkpoint
+        def g(x):
+            return jnp.sin(x) * x
+        ref[...] = g(x)
+        return g(ref[...])
+    return f(2.0), jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0)
+
+@case
+def operand_of_branch():
+    ref = jax.new_ref(jnp.zeros(2))
+    def write(r, x):
+        r[0] = x
+        return x
+    return jax.lax.cond(True, write, lambda r, x: r[1], ref, 3.0), ref[...]
+
+@case
+def draws():
+    rng = random.stateful_rng(42)
+    first = rng.uniform(), rng.uniform()
+    compiled = jax.jit(rng.uniform)
+    more = compiled(), compiled(), rng.integers(0, 10, 3), rng.normal(size=(2,)), rng.random(2), rng.integers(5)
+    return first, more, jax.random.key_data(rng.key()), [r.integers(0, 10, 2) for r in rng.spawn(2)]
+
+@case
+def draws_with_parameters():
+    rng = random.stateful_rng(0)
+    wide = rng.uniform(np.zeros(3), 2.0), rng.normal(np.arange(2.0), 3.0), rng.uniform(size=2, dtype="float16")
+    return wide, jax.random.key_data(rng.key((2, 2)))
+
+@case
+def draws_of_split_generators():
+    rng = random.stateful_rng(123)
+    return jax.vmap(lambda r, x: x + r.uniform())(rng.split(3), jnp.zeros(3))
+
+@case
+def draws_inside_transformations():
+    made = jax.jit(lambda s: random.stateful_rng(s).uniform(size=2))(3)
+    passed = jax.jit(lambda g: g.uniform())(random.stateful_rng(3))
+    gradient = jax.grad(lambda x: random.stateful_rng(0).uniform() * x)(1.0)
+    rng = random.stateful_rng(0)
+    return made, passed, gradient, jax.lax.scan(lambda c, _: (c, rng.uniform()), 0, None, length=3)[1], rng.uniform()
+
+print(json.dumps(found))
+"""
+CASES = [line.split()[1].partition("(")[0] for line in PROGRAM.split("@case\n")[1:] for line in [line.splitlines()[0]]]
+
+
+def _run(code: str, *arguments: str) -> str:
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, *arguments, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def results() -> tuple[dict[str, Any], dict[str, Any]]:
+    return json.loads(_run(PROGRAM, "-m", "tinyxla.jax")), json.loads(_run(PROGRAM))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_references_agree_with_jax(name: str, results: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    found, wanted = (each[name] for each in results)
+    assert not isinstance(wanted, str), wanted
+    assert not isinstance(found, str), found
+    for (kind, value), (wanted_kind, wanted_value) in zip(found, wanted, strict=True):
+        assert kind == wanted_kind
+        np.testing.assert_allclose(value, wanted_value, 1e-5, 1e-6)
+
+
+REFUSED = """
+import tinyxla.jax
+import jax, jax.numpy as jnp
+from jax.experimental import random
+
+def refused(function):
+    try:
+        print(function())
+    except TypeError as error:
+        print(str(error).splitlines()[0])
+
+ref = jax.new_ref(0.0)
+kept = []
+refused(lambda: jax.vmap(lambda x: ref.set(x))(jnp.arange(2.0)))
+refused(lambda: jax.jit(lambda: jax.new_ref(0.0))())
+refused(lambda: jnp.sin(ref))
+jax.jit(lambda x: kept.append(jax.new_ref(x)))(1.0)
+refused(lambda: jax.jit(lambda: kept[0][...])())
+refused(lambda: jax.jit(lambda: random.stateful_rng().uniform())())
+refused(lambda: random.stateful_rng(0).split(2).uniform())
+print(ref[...])
+print(jax.eval_shape(lambda x: x + ref[...], 1.0).shape)
+kept = jax.new_ref(jnp.full(2, 3.0))
+scaled = jax.checkpoint(lambda x: x * kept[...].sum())
+print(jax.grad(scaled)(2.0), jax.jit(jax.grad(scaled))(2.0))
+"""
+
+
+def test_wrong_uses_of_references_are_errors() -> None:
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    command = [sys.executable, "-c", REFUSED]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert found.returncode == 0, found.stderr
+    outer = "A Ref is used inside a transformed function, but was made outside of it; make it inside, or give the array"
+    wanted = [
+        outer,
+        "The result of <lambda> is a Ref, which is not an array; read it with ref[...].",
+        "a Ref is not an array; read it with ref[...]",
+        outer,
+        "stateful_rng: inside a transformed function there must be a seed; pass one.",
+        "StatefulPRNG: a generator that was split into several draws nothing; map over it with vmap.",
+        "0.0",
+        "()",
+        "6.0 6.0",
+    ]
+    lines = found.stdout.splitlines()
+    assert len(lines) == len(wanted), lines
+    for line, text in zip(lines, wanted, strict=True):
+        assert line.startswith(text)
