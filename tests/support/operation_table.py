@@ -325,7 +325,7 @@ def how_compiled(op: Op, samples: list[Sample]) -> str:
             by_blas = step.kind == "product" and not step.over
             ways.add("host" if step.kind == "host call" else "BLAS" if by_blas else "kernels")
     found = ", ".join(sorted(ways)) or "no code"
-    return f"expanded: {found}" if op.expand is not None else found
+    return f"expanded: {found}" if op.expand is not None and op.name not in elementwise.NAMES else found
 
 
 def sections() -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
