@@ -46,6 +46,7 @@ __all__ = [
     "convert_element_type",
     "cos",
     "cosh",
+    "cospi",
     "div",
     "eq",
     "erf",
@@ -82,6 +83,7 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "sinpi",
     "sqrt",
     "square",
     "stop_gradient",
@@ -183,6 +185,7 @@ ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smal
 clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
 conj = _unary("conj", _conjugate, "The complex conjugate, which is complex also of real numbers.")
 cos = _accurate("cos", elementwise.cos, "The cosine.")
+cospi = _unary("cospi", elementwise.cospi, "The cosine of pi x: exact where it is 0, 1 or -1, however large x is.")
 cosh = _accurate("cosh", elementwise.cosh, "The hyperbolic cosine.")
 erf = _accurate("erf", elementwise.erf, "The error function.")
 erf_inv = _unary("erf_inv", elementwise.erf_inv, "The inverse of the error function.")
@@ -201,6 +204,7 @@ rsqrt = _accurate("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
 sign = _unary("sign", elementwise.sign, "-1, 0 or 1; for complex elements x / abs(x).")
 sin = _accurate("sin", elementwise.sin, "The sine.")
 sinh = _accurate("sinh", elementwise.sinh, "The hyperbolic sine.")
+sinpi = _unary("sinpi", elementwise.sinpi, "The sine of pi x: exact where it is 0, 1 or -1, however large x is.")
 sqrt = _accurate("sqrt", elementwise.sqrt, "The square root.")
 tan = _accurate("tan", elementwise.tan, "The tangent.")
 tanh = _accurate("tanh", elementwise.tanh, "The hyperbolic tangent.")

@@ -508,6 +508,57 @@ sinh = accurate_unary(
 )
 
 
+def _times_pi(x: Value) -> Value:
+    return mul(movement.full(math.pi, x.dtype, x.shape), x)
+
+
+def _nearest_even(x: Value) -> Value:
+    two = movement.full(2, x.dtype, x.shape)
+    return mul(two, round_nearest_even(div(x, two)))
+
+
+def _sinpi_evaluate(x: Array) -> Any:
+    whole = np.rint(x)
+    found = np.sin(np.pi * (x - whole).astype(np.float64)) * (1 - 2 * np.mod(whole, 2))
+    return np.copysign(found, np.where(found == 0, x, found)).astype(x.dtype)
+
+
+def _sinpi_expand(x: Value) -> Value:
+    whole = round_nearest_even(x)
+    found = sin(_times_pi(sub(x, whole)))
+    return select(eq(whole, _nearest_even(whole)), found, neg(found))
+
+
+def _cospi_evaluate(x: Array) -> Any:
+    wide = x.astype(np.float64)
+    return np.sin(np.pi * (0.5 - np.abs(wide - 2 * np.rint(wide / 2)))).astype(x.dtype)
+
+
+def _cospi_expand(x: Value) -> Value:
+    return sin(_times_pi(sub(movement.full(0.5, x.dtype, x.shape), abs_(sub(x, _nearest_even(x))))))
+
+
+# XLA has no opcode for these, as IEEE 754-2019 and C23 name them: HLO and StableHLO get the expansion.
+sinpi = unary(
+    "sinpi",
+    _sinpi_evaluate,
+    FLOAT,
+    partial=lambda g, ans, x: chain_mul(g, _times_pi(cospi(x))),
+    expand=_sinpi_expand,
+    scalar=ScalarFunction(
+        "sinpi", Accuracy(1.0, 1.0), 1, "np.sin(np.pi * ({0} - np.rint({0}))) * (1 - 2 * (np.rint({0}) % 2))"
+    ),
+)
+cospi = unary(
+    "cospi",
+    _cospi_evaluate,
+    FLOAT,
+    partial=lambda g, ans, x: neg(chain_mul(g, _times_pi(sinpi(x)))),
+    expand=_cospi_expand,
+    scalar=ScalarFunction("cospi", Accuracy(1.0, 1.0), 1, "np.sin(np.pi * (0.5 - abs({0} - 2 * np.rint({0} / 2))))"),
+)
+
+
 def _density(x: Value) -> Value:
     """exp(-x^2). At infinities x counts as constant: there, all derivatives are 0, not 0 times infinity."""
     infinity = movement.full(math.inf, x.dtype, x.shape)
