@@ -28,7 +28,7 @@ import tinyxla
 from benchmarks import ROOT
 from benchmarks.machine import processor
 from tinyxla import lax
-from tinyxla.ops.accuracy import FUNCTIONS as PROMISED, ResultAccuracy, largest_error, working_type
+from tinyxla.ops.accuracy import ResultAccuracy, accurate_ops, largest_error, working_type
 from tinyxla.shapes import element_type
 
 Values = np.ndarray[Any, Any]
@@ -378,7 +378,11 @@ the mode `highest` stands for; where that does not meet it either, it refuses wi
 def promises() -> list[list[str]]:
     """The table of bounds that `result_accuracy` is compared with."""
     head = ["operation", *TYPES]
-    return [head, ["---", *["---:"] * len(TYPES)], *[[op, *(_promise(op, type) for type in TYPES)] for op in PROMISED]]
+    return [
+        head,
+        ["---", *["---:"] * len(TYPES)],
+        *[[op, *(_promise(op, type) for type in TYPES)] for op in accurate_ops()],
+    ]
 
 
 def _promise(op: str, type: str) -> str:

@@ -22,6 +22,8 @@ from tinyxla.backends.numba.jit import engine
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.ops import Op, ops
+from tinyxla.ops.op import ScalarFunction
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes.element_types import element_types
 
@@ -196,6 +198,13 @@ UNARY: dict[str, tuple[Callable[[Any], Any], list[str], float]] = {
     "tanh": (np.tanh, FLOATS + COMPLEXES, 4),
 }
 
+
+def derived_row(op: Op, function: ScalarFunction) -> tuple[Callable[[Any], Any], list[str], float]:
+    """The row of an op that the table lacks: by its own values on NumPy."""
+    is_complex = any(np.iscomplexobj(sample.operands[0]) for sample in op.samples(np.random.default_rng(0)))
+    return op.evaluate, FLOATS + COMPLEXES if is_complex else FLOATS, 2 * function.accuracy.f32 + 2
+
+
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], list[str], float]] = {
     "add": (np.add, EVERY, 0),
     "and": (np.bitwise_and, ["pred", *INTEGERS], 0),
@@ -209,6 +218,12 @@ BINARY: dict[str, tuple[Callable[[Any, Any], Any], list[str], float]] = {
     "remainder": (np.fmod, FLOATS, 0),
     "subtract": (np.subtract, INTEGERS + FLOATS + COMPLEXES, 0),
     "xor": (np.bitwise_xor, ["pred", *INTEGERS], 0),
+}
+
+UNARY |= {
+    name: derived_row(op, op.scalar)
+    for name, op in ops.items()
+    if op.scalar and name not in UNARY.keys() | BINARY.keys()
 }
 
 INTEGER_BINARY: dict[str, Callable[[Any, Any], Any]] = {

@@ -7,6 +7,7 @@ function for, so that an op in neither is an oversight.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,31 +17,36 @@ from jax import lax
 from jax.extend.random import threefry2x32_p
 
 from tests.support import xla_oracle
-from tinyxla.ops import contraction, indexing, ragged, reduction
+from tinyxla.ops import contraction, indexing, ops, ragged, reduction
 from tinyxla.shapes.window import dilated
 
 
-def _accurate(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that JAX takes an accuracy for."""
+def _scalar(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of scalars, with the accuracy that some take."""
+    takes_accuracy = "accuracy" in inspect.signature(function).parameters
 
-    def apply(x: Any, result_accuracy: Any = None) -> Any:
-        if result_accuracy is None or result_accuracy.mode != "tolerance":
-            return function(x, accuracy=result_accuracy and lax.AccuracyMode[result_accuracy.mode.upper()])
-        return function(x, accuracy=lax.Tolerance(*result_accuracy[1:]))
+    def apply(*operands: Any, result_accuracy: Any = None) -> Any:
+        if result_accuracy is None or not takes_accuracy:
+            return function(*operands)
+        if result_accuracy.mode != "tolerance":
+            return function(*operands, accuracy=lax.AccuracyMode[result_accuracy.mode.upper()])
+        return function(*operands, accuracy=lax.Tolerance(*result_accuracy[1:]))
 
     return apply
 
 
+_SCALAR = {name: op.scalar.name for name, op in ops.items() if op.scalar}
+
+
 functions: dict[str, Callable[..., Any]] = {
+    **{name: _scalar(getattr(lax, function)) for name, function in _SCALAR.items() if hasattr(lax, function)},
     "abs": lambda x: x if np.issubdtype(x.dtype, np.unsignedinteger) else lax.abs(x),
     "add": lambda x, y: lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y),
     "and": lax.bitwise_and,
-    "atan2": lax.atan2,
     "bitcast-convert": lambda x, new_element_type: lax.bitcast_convert_type(x, new_element_type.dtype),
     "broadcast": lambda x, sizes, dimensions: lax.broadcast_in_dim(
         lax.transpose(x, np.argsort(dimensions)), sizes, sorted(dimensions)
     ),
-    "cbrt": _accurate(lax.cbrt),
     "ceil": lax.ceil,
     "chain-divide": lambda x, y: np.where(x == 0, x.dtype.type(0), lax.div(x, y)),
     "chain-multiply": lambda x, y, either=False: np.where(
@@ -49,22 +55,13 @@ functions: dict[str, Callable[..., Any]] = {
     "clamp": lax.clamp,
     "complex": lax.complex,
     "concatenate": lambda *operands, dimension: lax.concatenate(operands, dimension),
-    "cosh": lambda x, result_accuracy=None: lax.cosh(x),
-    "cosine": _accurate(lax.cos),
     "count-leading-zeros": lax.clz,
     "divide": lax.div,
-    "erf": lambda x, result_accuracy=None: lax.erf(x),
-    "erf-inv": lax.erf_inv,
-    "exponential": _accurate(lax.exp),
-    "exponential-minus-one": _accurate(lax.expm1),
     "floor": lax.floor,
     "imag": lambda x: lax.imag(x) if np.iscomplexobj(x) else np.zeros_like(x),
     "symbolic-size": lambda size: np.int32(size),
     "iota": lambda shape, iota_dimension: lax.broadcasted_iota(shape.dtype, shape.dimensions, iota_dimension),
     "is-finite": lax.is_finite,
-    "log": _accurate(lax.log),
-    "log-plus-one": _accurate(lax.log1p),
-    "logistic": _accurate(lax.logistic),
     "maximum": lax.max,
     "minimum": lax.min,
     "mulhi": lax.mulhi,
@@ -76,24 +73,17 @@ functions: dict[str, Callable[..., Any]] = {
     "popcnt": lax.population_count,
     "real": lambda x: lax.real(x) if np.iscomplexobj(x) else x,
     "reduce-precision": lambda x, exponent_bits, mantissa_bits: lax.reduce_precision(x, exponent_bits, mantissa_bits),
-    "remainder": lax.rem,
     "reshape": lambda x, sizes: lax.reshape(x, sizes),
     "reverse": lambda x, dimensions: lax.rev(x, dimensions),
     "round-nearest-afz": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     "round-nearest-even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-    "rsqrt": _accurate(lax.rsqrt),
     "select": lax.select,
     "shift-left": lax.shift_left,
     "shift-right-arithmetic": lax.shift_right_arithmetic,
     "shift-right-logical": lax.shift_right_logical,
     "sign": lax.sign,
-    "sine": _accurate(lax.sin),
-    "sinh": lambda x, result_accuracy=None: lax.sinh(x),
     "slice": lambda x, start_indices, limit_indices, strides: lax.slice(x, start_indices, limit_indices, strides),
-    "sqrt": _accurate(lax.sqrt),
     "subtract": lax.sub,
-    "tan": _accurate(lax.tan),
-    "tanh": _accurate(lax.tanh),
     "threefry-2x32": threefry2x32_p.bind,
     "transpose": lambda x, permutation: lax.transpose(x, permutation),
     "xor": lax.bitwise_xor,
@@ -104,6 +94,7 @@ elsewhere = {  # functions that something else than JAX computes
     "select-and-scatter": "a loop over windows in NumPy",
 }
 absent = {
+    **dict.fromkeys(_SCALAR.keys() - functions.keys(), "has no function; test_scalar_math compares with mpmath"),
     "batch-norm-grad": "has no function; test_windows runs XLA on it",
     "batch-norm-inference": "has no function; test_windows runs XLA on it",
     "batch-norm-training": "has no function; test_windows runs XLA on it",

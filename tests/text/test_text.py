@@ -16,7 +16,7 @@ from tinyxla.hlo import Computation, Literal, Module
 from tinyxla.ops import Sample, elementwise, movement, ops, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.text import print_module, to_dot, to_svg
-from tinyxla.text.hlo_text import literal_text
+from tinyxla.text.hlo_text import OPCODES, literal_text
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import call
 
@@ -90,9 +90,7 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
     "convert": _is_complex_to_pred,
     "cosh": lambda sample: True,
     "checkpoint-name": lambda sample: True,
-    "erf-inv": lambda sample: True,
-    "chain-divide": lambda sample: True,
-    "chain-multiply": lambda sample: True,
+    **dict.fromkeys(elementwise.NAMES - OPCODES, lambda sample: True),
     "mulhi": lambda sample: True,  # StableHLO, by way of which the text is compiled, does not have it
     "rng": lambda sample: sample.attributes["shape"].element_type.name in ("pred", "u8"),
     "rng-bit-generator": lambda sample: sample.attributes["shape"].element_type.kind != "unsigned",

@@ -23,6 +23,7 @@ from tinyxla.ops import Sample, elementwise, ops, reduction
 from tinyxla.shapes import ElementType, Shape, element_type, element_types
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.text import print_module
+from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.core import trace
 
 Random = np.random.Generator
@@ -38,7 +39,7 @@ BACKENDS = ("interpreter", "numba")
 TOLERANCE = {"f64": 1e-13, "c128": 1e-11, "f32": 3e-6, "c64": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
 TOLERANCE |= {name: 2.0 ** -float(ml_dtypes.finfo(element_types[name].dtype).nmant) for name in FLOATS[3:]}
 
-NOT_IN_XLA = dict.fromkeys(("chain-divide", "chain-multiply", "erf-inv"), "no HLO opcode") | dict.fromkeys(
+NOT_IN_XLA = dict.fromkeys(elementwise.NAMES - OPCODES, "no HLO opcode") | dict.fromkeys(
     ("sinh", "cosh"), "not implemented on the CPU"
 )
 NOT_COMPARED = {

@@ -17,6 +17,7 @@ from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint
 from tinyxla.jax.jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.primitives import Primitive
+from tinyxla.lax import elementwise as functions
 from tinyxla.numpy import iinfo
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import ops
@@ -60,21 +61,10 @@ def _dropping(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
 
 # --- element by element -----------------------------------------------------------------------------------------------
 
-# The name of an op: that of JAX's primitive.
-UNARY = {
-    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosh": "cosh", "cosine": "cos", "count-leading-zeros": "clz",
-    "erf": "erf", "erf-inv": "erf_inv", "exponential": "exp", "exponential-minus-one": "expm1", "floor": "floor",
-    "imag": "imag", "is-finite": "is_finite", "log": "log", "log-plus-one": "log1p", "logistic": "logistic",
-    "negate": "neg", "popcnt": "population_count", "real": "real", "rsqrt": "rsqrt", "sign": "sign", "sine": "sin",
-    "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-}  # fmt: skip
-BINARY = {
-    "add": "add", "atan2": "atan2", "complex": "complex", "divide": "div", "maximum": "max", "minimum": "min",
-    "mulhi": "mulhi", "multiply": "mul", "power": "pow", "remainder": "rem", "shift-left": "shift_left",
-    "shift-right-arithmetic": "shift_right_arithmetic", "shift-right-logical": "shift_right_logical",
-    "subtract": "sub",
-}  # fmt: skip
+# The name of an op: that of JAX's primitive, which has the name of the function in `lax`.
 BITWISE = {"and": "bitwise_and", "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor"}
+UNARY = {op: name for op, name in functions.UNARY.items() if op not in BITWISE}
+BINARY = {op: name for op, name in functions.BINARY.items() if op not in BITWISE}
 # Functions of `lax` that are compositions here, and primitives in JAX.
 COMPOSITIONS = """
     acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igamma_grad_a igammac lgamma

@@ -16,20 +16,97 @@ from tinyxla.numpy.arguments import array_of, cast, integer_of, named, python_dt
 from tinyxla.numpy.arithmetic import multiplied
 from tinyxla.ops import bits, elementwise, movement
 from tinyxla.ops.accuracy import ResultAccuracy
-from tinyxla.ops.op import Value
+from tinyxla.ops.op import Op, Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.signatures import Tree
 
+__all__ = [
+    "AccuracyMode",
+    "RoundingMethod",
+    "Tolerance",
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitcast_convert_type",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "clz",
+    "conj",
+    "convert_element_type",
+    "cos",
+    "cosh",
+    "cospi",
+    "div",
+    "eq",
+    "erf",
+    "erf_inv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "ge",
+    "gt",
+    "imag",
+    "integer_pow",
+    "is_finite",
+    "le",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "mul",
+    "ne",
+    "neg",
+    "nextafter",
+    "population_count",
+    "real",
+    "reciprocal",
+    "reduce_precision",
+    "rem",
+    "rsqrt",
+    "select",
+    "select_n",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "sinh",
+    "sinpi",
+    "sqrt",
+    "square",
+    "stop_gradient",
+    "sub",
+    "tan",
+    "tanh",
+]
+
 Unary = Callable[[ArrayLike], Array]
 Binary = Callable[[ArrayLike, ArrayLike], Array]
+
+# The functions here that are one op, by its name: with one operand, and with two.
+UNARY: dict[str, str] = {}
+BINARY: dict[str, str] = {"mulhi": "mulhi", "power": "pow"}  # these two have more to check
 
 
 def _unary(name: str, op: Callable[..., Any], text: str) -> Unary:
     def function(x: ArrayLike) -> Array:
         return op(array_of(x, f"lax.{name}"))
 
+    if isinstance(op, Op):
+        UNARY[op.name] = name
     return named(function, name, text)
 
 
@@ -75,13 +152,14 @@ class Accurate(Protocol):
     def __call__(self, x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array: ...
 
 
-def _accurate(name: str, op: Callable[..., Any], text: str) -> Accurate:
+def _accurate(name: str, op: Op, text: str) -> Accurate:
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
         value = array_of(x, f"lax.{name}")
         if accuracy is None or accuracy is AccuracyMode.DEFAULT:
             return op(value)
         return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
+    UNARY[op.name] = name
     return named(function, name, text)
 
 
@@ -89,6 +167,8 @@ def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return op(*matched(f"lax.{name}", x, y))
 
+    if isinstance(op, Op):
+        BINARY[op.name] = name
     return named(function, name, text)
 
 
@@ -106,6 +186,7 @@ ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smal
 clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
 conj = _unary("conj", _conjugate, "The complex conjugate, which is complex also of real numbers.")
 cos = _accurate("cos", elementwise.cos, "The cosine.")
+cospi = _unary("cospi", elementwise.cospi, "The cosine of pi x: exact where it is 0, 1 or -1, however large x is.")
 cosh = _accurate("cosh", elementwise.cosh, "The hyperbolic cosine.")
 erf = _accurate("erf", elementwise.erf, "The error function.")
 erf_inv = _unary("erf_inv", elementwise.erf_inv, "The inverse of the error function.")
@@ -124,6 +205,7 @@ rsqrt = _accurate("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
 sign = _unary("sign", elementwise.sign, "-1, 0 or 1; for complex elements x / abs(x).")
 sin = _accurate("sin", elementwise.sin, "The sine.")
 sinh = _accurate("sinh", elementwise.sinh, "The hyperbolic sine.")
+sinpi = _unary("sinpi", elementwise.sinpi, "The sine of pi x: exact where it is 0, 1 or -1, however large x is.")
 sqrt = _accurate("sqrt", elementwise.sqrt, "The square root.")
 tan = _accurate("tan", elementwise.tan, "The tangent.")
 tanh = _accurate("tanh", elementwise.tanh, "The hyperbolic tangent.")

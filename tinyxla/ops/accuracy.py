@@ -1,7 +1,7 @@
 """`result_accuracy`: how accurate the result of an element-wise function has to be, and what meets that.
 
 Every function is there twice: computed in the operand's type, and, where there is a type with twice the bits, computed
-in that one and rounded. `tinyxla.scalar_math.accuracy` says how large the errors of the first kind are.
+in that one and rounded. An op's `scalar.accuracy` says how large the errors of the first kind are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import ml_dtypes
 
 from tinyxla.errors import AttributeValueError
-from tinyxla.scalar_math.accuracy import ACCURACY
+from tinyxla.ops.op import ScalarFunction, ops
 from tinyxla.shapes import ElementType, element_type
 
 
@@ -36,35 +36,29 @@ class ResultAccuracy(NamedTuple):
         return " or ".join(f"{name} {value:g}" for name, value in bounds.items() if value)
 
 
-FUNCTIONS = {  # the ops that take a result_accuracy, and what the scalar math calls them
-    "cbrt": "cbrt",
-    "cosh": "cosh",
-    "cosine": "cos",
-    "erf": "erf",
-    "exponential": "exp",
-    "exponential-minus-one": "expm1",
-    "log": "log",
-    "log-plus-one": "log1p",
-    "logistic": "logistic",
-    "rsqrt": "rsqrt",
-    "sine": "sin",
-    "sinh": "sinh",
-    "sqrt": "sqrt",
-    "tan": "tan",
-    "tanh": "tanh",
-}
 _WIDE = {"f32": "f64", "c64": "c128"}
-_LARGEST = {"cos": 1, "erf": 1, "log": 745, "log1p": 710, "logistic": 1, "sin": 1, "tanh": 1}  # results, by magnitude
+
+
+def scalar_function(op: str) -> ScalarFunction:
+    """The scalar math of an op, which has to have one."""
+    found = ops[op].scalar
+    assert found is not None, op
+    return found
+
+
+def accurate_ops() -> dict[str, ScalarFunction]:
+    """The ops that take a `result_accuracy`, by name, and their scalar math."""
+    takes = (name for name, op in sorted(ops.items()) if "result_accuracy" in op.attributes.__annotations__)
+    return {name: scalar_function(name) for name in takes}
 
 
 def largest_error(op: str, kind: ElementType, working: ElementType) -> float:
     """The largest error of an op in units in the last place, computed in the type `working`."""
-    bounds = ACCURACY[FUNCTIONS[op]]
     if kind.bits < 32:
         return 0.51  # computed in f32 and rounded
     if kind is not working:
         return 0.51 if kind.kind == "float" else 0.72  # half a place in either part
-    return getattr(bounds, kind.name)
+    return getattr(scalar_function(op).accuracy, kind.name)
 
 
 def working_type(op: str, kind: ElementType, wanted: ResultAccuracy | None) -> ElementType:
@@ -87,7 +81,7 @@ def working_type(op: str, kind: ElementType, wanted: ResultAccuracy | None) -> E
 
 def _meets(op: str, kind: ElementType, places: float, wanted: ResultAccuracy) -> bool:
     place = float(ml_dtypes.finfo(kind.dtype).eps)  # the largest unit in the last place of numbers up to 1
-    largest = _LARGEST.get(FUNCTIONS[op], math.inf) if kind.kind == "float" else math.inf
+    largest = scalar_function(op).largest_result if kind.kind == "float" else math.inf
     return places <= wanted.ulps or places * place <= wanted.rtol or places * place * largest <= wanted.atol
 
 

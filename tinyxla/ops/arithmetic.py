@@ -12,26 +12,6 @@ import numpy as np
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, TupleShape
 
-# The functions that the arithmetic of IEEE 754 leaves open, so that NumPy's are others.
-_FUNCTIONS = {
-    "atan2": "atan2",
-    "cbrt": "cbrt",
-    "cosh": "cosh",
-    "cosine": "cos",
-    "erf": "erf",
-    "erf-inv": "erf_inv",
-    "exponential": "exp",
-    "exponential-minus-one": "expm1",
-    "log": "log",
-    "log-plus-one": "log1p",
-    "logistic": "logistic",
-    "power": "pow",
-    "rsqrt": "rsqrt",
-    "sine": "sin",
-    "sinh": "sinh",
-    "tan": "tan",
-    "tanh": "tanh",
-}
 _ORDINARY = ("f16", "bf16", "f32", "f64")
 # What has one result only, to the bit: of types that are neither complex nor of less than 32 bits; of exact types.
 _EXACT = frozenset(
@@ -47,9 +27,11 @@ _EXACT_OF_INTEGERS = frozenset(
 
 def evaluator(x: Instruction, as_compiled: bool = True) -> Callable[..., Any]:
     """What computes an instruction on arrays, `as_compiled` code does or else as NumPy does."""
-    name, attributes = _FUNCTIONS.get(x.op.name), x.attributes._asdict()
-    if as_compiled and name and not any(attributes.values()) and x.array_shape.element_type.name in _ORDINARY:
-        return functools.partial(_computed, name, x.array_shape.dtype)
+    scalar, attributes = x.op.scalar, x.attributes._asdict()
+    # IEEE 754 leaves a function open that is not exact or correctly rounded, so NumPy's is another.
+    is_open = scalar is not None and scalar.accuracy.f32 > 0.5 and not any(attributes.values())
+    if scalar and is_open and as_compiled and x.array_shape.element_type.name in _ORDINARY:
+        return functools.partial(_computed, scalar.name, x.array_shape.dtype)
     return functools.partial(x.op.evaluate, **attributes)
 
 

@@ -10,15 +10,10 @@ import math
 from collections.abc import Callable
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import elementwise
+from tinyxla.ops import elementwise, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
-TRANSCENDENTAL = frozenset(
-    """
-    exponential exponential-minus-one log log-plus-one logistic power sine cosine tan tanh asin acos asinh acosh atanh
-    sinh cosh atan2 sqrt rsqrt cbrt erf erf-inv
-    """.split()
-)
+TRANSCENDENTAL = frozenset(name for name, op in ops.items() if op.cost.is_transcendental)
 
 
 def cost_of(computation: Computation) -> dict[str, float]:
@@ -33,7 +28,7 @@ def cost_of(computation: Computation) -> dict[str, float]:
 
 def operations_of(x: Instruction) -> tuple[int, int]:
     """The operations of an instruction, and the transcendental ones, which are apart."""
-    if x.op.name in TRANSCENDENTAL:
+    if x.op.cost.is_transcendental:
         return 0, _size(x.shape)
     if x.op.name in elementwise.NAMES:
         return _size(x.shape), 0

@@ -17,7 +17,24 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import floats, integers, movement
 from tinyxla.ops.accuracy import ResultAccuracy, working_type
-from tinyxla.ops.op import Array, Axes, Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
+from tinyxla.ops.op import (
+    DIVISION,
+    SQUARE_ROOT,
+    Array,
+    Axes,
+    Cost,
+    Derivative,
+    Linear,
+    NoAttributes,
+    Op,
+    Partials,
+    Rules,
+    Sample,
+    ScalarFunction,
+    Value,
+    Zero,
+)
+from tinyxla.scalar_math.accuracy import EXACT, Accuracy
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 
@@ -31,6 +48,8 @@ NUMBER = INTEGER | INEXACT
 ANY = PRED | NUMBER
 
 Partial = Callable[..., Value]
+
+NAMES: set[str] = set()  # of all element-wise ops
 
 
 def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape:
@@ -68,7 +87,11 @@ def _elementwise(
     samples: Callable[[np.random.Generator], Iterator[Sample]],
     attributes: type[Any] = NoAttributes,
     expand: Callable[..., Any] | None = None,
+    **facts: Any,
 ) -> Op:
+    """An op with the batching rule of all element-wise ops, and with StableHLO's name unless it is composite."""
+    if expand is None:
+        facts.setdefault("stablehlo", f"stablehlo.{name.replace('-', '_')}")
     op = Op(
         name,
         shape=shape,
@@ -78,7 +101,9 @@ def _elementwise(
         samples=samples,
         attributes=attributes,
         expand=expand,
+        **facts,
     )
+    NAMES.add(name)
     return op
 
 
@@ -126,15 +151,17 @@ def unary(
     result: Callable[[ElementType], ElementType] | None = None,
     derivative: Derivative | None = None,
     domain: tuple[float, float] = (-2.0, 2.0),
+    **facts: Any,
 ) -> Op:
-    """One operand. The derivative is `partial`, or `derivative`, or zero; `domain` bounds the samples."""
+    """One operand. The derivative is `partial`, or `derivative`, or zero; `domain` bounds the samples. `facts` are
+    `scalar`, `cost`, `stablehlo` and `expand` of an `Op`."""
 
     def shape(x: AnyShape) -> Shape:
         checked = check_operands(name, kinds, x)
         return Shape(result(checked.element_type), checked.dimensions) if result else checked
 
     found = derivative or (Partials((partial,)) if partial else Zero())
-    return _elementwise(name, evaluate, shape, found, _samples(kinds, 1, *domain))
+    return _elementwise(name, evaluate, shape, found, _samples(kinds, 1, *domain), **facts)
 
 
 class Accurate(NamedTuple):
@@ -149,6 +176,9 @@ def accurate_unary(
     kinds: frozenset[str],
     partial: Partial,
     domain: tuple[float, float] = (-2.0, 2.0),
+    *,
+    scalar: ScalarFunction,
+    **facts: Any,
 ) -> Op:
     """One operand, and how accurate the result has to be. What asks for more than usual is computed in a wider type."""
 
@@ -171,7 +201,7 @@ def accurate_unary(
                 yield Sample(sample.operands, {"result_accuracy": wanted})
 
     found = Partials((lambda g, ans, x, result_accuracy=None: partial(g, ans, x),))
-    return _elementwise(name, evaluate_as_wanted, shape, found, samples, Accurate)
+    return _elementwise(name, evaluate_as_wanted, shape, found, samples, Accurate, scalar=scalar, **facts)
 
 
 def binary(
@@ -183,15 +213,17 @@ def binary(
     derivative: Derivative | None = None,
     domain: tuple[float, float] = (-3.0, 3.0),
     types: Sequence[Any] | None = None,
+    **facts: Any,
 ) -> Op:
-    """Two operands, with a partial derivative for each, or `derivative`, or zero; `types` limits the samples."""
+    """Two operands, with a partial derivative for each, or `derivative`, or zero; `types` limits the samples, `facts`
+    are those of `unary`."""
 
     def shape(x: AnyShape, y: AnyShape) -> Shape:
         checked = check_operands(name, kinds, x, y)
         return Shape(result(checked.element_type), checked.dimensions) if result else checked
 
     found = derivative or (Partials(partials) if partials else Zero())
-    return _elementwise(name, evaluate, shape, found, _samples(kinds, 2, *domain, types))
+    return _elementwise(name, evaluate, shape, found, _samples(kinds, 2, *domain, types), **facts)
 
 
 def _real_type(t: ElementType) -> ElementType:
@@ -228,6 +260,7 @@ div = binary(
     NUMBER,
     lambda g, ans, x, y: chain_div(g, y),
     lambda g, ans, x, y: neg(chain_mul(chain_div(g, y), ans)),  # the quotient is that of the other operand
+    cost=DIVISION,
 )
 
 
@@ -237,6 +270,7 @@ rem = binary(
     INTEGER | FLOAT,
     lambda g, ans, x, y: g,
     lambda g, ans, x, y: neg(chain_mul(g, _truncated(div(x, y)))),
+    scalar=ScalarFunction("rem", EXACT, python="np.fmod({0}, {1})", slow_path=FLOAT, cost=Cost(8)),
 )
 
 
@@ -268,7 +302,15 @@ def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
     return chain_mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
 
 
-pow_ = binary("power", integers.in_bytes(floats.power), NUMBER, _power_by_base, _power_by_exponent, domain=(0.3, 3.0))
+pow_ = binary(
+    "power",
+    integers.in_bytes(floats.power),
+    NUMBER,
+    _power_by_base,
+    _power_by_exponent,
+    domain=(0.3, 3.0),
+    scalar=ScalarFunction("pow", Accuracy(1.2, 1.2), python="np.power({0}, {1})", slow_path=COMPLEX | INTEGER),
+)
 
 
 atan2 = binary(
@@ -277,6 +319,7 @@ atan2 = binary(
     INEXACT,
     lambda g, ans, x, y: chain_mul(g, div(y, add(mul(x, x), mul(y, y)))),
     lambda g, ans, x, y: neg(chain_mul(g, div(x, add(mul(x, x), mul(y, y))))),
+    scalar=ScalarFunction("atan2", Accuracy(1.6, 1.6), math.pi, "np.arctan2({0}, {1})"),
 )
 
 # --- complex parts ----------------------------------------------------------------------------------------------------
@@ -357,21 +400,51 @@ sign = unary("sign", floats.sign, NUMBER, derivative=Rules(_sign_jvp, _sign_vjp)
 
 # --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
-exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: chain_mul(g, ans))
+exp = accurate_unary(
+    "exponential",
+    np.exp,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, ans),
+    scalar=ScalarFunction("exp", Accuracy(1.1, 1.1, 2.0, 2.0), slow_path=COMPLEX),
+)
 expm1 = accurate_unary(
-    "exponential-minus-one", floats.expm1, INEXACT, lambda g, ans, x: chain_mul(g, add(ans, one_like(ans)))
+    "exponential-minus-one",
+    floats.expm1,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, add(ans, one_like(ans))),
+    scalar=ScalarFunction("expm1", Accuracy(1.5, 1.9, 3.3, 3.3), slow_path=COMPLEX),
 )
-log = accurate_unary("log", floats.in_double(np.log), INEXACT, lambda g, ans, x: chain_div(g, x), (0.2, 4.0))
+log = accurate_unary(
+    "log",
+    floats.in_double(np.log),
+    INEXACT,
+    lambda g, ans, x: chain_div(g, x),
+    (0.2, 4.0),
+    scalar=ScalarFunction("log", Accuracy(0.9, 1.0, 2.8, 2.8), 745),
+)
 log1p = accurate_unary(
-    "log-plus-one", floats.log1p, INEXACT, lambda g, ans, x: chain_div(g, add(x, one_like(x))), (-0.8, 4.0)
+    "log-plus-one",
+    floats.log1p,
+    INEXACT,
+    lambda g, ans, x: chain_div(g, add(x, one_like(x))),
+    (-0.8, 4.0),
+    scalar=ScalarFunction("log1p", Accuracy(1.2, 1.2, 2.9, 2.9), 710),
 )
-sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: chain_div(g, add(ans, ans)), (0.2, 4.0))
+sqrt = accurate_unary(
+    "sqrt",
+    np.sqrt,
+    INEXACT,
+    lambda g, ans, x: chain_div(g, add(ans, ans)),
+    (0.2, 4.0),
+    scalar=ScalarFunction("sqrt", Accuracy(0.5, 0.5, 2.0, 2.0), cost=SQUARE_ROOT),
+)
 rsqrt = accurate_unary(
     "rsqrt",
     floats.rsqrt,
     INEXACT,
     lambda g, ans, x: chain_mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
     (0.2, 4.0),
+    scalar=ScalarFunction("rsqrt", Accuracy(1.5, 1.5, 2.7, 2.7), python="1 / np.sqrt({0})", cost=SQUARE_ROOT),
 )
 cbrt = accurate_unary(
     "cbrt",
@@ -379,22 +452,111 @@ cbrt = accurate_unary(
     FLOAT,
     lambda g, ans, x: chain_div(chain_div(mul(g, movement.full(1 / 3, x.dtype, x.shape)), ans), ans),
     (0.2, 4.0),
+    scalar=ScalarFunction("cbrt", Accuracy(0.51, 0.6)),
 )
 logistic = accurate_unary(
-    "logistic", floats.logistic, INEXACT, lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans)))
+    "logistic",
+    floats.logistic,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans))),
+    scalar=ScalarFunction("logistic", Accuracy(1.6, 2.3, 3.4, 3.4), 1, "logistic({0})", COMPLEX),
 )
-sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: chain_mul(g, cos(x)))
-cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(chain_mul(g, sin(x))))
+sin = accurate_unary(
+    "sine",
+    np.sin,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, cos(x)),
+    scalar=ScalarFunction("sin", Accuracy(1.0, 1.0, 2.6, 2.6), 1, slow_path=INEXACT),
+)
+cos = accurate_unary(
+    "cosine",
+    np.cos,
+    INEXACT,
+    lambda g, ans, x: neg(chain_mul(g, sin(x))),
+    scalar=ScalarFunction("cos", Accuracy(1.0, 1.0, 2.6, 2.6), 1, slow_path=INEXACT),
+)
 tan = accurate_unary(
     "tan",
     floats.in_double(np.tan),
     INEXACT,
     lambda g, ans, x: chain_mul(g, add(one_like(ans), mul(ans, ans))),
     (-1.2, 1.2),
+    scalar=ScalarFunction("tan", Accuracy(1.2, 1.4, 6.0, 6.0), slow_path=INEXACT),
 )
-tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: chain_mul(g, sub(one_like(ans), mul(ans, ans))))
-cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: chain_mul(g, sinh(x)))
-sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: chain_mul(g, cosh(x)))
+tanh = accurate_unary(
+    "tanh",
+    np.tanh,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, sub(one_like(ans), mul(ans, ans))),
+    scalar=ScalarFunction("tanh", Accuracy(2.6, 2.7, 6.0, 6.0), 1, slow_path=COMPLEX),
+)
+cosh = accurate_unary(
+    "cosh",
+    np.cosh,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, sinh(x)),
+    scalar=ScalarFunction("cosh", Accuracy(1.5, 1.5, 3.3, 3.3), slow_path=COMPLEX),
+    stablehlo="chlo.cosh",
+)
+sinh = accurate_unary(
+    "sinh",
+    np.sinh,
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, cosh(x)),
+    scalar=ScalarFunction("sinh", Accuracy(1.6, 1.6, 2.8, 2.8), slow_path=COMPLEX),
+    stablehlo="chlo.sinh",
+)
+
+
+def _times_pi(x: Value) -> Value:
+    return mul(movement.full(math.pi, x.dtype, x.shape), x)
+
+
+def _nearest_even(x: Value) -> Value:
+    two = movement.full(2, x.dtype, x.shape)
+    return mul(two, round_nearest_even(div(x, two)))
+
+
+def _sinpi_evaluate(x: Array) -> Any:
+    whole = np.rint(x)
+    found = np.sin(np.pi * (x - whole).astype(np.float64)) * (1 - 2 * np.mod(whole, 2))
+    return np.copysign(found, np.where(found == 0, x, found)).astype(x.dtype)
+
+
+def _sinpi_expand(x: Value) -> Value:
+    whole = round_nearest_even(x)
+    found = sin(_times_pi(sub(x, whole)))
+    return select(eq(whole, _nearest_even(whole)), found, neg(found))
+
+
+def _cospi_evaluate(x: Array) -> Any:
+    wide = x.astype(np.float64)
+    return np.sin(np.pi * (0.5 - np.abs(wide - 2 * np.rint(wide / 2)))).astype(x.dtype)
+
+
+def _cospi_expand(x: Value) -> Value:
+    return sin(_times_pi(sub(movement.full(0.5, x.dtype, x.shape), abs_(sub(x, _nearest_even(x))))))
+
+
+# XLA has no opcode for these, as IEEE 754-2019 and C23 name them: HLO and StableHLO get the expansion.
+sinpi = unary(
+    "sinpi",
+    _sinpi_evaluate,
+    FLOAT,
+    partial=lambda g, ans, x: chain_mul(g, _times_pi(cospi(x))),
+    expand=_sinpi_expand,
+    scalar=ScalarFunction(
+        "sinpi", Accuracy(1.0, 1.0), 1, "np.sin(np.pi * ({0} - np.rint({0}))) * (1 - 2 * (np.rint({0}) % 2))"
+    ),
+)
+cospi = unary(
+    "cospi",
+    _cospi_evaluate,
+    FLOAT,
+    partial=lambda g, ans, x: neg(chain_mul(g, _times_pi(sinpi(x)))),
+    expand=_cospi_expand,
+    scalar=ScalarFunction("cospi", Accuracy(1.0, 1.0), 1, "np.sin(np.pi * (0.5 - abs({0} - 2 * np.rint({0} / 2))))"),
+)
 
 
 def _density(x: Value) -> Value:
@@ -409,6 +571,8 @@ erf = accurate_unary(
     floats.erf,
     FLOAT,
     lambda g, ans, x: chain_mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), _density(x))),
+    scalar=ScalarFunction("erf", Accuracy(3.0, 1.2), 1, "erf({0})"),
+    stablehlo="chlo.erf",
 )
 erf_inv = unary(
     "erf-inv",
@@ -418,6 +582,8 @@ erf_inv = unary(
         g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))
     ),
     domain=(-0.9, 0.9),
+    scalar=ScalarFunction("erf_inv", Accuracy(2.1, 2.1), python="erf_inv({0})"),
+    stablehlo="chlo.erf_inv",
 )
 
 
@@ -496,7 +662,7 @@ population_count = unary("popcnt", integers.population_count, INTEGER)
 and_ = binary("and", integers.in_bytes(np.bitwise_and), PRED | INTEGER)
 or_ = binary("or", integers.in_bytes(np.bitwise_or), PRED | INTEGER)
 xor = binary("xor", integers.in_bytes(np.bitwise_xor), PRED | INTEGER)
-multiply_high = binary("mulhi", integers.multiply_high, INTEGER)
+multiply_high = binary("mulhi", integers.multiply_high, INTEGER, stablehlo="chlo.mulhi")
 shift_left = binary("shift-left", integers.shift_left, INTEGER)
 shift_right_arithmetic = binary("shift-right-arithmetic", integers.shift_right_arithmetic, INTEGER)
 shift_right_logical = binary("shift-right-logical", integers.shift_right_logical, INTEGER)
@@ -653,5 +819,3 @@ convert = _elementwise(
     _convert_samples,
     Convert,
 )
-
-NAMES = frozenset(op.name for op in [*globals().values()] if isinstance(op, Op))

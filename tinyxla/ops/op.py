@@ -16,15 +16,20 @@ The rules, with `x, y, ...` the operands and attributes by keyword:
 - `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests;
 - `expand(*operands, **attributes) -> result`, where the op has one: the same made of other ops. The compiler puts it in
   the op's place.
+
+Facts that passes, printers and reports read: `cost` of an element, the `scalar` function that computes it, and the name
+in `stablehlo`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tinyxla.scalar_math.accuracy import Accuracy
 from tinyxla.shapes import AnyShape
 
 Array = np.ndarray[Any, Any]
@@ -146,6 +151,43 @@ class NoAttributes(NamedTuple):
     """Of an op that has none."""
 
 
+class Cost(NamedTuple):
+    """Cost of an element: `work` in additions, by which fusion and loop-invariant code motion decide; and whether
+    `cost_analysis` counts it as a transcendental function, as XLA's does."""
+
+    work: int = 1
+    is_transcendental: bool = False
+
+
+ADDITION = Cost()
+DIVISION = Cost(4)
+SQUARE_ROOT = Cost(4, is_transcendental=True)
+TRANSCENDENTAL = Cost(8, is_transcendental=True)
+
+
+class ScalarFunction(NamedTuple):
+    """The scalar math of an element-wise op.
+
+    `name` is that in `tinyxla.scalar_math.elementary`, and in `complex_numbers` if the op is defined for complex types.
+    `accuracy` has its largest errors, `largest_result` bounds its real results by magnitude. `python` is the
+    expression over operands `{0}`, `{1}` that printed kernels have; by default it is NumPy's function of this name.
+    `slow_path` has the kinds of element types of which few arguments need a second, slow path. `cost` is that of an
+    element.
+    """
+
+    name: str
+    accuracy: Accuracy
+    largest_result: float = math.inf
+    python: str = ""
+    slow_path: frozenset[str] = frozenset()
+    cost: Cost = TRANSCENDENTAL
+
+    @property
+    def expression(self) -> str:
+        """The Python expression of the value."""
+        return self.python or f"np.{self.name}({{0}})"
+
+
 class _Own:
     """See `OWN`."""
 
@@ -184,8 +226,14 @@ class Op:
         expand: Callable[..., Any] | None = None,
         structural: bool = False,
         fill_defaults: bool = False,
+        scalar: ScalarFunction | None = None,
+        cost: Cost = ADDITION,
+        stablehlo: str = "",
     ) -> None:
         self.name = name
+        self.scalar = scalar
+        self.cost = scalar.cost if scalar else cost
+        self.stablehlo = stablehlo  # with the dialect; empty if StableHLO has no such op, or one of other attributes
         self.attributes = attributes
         self.defaults: dict[str, Any] = (
             attributes._field_defaults if fill_defaults else {}

@@ -1,7 +1,7 @@
-"""How accurate the scalar math is, for all arguments: what an operation's `result_accuracy` can rely on.
+"""Error bounds of a scalar function, for all arguments: what an operation's `result_accuracy` can rely on.
 
-`docs/accuracy.md` has the largest errors that were found; `test_scalar_math.py` and `test_accuracy.py` in
-`tests/kernels` hold the functions to the bounds here.
+The declaration of an operation states those of its scalar function. `docs/accuracy.md` has the largest errors that were
+found; `test_scalar_math.py` and `test_accuracy.py` in `tests/kernels` hold the functions to their bounds.
 """
 
 from __future__ import annotations
@@ -25,23 +25,4 @@ class Accuracy:
     c128: float = 0.0
 
 
-ACCURACY = {
-    "atan2": Accuracy(1.6, 1.6),
-    "cbrt": Accuracy(0.51, 0.6),
-    "cos": Accuracy(1.0, 1.0, 2.6, 2.6),
-    "cosh": Accuracy(1.5, 1.5, 3.3, 3.3),
-    "erf": Accuracy(3.0, 1.2),
-    "erf_inv": Accuracy(2.1, 2.1),
-    "exp": Accuracy(1.1, 1.1, 2.0, 2.0),
-    "expm1": Accuracy(1.5, 1.9, 3.3, 3.3),
-    "log": Accuracy(0.9, 1.0, 2.8, 2.8),
-    "log1p": Accuracy(1.2, 1.2, 2.9, 2.9),
-    "logistic": Accuracy(1.6, 2.3, 3.4, 3.4),
-    "pow": Accuracy(1.2, 1.2),
-    "rsqrt": Accuracy(1.5, 1.5, 2.7, 2.7),
-    "sin": Accuracy(1.0, 1.0, 2.6, 2.6),
-    "sinh": Accuracy(1.6, 1.6, 2.8, 2.8),
-    "sqrt": Accuracy(0.5, 0.5, 2.0, 2.0),
-    "tan": Accuracy(1.2, 1.4, 6.0, 6.0),
-    "tanh": Accuracy(2.6, 2.7, 6.0, 6.0),
-}
+EXACT = Accuracy(0.0, 0.0)  # results that need no rounding

@@ -15,6 +15,8 @@ from tinyxla.scalar_math.exponentials import (
 from tinyxla.scalar_math.float_formats import format_of, polynomial, power_of_two
 from tinyxla.scalar_math.scalar import Scalar
 
+__all__ = ["erf", "erf_inv"]
+
 # log(1 - erf(x)) / x as a polynomial in x for 0 <= x <= 3.93, in f32, 2^-24.7 of erf(x)
 LOG_ERFC = (
     -1.1283792,

@@ -14,6 +14,8 @@ import math
 from tinyxla.scalar_math.float_formats import FloatFormat, constant, format_of, polynomial, power_of_two
 from tinyxla.scalar_math.scalar import Scalar
 
+__all__ = ["cosh", "exp", "expm1", "log", "log1p", "logistic", "sinh", "tanh"]
+
 LOG2_E = 1.4426950408889634
 # ln 2 as the number nearest to it in the format, and what is missing. With fused multiply-adds, x - n ln 2 is then
 # exact up to the last rounding (after Cody and Waite; see Muller, Elementary Functions, third edition, section 11.2).

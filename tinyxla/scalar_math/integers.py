@@ -9,6 +9,28 @@ from __future__ import annotations
 from tinyxla.scalar_math.float_formats import FORMATS, constant, format_of
 from tinyxla.scalar_math.scalar import Scalar
 
+__all__ = [
+    "absolute",
+    "convert",
+    "count_leading_zeros",
+    "divide",
+    "divide_in_vectors",
+    "multiply_high",
+    "population_count",
+    "power",
+    "reduce_precision",
+    "rem",
+    "remainder",
+    "remainder_in_vectors",
+    "round_afz",
+    "round_even",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "total_order",
+]
+
 
 def is_integer(type: str) -> bool:
     return type[0] in "su"

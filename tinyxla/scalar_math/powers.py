@@ -14,6 +14,8 @@ from tinyxla.scalar_math.exponentials import (
 from tinyxla.scalar_math.float_formats import F32, F64, format_of, polynomial
 from tinyxla.scalar_math.scalar import Scalar
 
+__all__ = ["cbrt", "pow", "rsqrt", "sqrt"]
+
 # m^(-1/3) for 1 <= m <= 8, 2^-7.0: coefficients of 12 bits serve every format.
 INVERSE_CBRT = (1.337890625, -0.4410400390625, 0.10858154296875, -0.012996673583984375, 0.0005855560302734375)
 

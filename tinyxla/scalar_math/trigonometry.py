@@ -19,6 +19,8 @@ from typing import NamedTuple
 from tinyxla.scalar_math.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
 from tinyxla.scalar_math.scalar import Scalar
 
+__all__ = ["atan2", "cos", "cospi", "sin", "sin_and_cos", "sinpi", "tan"]
+
 REDUCTION_LIMIT = {"f32": 2.0**17, "f64": 2.0**20}
 
 # pi as three numbers of the format, each the nearest to what the ones before it miss.
@@ -247,21 +249,24 @@ class _Waves(NamedTuple):
     form: FloatFormat
 
     def sine_of(self, x: Scalar) -> Scalar:
-        return (self._after(self.n) ^ (x.bits() & self.form.sign_bit)).bitcast(self.form.type)
+        return (self.after(self.n) ^ (x.bits() & self.form.sign_bit)).bitcast(self.form.type)
 
     def cosine_of(self) -> Scalar:
         """As the sine of the argument and a quarter turn."""
-        return self._after(self.n + 1).bitcast(self.form.type)
+        return self.after(self.n + 1).bitcast(self.form.type)
 
-    def _after(self, quarters: Scalar) -> Scalar:
+    def after(self, quarters: Scalar) -> Scalar:
         """The bits of the sine after so many quarter turns."""
         value = (quarters & 1).equal(0).where(self.sine, self.cosine)
         return value.bits() ^ ((quarters >> 1) << (self.form.width - 1))
 
 
 def _waves(x: Scalar, huge: bool) -> _Waves:
-    form = format_of(x)
-    r, low, n = _reduce(x.abs(), huge)
+    return _waves_of(_reduce(x.abs(), huge), format_of(x))
+
+
+def _waves_of(reduced: _Reduced, form: FloatFormat) -> _Waves:
+    r, low, n = reduced
     square = r * r
     parabola = square.fma(-0.5, 1.0)
     parabola_low = square.fma(-0.5, 1.0 - parabola)
@@ -284,6 +289,31 @@ def sin_and_cos(x: Scalar) -> tuple[Scalar, Scalar]:
     """Both, for a little more than one of them."""
     waves = _waves(x, huge=True)
     return waves.sine_of(x), waves.cosine_of()
+
+
+def _half_turns(x: Scalar) -> _Waves:
+    """The sine and cosine of pi |x|. The reduction is exact: modulo 2, then to the nearest quarter turn."""
+    form = format_of(x)
+    size = x.abs()
+    within_a_turn = size - (size * 0.5).floor() * 2.0
+    shifted = within_a_turn * 2.0 + form.round_to_integer
+    r = within_a_turn - (shifted - form.round_to_integer) * 0.5
+    pi, pi_low, _ = PI[form.type]
+    high = r * pi
+    low = r.fma(pi, -high) + r * pi_low
+    return _waves_of(_Reduced(high, low, shifted.bits()), form)
+
+
+def sinpi(x: Scalar) -> Scalar:
+    """The sine of pi x. Zeros have the sign of x, as IEEE 754-2019, section 9.2.1, has it."""
+    waves = _half_turns(x)
+    unsigned_zero = waves.after(waves.n).bitcast(x.type) + 0.0
+    return (unsigned_zero.bits() ^ (x.bits() & waves.form.sign_bit)).bitcast(x.type)
+
+
+def cospi(x: Scalar) -> Scalar:
+    """The cosine of pi x. Zeros are positive (ibidem)."""
+    return _half_turns(x).cosine_of() + 0.0
 
 
 def tan(x: Scalar, *, huge: bool = True) -> Scalar:

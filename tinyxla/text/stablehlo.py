@@ -15,6 +15,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Module
+from tinyxla.ops import ops
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import System, system_of
@@ -486,23 +487,16 @@ def _reduce_scatter(body: Body, x: Instruction, operands: list[Value]) -> list[V
     return body.of(x, "stablehlo.reduce_scatter", operands, attributes, body.region(a.to_apply))
 
 
-_ELEMENTWISE = """abs add and atan2 cbrt ceil clamp complex cosine count-leading-zeros divide exponential
-    exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum multiply negate not or popcnt
-    power real remainder round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
-    shift-right-logical sign sine sqrt subtract tan tanh xor convert bitcast-convert reshape dynamic-update-slice
-    get-dimension-size""".split()
-
 _RULES: dict[str, Rule] = {
-    **{name: _same(f"stablehlo.{name.replace('-', '_')}") for name in _ELEMENTWISE},
+    **{name: _same(op.stablehlo) for name, op in ops.items() if op.stablehlo},
+    **{
+        name: _same(f"stablehlo.{name.replace('-', '_')}")
+        for name in "bitcast-convert reshape dynamic-update-slice get-dimension-size".split()
+    },
     "chain-multiply": _same("stablehlo.multiply"),
     "chain-divide": _same("stablehlo.divide"),
     "opt-barrier": _same("stablehlo.optimization_barrier"),
     "after-all": _same("stablehlo.after_all"),
-    "erf": _same("chlo.erf"),
-    "erf-inv": _same("chlo.erf_inv"),
-    "sinh": _same("chlo.sinh"),
-    "cosh": _same("chlo.cosh"),
-    "mulhi": _same("chlo.mulhi"),
     "compare": _compare,
     "constant": _constant,
     "reduce-precision": _with(

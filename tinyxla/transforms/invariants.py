@@ -11,10 +11,6 @@ from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import Mask, subgraph
 
 _MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice".split())
-_COSTLY = frozenset(
-    "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh asin acos atan asinh "
-    "acosh atanh erf erf-inv power atan2 cbrt remainder sqrt rsqrt divide".split()
-)
 _OF_ITS_PLACE = frozenset({"custom-call", "opt-barrier", "rng", "rng-get-and-update-state"})
 
 
@@ -37,7 +33,7 @@ def is_movement(x: Instruction) -> bool:
 
 def is_cheap(x: Instruction) -> bool:
     """Whether computing it again costs about what reading it would."""
-    return is_movement(x) or (x.op.name in elementwise.NAMES and x.op.name not in _COSTLY)
+    return is_movement(x) or (x.op.name in elementwise.NAMES and x.op.cost.work == 1)
 
 
 @lru_cache(512)

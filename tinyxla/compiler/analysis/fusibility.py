@@ -8,10 +8,6 @@ from tinyxla.shapes import Shape
 
 COSTLY_WORK = 8  # of a costly operation, in simple ones
 MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
-_COSTLY = frozenset(
-    "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power "
-    "atan2 cbrt remainder".split()
-)
 _UNSUPPORTED_BITS = frozenset({2, 4})
 
 
@@ -75,4 +71,4 @@ def _is_scalar_instruction(x: Instruction) -> bool:
 
 def is_costly(x: Instruction) -> bool:
     """True if an element takes as long to compute as several loads."""
-    return x.op.name in _COSTLY
+    return x.op.cost.work >= COSTLY_WORK

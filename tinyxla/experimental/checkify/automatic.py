@@ -19,7 +19,7 @@ from tinyxla.experimental.checkify.errors import (
     failed,
 )
 from tinyxla.hlo import Instruction
-from tinyxla.ops import dynamic_slices, elementwise, indexing, reduction
+from tinyxla.ops import dynamic_slices, elementwise, indexing, ops, reduction
 from tinyxla.ops.op import Ints
 from tinyxla.shapes import Shape, element_type
 
@@ -27,31 +27,13 @@ Errors = frozenset[type[JaxException]]
 
 # operations that can make a NaN, by the names that JAX has for them
 _NAN_NAMES = {
+    **{name: op.scalar.name for name, op in ops.items() if op.scalar},
     "add": "add",
     "subtract": "sub",
     "multiply": "mul",
     "divide": "div",
     "chain-multiply": "mul",
     "chain-divide": "div",
-    "remainder": "rem",
-    "power": "pow",
-    "atan2": "atan2",
-    "exponential": "exp",
-    "exponential-minus-one": "expm1",
-    "log": "log",
-    "log-plus-one": "log1p",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "cbrt": "cbrt",
-    "logistic": "logistic",
-    "sine": "sin",
-    "cosine": "cos",
-    "tan": "tan",
-    "tanh": "tanh",
-    "cosh": "cosh",
-    "sinh": "sinh",
-    "erf": "erf",
-    "erf-inv": "erf_inv",
     "dot": "dot_general",
     "convolution": "conv_general_dilated",
     "fft": "fft",

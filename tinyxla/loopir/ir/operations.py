@@ -12,16 +12,14 @@ from typing import TypeGuard
 
 from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
 from tinyxla.loopir.ir.loop_ir import Compute, Load, Loop, Statement, Store
+from tinyxla.ops import ops
+from tinyxla.shapes import element_type
 
 INLINE = frozenset(
     "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
     " maximum-of-numbers minimum minimum-of-numbers multiply negate not or real round-nearest-even select sqrt"
     " subtract xor copy".split()
 )
-_SLOW_OF_FLOATS = frozenset("cosine remainder sine tan".split())
-_SLOW_OF_COMPLEX = frozenset("cosh cosine exponential exponential-minus-one logistic power sine sinh tan tanh".split())
-_FLOATS = ("f32", "f64", "f16", "bf16")
-_COMPLEX = ("c64", "c128")
 
 
 def is_function(x: Statement) -> TypeGuard[Compute]:
@@ -38,12 +36,8 @@ def has_slow_path(x: Compute) -> bool:
     """True if few operands of an operation need a slow path."""
     if not is_function(x) or x.op == "convert":
         return False
-    type = x.operands[-1].type
-    if type in _FLOATS:
-        return x.op in _SLOW_OF_FLOATS
-    if type in _COMPLEX:
-        return x.op in _SLOW_OF_COMPLEX
-    return x.op == "power"
+    scalar = ops[x.op].scalar if x.op in ops else None
+    return scalar is not None and element_type(x.operands[-1].type).kind in scalar.slow_path
 
 
 def max_element_bytes(loop: Loop) -> int:

@@ -28,6 +28,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
+from tinyxla.ops import ops
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
 _CONSTRUCTORS = {
@@ -52,34 +53,23 @@ _ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "
 
 _FLOAT: Mapping[str, str] = {
     **_ARITHMETIC,
-    **{name: f"np.{name}({{0}})" for name in "cbrt ceil cosh floor log sinh sqrt tan tanh".split()},
+    **{name: op.scalar.expression for name, op in ops.items() if op.scalar},
+    **{name: f"np.{name}({{0}})" for name in ("ceil", "floor")},
     "abs": "abs({0})",
-    "atan2": "np.arctan2({0}, {1})",
     "chain-divide": "chain({0}, {1}, {0} / {1})",
     "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
     "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
-    "cosine": "np.cos({0})",
     "divide": "{0} / {1}",
-    "erf": "erf({0})",
-    "erf-inv": "erf_inv({0})",
-    "exponential": "np.exp({0})",
-    "exponential-minus-one": "np.expm1({0})",
     "imag": "0",
     "is-finite": "np.isfinite({0})",
-    "log-plus-one": "np.log1p({0})",
-    "logistic": "logistic({0})",
     "maximum": "np.maximum({0}, {1})",
     "minimum": "np.minimum({0}, {1})",
     "negate": "-{0}",
-    "power": "np.power({0}, {1})",
     "real": "{0}",
     "reduce-precision": "reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
-    "remainder": "np.fmod({0}, {1})",
     "round-nearest-afz": "round_away_from_zero({0})",
     "round-nearest-even": "np.rint({0})",
-    "rsqrt": "1 / np.sqrt({0})",
     "sign": "np.copysign(np.sign({0}), {0})",
-    "sine": "np.sin({0})",
 }
 
 _COMPLEX: Mapping[str, str] = {

@@ -15,7 +15,7 @@ import numpy as np
 from tinyxla import lax
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import movement
-from tinyxla.ops.op import ops
+from tinyxla.ops.op import Op, ops
 from tinyxla.shapes import Shape
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.shapes.window import WindowDimension
@@ -40,18 +40,12 @@ def rule(*names: str) -> Any:
 
 # --- element by element -----------------------------------------------------------------------------------------------
 
-_SAME = """abs add and atan2 cbrt ceil clamp complex cosine count_leading_zeros divide exponential
-    exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt
-    power real remainder round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic
-    shift_right_logical sign sine sqrt subtract tan tanh xor""".split()
 
-
-def _same(name: str) -> Rule:
-    op = ops[name.replace("_", "-")]
+def _same(op: Op) -> Rule:
     return lambda context, *operands: op(*operands)
 
 
-RULES.update({f"stablehlo.{name}": _same(name) for name in _SAME})
+RULES.update({op.stablehlo: _same(op) for op in ops.values() if op.stablehlo.startswith("stablehlo.")})
 
 
 @rule("compare")

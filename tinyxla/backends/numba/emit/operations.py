@@ -17,6 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
+from tinyxla.ops import ops
 from tinyxla.scalar_math import complex_numbers, elementary
 from tinyxla.scalar_math.complex_numbers import Complex
 
@@ -112,50 +114,38 @@ def _imaginary_of_real(x: Any) -> Any:
     return LlvmScalar(x.emitter, x.type, constant(x.type, 0))
 
 
+def _functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The scalar math of all operations that a module has it for."""
+    named = {name: op.scalar.name for name, op in ops.items() if op.scalar}
+    return {op: getattr(module, name) for op, name in named.items() if hasattr(module, name)}
+
+
 _FLOAT: Mapping[str, Callable[..., Any]] = {
+    **_functions(elementary),
     "abs": lambda x: x.abs(),
     "add": _add,
-    "atan2": elementary.atan2,
-    "cbrt": elementary.cbrt,
     "ceil": lambda x: x.ceil(),
     "chain-divide": _chain(_divide),
     "chain-multiply": _chain(_multiply),
     "clamp": _clamp,
     "compare": _compare,
     "complex": Complex,
-    "cosh": elementary.cosh,
-    "cosine": elementary.cos,
     "divide": _divide,
-    "erf": elementary.erf,
-    "erf-inv": elementary.erf_inv,
-    "exponential": elementary.exp,
-    "exponential-minus-one": elementary.expm1,
     "floor": lambda x: x.floor(),
     "imag": _imaginary_of_real,
     "is-finite": lambda x: x.abs() < float("inf"),
-    "log": elementary.log,
-    "log-plus-one": elementary.log1p,
-    "logistic": elementary.logistic,
     "maximum": _maximum,
     "maximum-of-numbers": lambda x, y: x.intrinsic("maximum", y, flags="nnan nsz "),
     "minimum": _minimum,
     "minimum-of-numbers": lambda x, y: x.intrinsic("minimum", y, flags="nnan nsz "),
     "multiply": _multiply,
     "negate": operator.neg,
-    "power": elementary.pow,
     "real": lambda x: x,
     "reduce-precision": elementary.reduce_precision,
-    "remainder": elementary.rem,
     "round-nearest-afz": elementary.round_afz,
     "round-nearest-even": elementary.round_even,
-    "rsqrt": elementary.rsqrt,
     "sign": elementary.sign,
-    "sine": elementary.sin,
-    "sinh": elementary.sinh,
-    "sqrt": elementary.sqrt,
     "subtract": operator.sub,
-    "tan": elementary.tan,
-    "tanh": elementary.tanh,
 }
 
 
@@ -227,35 +217,21 @@ def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
+    **_functions(complex_numbers),
     "abs": complex_numbers.absolute,
     "add": _each_part(_add),
-    "atan2": complex_numbers.atan2,
     "chain-divide": _chain(complex_numbers.divide),
     "chain-multiply": _chain(operator.mul),
     "compare": _compare,
-    "cosh": complex_numbers.cosh,
-    "cosine": complex_numbers.cos,
     "divide": complex_numbers.divide,
-    "exponential": complex_numbers.exp,
-    "exponential-minus-one": complex_numbers.expm1,
     "imag": lambda x: x.imag,
-    "log": complex_numbers.log,
-    "log-plus-one": complex_numbers.log1p,
-    "logistic": complex_numbers.logistic,
     "maximum": _of_ordered(operator.gt),
     "minimum": _of_ordered(operator.lt),
     "multiply": _of_two(operator.mul),
     "negate": operator.neg,
-    "power": complex_numbers.pow,
     "real": lambda x: x.real,
-    "rsqrt": complex_numbers.rsqrt,
     "sign": complex_numbers.sign,
-    "sine": complex_numbers.sin,
-    "sinh": complex_numbers.sinh,
-    "sqrt": complex_numbers.sqrt,
     "subtract": operator.sub,
-    "tan": complex_numbers.tan,
-    "tanh": complex_numbers.tanh,
 }
 
 # Index arithmetic never overflows, and its operands are not negative where it divides.
