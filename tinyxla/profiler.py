@@ -273,6 +273,9 @@ class _Traced:
     def report(self) -> Report:
         return self._report
 
+    def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
+        return self._inside.parallel_efficiency(threads)
+
     def observed(self, events: int) -> Any:
         return self._inside.observed(events)
 

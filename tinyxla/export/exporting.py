@@ -134,7 +134,7 @@ def _custom_calls(module: ModuleOp) -> Iterator[str]:
                 yield target.text
 
 
-def _static_free(args: Any, kwargs: Any, in_tree: pytrees.TreeDef, function: Jitted) -> Callable[..., Any]:
+def _static_free(args: Any, kwargs: Any, in_tree: pytrees.TreeDef, function: Jitted[..., Any]) -> Callable[..., Any]:
     """The function of the leaves of the arguments that are not static."""
     held = function._split(args, kwargs)[2]  # pyright: ignore[reportPrivateUsage]
     inner = function._with_static(len(args), held)  # pyright: ignore[reportPrivateUsage]
