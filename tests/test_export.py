@@ -192,6 +192,7 @@ def test_dimensions_agree_with_integers() -> None:
         ("floordiv(b, 0)", "divides by zero"),
         ("b^-1", "power"),
         ("b^1000", "power"),
+        ("9" * 5000, "digits"),
         ("_", "needs the shape"),
         ("..., b", "must come last"),
         ("(" * 200 + "b" + ")" * 200, "nested"),
@@ -219,6 +220,19 @@ def test_constraints_that_cannot_be_read_are_refused() -> None:
             export.SymbolicScope([text])
     with pytest.raises(ArgumentError, match="must be a list"):
         export.SymbolicScope("b >= 3")
+    with pytest.raises(ArgumentError, match="part of"):
+        export.SymbolicScope(["a == b + 1", "c == a", "b == c"])
+    with pytest.raises(ArgumentError, match="at most 100"):
+        export.SymbolicScope([f"b{k} >= a{k} + 1" for k in range(200)])
+
+
+def test_what_is_traced_for_symbolic_sizes_is_not_compiled() -> None:
+    lowered = tx.jit(lambda x: tnp.sin(x) + 1).lower(batch())
+    assert "f32[b,4]" in lowered.as_text()
+    with pytest.raises(InconclusiveDimensionOperation):
+        lowered.compile()
+    with pytest.raises((InconclusiveDimensionOperation, ArgumentError)):
+        tx.jit(tnp.sin)(batch())
 
 
 def test_shapes_are_inferred_for_symbolic_sizes() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, times
 
 _DEPTH = 3  # constraints that are combined, at most
+_FEW = 16  # constraints of which several are combined; of more just one is used at a time
 
 Interval = tuple[float, float]
 
@@ -23,9 +24,10 @@ def interval(p: Polynomial, constraints: Sequence[Polynomial]) -> Interval:
 
 
 def _lowest(p: Polynomial, constraints: Sequence[Polynomial]) -> float:
-    best = _lower(p, constraints, _DEPTH)
+    depth = _DEPTH if len(constraints) <= _FEW else 1
+    best = _lower(p, constraints, depth)
     for divisor in _divisors(p):
-        low = _lower(times(constant(divisor), p), constraints, _DEPTH)
+        low = _lower(times(constant(divisor), p), constraints, depth)
         best = max(best, low if math.isinf(low) else float(math.ceil(low / divisor)))
     return best
 

@@ -20,6 +20,8 @@ from tinyxla.shapes import polynomials
 from tinyxla.shapes.polynomial_bounds import Interval, interval
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, shown, times
 
+_MOST_CONSTRAINTS = 100
+
 
 class Scope:
     """What is known of the variables with which dimensions are computed: `constraints` that are not negative, and
@@ -33,6 +35,8 @@ class Scope:
 
     def add_constraint(self, p: Polynomial, text: str) -> None:
         """From here on, a polynomial is not negative."""
+        if len(self.constraints) >= _MOST_CONSTRAINTS:
+            raise ArgumentError(f"A scope of symbolic dimensions has at most {_MOST_CONSTRAINTS} constraints.")
         self.constraints.append(self.normal(p))
         self.texts.append(text)
         self._intervals.clear()
