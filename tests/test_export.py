@@ -139,6 +139,17 @@ def test_arithmetic_of_dimensions() -> None:
         b + export.symbolic_shape("b")[0]
 
 
+def test_dimensions_with_numbers_of_numpy() -> None:
+    (b,) = export.symbolic_shape("b")
+    assert [str(x) for x in (np.int64(3) * b, b + np.int32(1), np.int64(7) % b, b // np.int8(2))] == [
+        "3*b", "b + 1", "mod(7, b)", "floordiv(b, 2)",
+    ]  # fmt: skip
+    assert b >= np.int64(1)
+    f = tx.jit(lambda x: (x / np.sqrt(x.shape[0]), x * (np.float32(2) * x.shape[0]), x[-2:], x[1:-1], x[:-1]))
+    for n in (2, 5):
+        close(export.export(f)(batch()).call(rows(n)), f(rows(n)))
+
+
 def test_dimensions_agree_with_integers() -> None:
     """Random expressions: values, and every comparison that is decided, are those for all sizes tried."""
     from tinyxla.shapes.symbolic import is_symbolic, max_dim, min_dim, size_of
