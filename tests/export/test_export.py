@@ -139,6 +139,17 @@ def test_arithmetic_of_dimensions() -> None:
         b + export.symbolic_shape("b")[0]
 
 
+def test_dimensions_with_numbers_of_numpy() -> None:
+    (b,) = export.symbolic_shape("b")
+    assert [str(x) for x in (np.int64(3) * b, b + np.int32(1), np.int64(7) % b, b // np.int8(2))] == [
+        "3*b", "b + 1", "mod(7, b)", "floordiv(b, 2)",
+    ]  # fmt: skip
+    assert b >= np.int64(1)
+    f = tx.jit(lambda x: (x / np.sqrt(x.shape[0]), x * (np.float32(2) * x.shape[0]), x[-2:], x[1:-1], x[:-1]))
+    for n in (2, 5):
+        close(export.export(f)(batch()).call(rows(n)), f(rows(n)))
+
+
 def test_dimensions_agree_with_integers() -> None:
     """Random expressions: values, and every comparison that is decided, are those for all sizes tried."""
     from tinyxla.shapes.symbolic import is_symbolic, max_dim, min_dim, size_of
@@ -192,6 +203,7 @@ def test_dimensions_agree_with_integers() -> None:
         ("floordiv(b, 0)", "divides by zero"),
         ("b^-1", "power"),
         ("b^1000", "power"),
+        ("9" * 5000, "digits"),
         ("_", "needs the shape"),
         ("..., b", "must come last"),
         ("(" * 200 + "b" + ")" * 200, "nested"),
@@ -219,6 +231,19 @@ def test_constraints_that_cannot_be_read_are_refused() -> None:
             export.SymbolicScope([text])
     with pytest.raises(ArgumentError, match="must be a list"):
         export.SymbolicScope("b >= 3")
+    with pytest.raises(ArgumentError, match="part of"):
+        export.SymbolicScope(["a == b + 1", "c == a", "b == c"])
+    with pytest.raises(ArgumentError, match="at most 100"):
+        export.SymbolicScope([f"b{k} >= a{k} + 1" for k in range(200)])
+
+
+def test_what_is_traced_for_symbolic_sizes_is_not_compiled() -> None:
+    lowered = tx.jit(lambda x: tnp.sin(x) + 1).lower(batch())
+    assert "f32[b,4]" in lowered.as_text()
+    with pytest.raises(InconclusiveDimensionOperation):
+        lowered.compile()
+    with pytest.raises((InconclusiveDimensionOperation, ArgumentError)):
+        tx.jit(tnp.sin)(batch())
 
 
 def test_shapes_are_inferred_for_symbolic_sizes() -> None:

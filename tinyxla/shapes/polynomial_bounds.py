@@ -2,7 +2,8 @@
 
 Interval arithmetic over the terms comes first. Where it does not decide, a multiple of a constraint `c >= 0` that
 cancels a term is taken off, a few times: from e = e' + k c with k > 0 follows e >= e'. What is known of the atoms
-themselves is used in the same way: `max(x, y) >= x`, `min(x, y) <= x`, `0 <= x - k floordiv(x, k) < k`.
+themselves is used in the same way: `max(x, y) >= x`, `min(x, y) <= x`, `0 <= x - k floordiv(x, k) < k`;
+and `max` and `min` are one of their operands, so that both cases are looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, times
 
 _DEPTH = 3  # constraints that are combined, at most
+_FEW = 16  # constraints of which several are combined; of more just one is used at a time
 
 Interval = tuple[float, float]
 
@@ -23,9 +25,10 @@ def interval(p: Polynomial, constraints: Sequence[Polynomial]) -> Interval:
 
 
 def _lowest(p: Polynomial, constraints: Sequence[Polynomial]) -> float:
-    best = _lower(p, constraints, _DEPTH)
+    depth = _DEPTH if len(constraints) <= _FEW else 1
+    best = _lower(p, constraints, depth)
     for divisor in _divisors(p):
-        low = _lower(times(constant(divisor), p), constraints, _DEPTH)
+        low = _lower(times(constant(divisor), p), constraints, depth)
         best = max(best, low if math.isinf(low) else float(math.ceil(low / divisor)))
     return best
 
@@ -42,6 +45,9 @@ def _lower(p: Polynomial, constraints: Sequence[Polynomial], depth: int) -> floa
             best = max(best, _lower(reduced, constraints, depth - 1))
             if best >= 0:
                 return best
+    for atom in _extrema(p):
+        cases = (_lower(_substituted(p, atom, x), constraints, depth - 1) for x in atom.operands)
+        best = max(best, min(cases))
     return best
 
 
@@ -131,3 +137,19 @@ def _divisors(p: Polynomial) -> set[int]:
     """The positive numbers by which p has divisions: what is known of these is a multiple."""
     found = (as_number(a.operands[1]) for monomial, _ in p for a, _ in monomial if a.kind == "floordiv")
     return {n for n in found if n is not None and n > 1}
+
+
+def _extrema(p: Polynomial) -> list[Atom]:
+    """The greater or smaller of two in p: it is one of them."""
+    return [atom for monomial, _ in p for atom, _ in monomial if atom.kind in ("max", "min")]
+
+
+def _substituted(p: Polynomial, atom: Atom, x: Polynomial) -> Polynomial:
+    """p with a polynomial in the place of an atom."""
+    found: Polynomial = ()
+    for monomial, coefficient in p:
+        term: Polynomial = ((tuple(factor for factor in monomial if factor[0] != atom), coefficient),)
+        for _ in range(dict(monomial).get(atom, 0)):
+            term = times(term, x)
+        found = plus(found, term)
+    return found

@@ -15,10 +15,14 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
 from tinyxla.shapes import polynomials
 from tinyxla.shapes.polynomial_bounds import Interval, interval
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, shown, times
+
+_MOST_CONSTRAINTS = 100
 
 
 class Scope:
@@ -33,6 +37,8 @@ class Scope:
 
     def add_constraint(self, p: Polynomial, text: str) -> None:
         """From here on, a polynomial is not negative."""
+        if len(self.constraints) >= _MOST_CONSTRAINTS:
+            raise ArgumentError(f"A scope of symbolic dimensions has at most {_MOST_CONSTRAINTS} constraints.")
         self.constraints.append(self.normal(p))
         self.texts.append(text)
         self._intervals.clear()
@@ -137,7 +143,6 @@ class SymbolicDimension:
     """A size that is a polynomial in variables of a scope."""
 
     __slots__ = ("polynomial", "scope")
-    __array_ufunc__ = None  # NumPy's numbers leave operations to this class
 
     def __init__(self, polynomial: Polynomial, scope: Scope) -> None:
         self.polynomial = polynomial
@@ -236,6 +241,15 @@ class SymbolicDimension:
 
     def __abs__(self) -> Any:
         return self if self >= 0 else -self
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Functions of NumPy: of its integers those of integers, and else those of arrays."""
+        function = _INTEGER_UFUNCS.get(ufunc.__name__)
+        if function is not None and method == "__call__" and not options:
+            x, y = (int(x) if isinstance(x, np.integer) else x for x in inputs)
+            if all(is_symbolic(n) or type(n) is int for n in (x, y)):
+                return function(x, y)
+        return getattr(ufunc, method)(*(array_of(x) if is_symbolic(x) else x for x in inputs), **options)
 
     # --- comparisons --------------------------------------------------------------------------------------------------
 
@@ -348,6 +362,21 @@ class SymbolicDimension:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ArgumentError(f"The symbolic dimension {self} cannot be pickled; pickle its text, str(...).")
+
+
+_INTEGER_UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
 
 
 def _minus(p: Polynomial, q: Polynomial) -> Polynomial:
