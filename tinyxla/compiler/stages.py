@@ -7,7 +7,8 @@ from typing import Any
 from tinyxla.compiler.fusion.plan import LoopNest, Plan, Step, producer_of
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import Block, walk_steps
-from tinyxla.hlo import Module
+from tinyxla.compiler.schedule.describe import map_text
+from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.text import print_module
@@ -49,11 +50,17 @@ def _text(name: str, state: Any) -> str:
 
 
 def _planned(step: Step) -> str:
-    """A step of a plan: a loop nest with its outer sizes and what it computes and reads, or an instruction."""
+    """A step of a plan: a loop nest with its outer sizes, what it computes and what it reads; or an instruction."""
     if not isinstance(step, LoopNest):
         return f"{type(step).__name__}: {_shown(step.root)}"
-    reads = ", ".join(map(_shown, step.reads)) or "nothing"
+    reads = ", ".join(_read(x, step) for x in step.reads) or "nothing"
     return f"{step.kind} over {list(step.outer)}: {', '.join(map(_shown, step.roots))} of {reads}"
+
+
+def _read(x: Instruction, nest: LoopNest) -> str:
+    """An array that a nest reads, with its access maps."""
+    maps = dict.fromkeys(map_text(access) for reads in nest.access_maps.values() for access in reads.get(x, ()))
+    return f"{_shown(x)} at {' and '.join(maps)}" if maps else _shown(x)
 
 
 def _scheduled(step: Any) -> str:

@@ -596,9 +596,8 @@ class _Printer:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
-        # Pairs would be gathered singly.
-        masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
-        if lines > _LONG_BODY and in_any_order and _is_long(loop, count):
+        masks = _MASKED if self.masked_tails and _may_be_masked(loop, count) else []
+        if lines > _LONG_BODY and in_any_order and _has_many_iterations(loop, count):
             spared = [] if loop.carried or lines <= _LONGER_BODY else masks
             return [*spared, 'interleave.count", i32 2']
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
@@ -617,7 +616,12 @@ class _Printer:
         return name
 
 
-def _is_long(loop: Loop, count: int | None) -> bool:
+def _may_be_masked(loop: Loop, count: int | None) -> bool:
+    """Whether the last vectors of a loop may have masks. Pairs would be gathered singly."""
+    return not (_has_pairs(loop) or _leaves_one(loop, count) or _skips_bytes(loop))
+
+
+def _has_many_iterations(loop: Loop, count: int | None) -> bool:
     """Whether a loop has many iterations, as a chunk does."""
     return not isinstance(loop.start, int) if count is None else count >= LONG_LOOP_ITERATIONS
 

@@ -183,7 +183,12 @@ def _analyze(body: Computation) -> _CarriedState | None:
     visited = {y for y, _ in reads}
     scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
     result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
-    return result if all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(result)) else None
+    return result if _fits_kernels(result) else None
+
+
+def _fits_kernels(state: _CarriedState) -> bool:
+    """Whether the kernels of a loop have few arrays each."""
+    return all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(state))
 
 
 def _own_maps(

@@ -444,6 +444,20 @@ def _bytes_of_b(p: GemmProblem, arithmetic: Arithmetic) -> int:
     return p.k * p.right.row * arithmetic.word_bits // 8
 
 
+def _choose_packing(
+    p: GemmProblem, arithmetic: Arithmetic, type: str, panels: int, is_b_in_order: bool
+) -> tuple[int, bool, bool, bool]:
+    """The terms kc of a block, whether A and B are packed, and whether B is packed by the kernel of the product."""
+    row_bytes = p.right.row * arithmetic.word_bits // 8
+    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * _CACHE_WAY_BYTES // math.gcd(row_bytes, _CACHE_WAY_BYTES))
+    packs_a = not _can_read_a_in_place(arithmetic, type, p) or (not p.left.row_major and panels > 1)
+    is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > _L2_BYTES * (1 if p.m >= _MC else 2)
+    pays_off = is_scattered and p.m > (_MIN_PACKED_ROWS if packs_a else _MC)
+    packs_b = not is_b_in_order or pays_off
+    fuses = packs_b and p.m <= _max_mc(arithmetic, packs_a, True) and (p.batch == 1 or p.right.batch > 0)
+    return kc, packs_a, packs_b, fuses
+
+
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a GEMM: packing of B, the product, the sum of a split k, and the mirror image of a symmetric
     result."""
@@ -458,13 +472,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         arithmetic = arithmetic.for_skinny_a(p.m, p.n)
     words, panels = -(-p.k // arithmetic.factors_per_word), -(-p.n // arithmetic.nr)
     kernels: list[LoweredKernel] = []
-    row_bytes = p.right.row * arithmetic.word_bits // 8
-    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * _CACHE_WAY_BYTES // math.gcd(row_bytes, _CACHE_WAY_BYTES))
-    packs_a = not _can_read_a_in_place(arithmetic, type, p) or (not p.left.row_major and panels > 1)
-    is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > _L2_BYTES * (1 if p.m >= _MC else 2)
-    pays_off = is_scattered and p.m > (_MIN_PACKED_ROWS if packs_a else _MC)
-    packs_b = not is_b_in_order or pays_off
-    fuses = packs_b and p.m <= _max_mc(arithmetic, packs_a, True) and (p.batch == 1 or p.right.batch > 0)
+    kc, packs_a, packs_b, fuses = _choose_packing(p, arithmetic, type, panels, is_b_in_order)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs_b and not fuses:
