@@ -19,6 +19,7 @@ from tests.support import ROOT
 from tinyxla import cache
 from tinyxla.backends.numba.jit import engine
 from tinyxla.errors import AttributeValueError
+from tinyxla.ops import ops
 
 ADD_ONE = "define i64 @add_one(i64 %x) {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
 PROGRAM = """
@@ -126,6 +127,15 @@ def test_other_processors_and_versions_have_other_entries(
     assert keys() == before
     assert after[1] != before[1]
     assert (after[0] != before[0]) == (part != "_emission_version")
+
+
+@pytest.mark.parametrize("change", [{"name": "sinh"}, {"slow_path": frozenset({"float"})}])
+def test_other_scalar_math_of_an_op_has_other_entries(change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = engine._emission_version.__wrapped__()
+    scalar = ops["tanh"].scalar
+    assert scalar is not None
+    monkeypatch.setattr(ops["tanh"], "scalar", scalar._replace(**change))
+    assert engine._emission_version.__wrapped__() != before
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

@@ -45,12 +45,13 @@ from tinyxla.backends.numba.jit import binding
 from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
+from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir, operations as ir_operations
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.passes import split_nan_check
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
+from tinyxla.ops import ops
 from tinyxla.runtime.threads import Task, get_num_threads
 from tinyxla.scalar_math import elementary
 
@@ -74,6 +75,7 @@ _Pipeline = Literal[
 ]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     fingerprint,
+    ir_operations,
     llvm_templates,
     loop_ir,
     operations,
@@ -591,10 +593,13 @@ def _environment() -> str:
 
 @functools.cache
 def _emission_version() -> str:
-    """A hash of the modules that decide which code a kernel becomes."""
+    """A hash of the modules, and of the declarations of ops, that decide which code a kernel becomes."""
     digest = hashlib.sha256()
     modules = [__file__, *(str(module.__file__) for module in _EMITTERS)]
     mathematics = Path(str(elementary.__file__)).parent
     for path in [*map(Path, modules), *sorted(mathematics.glob("*.py"))]:
         digest.update(path.read_bytes())
+    for name, op in sorted(ops.items()):
+        if op.scalar:
+            digest.update(f"{name} {op.scalar.name} {sorted(op.scalar.slow_path)}\n".encode())
     return digest.hexdigest()
