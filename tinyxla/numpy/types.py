@@ -217,7 +217,13 @@ _NAMED_KINDS = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a type is of a kind, by the names of the array API standard, or of one of several."""
+    """Whether a type is of a kind, by the names of the array API standard, or of one of several.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isdtype("float32", "real floating")
+        True
+    """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     found = element_type(dtype_of(dtype, "isdtype"))
     for k in kinds:
@@ -230,7 +236,13 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way."""
+    """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.promote_types("int32", "float16")
+        dtype('float16')
+    """
     return promote(*((dtype_of(t, "promote_types"), _is_weak(t)) for t in (a, b)))[0]
 
 
@@ -260,13 +272,25 @@ def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether a type converts to another under NumPy's casting rule of that name."""
+    """Whether a type converts to another under NumPy's casting rule of that name.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.can_cast("int8", "int32")
+        True
+    """
     rule: Any = choice_of("can_cast", "casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return np.can_cast(dtype_of(from_, "can_cast"), named_dtype(to), casting=rule)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
-    """The array with elements of another type, also where that is a 64-bit one."""
+    """The array with elements of another type, also where that is a 64-bit one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.astype(jnp.array([1.7, -1.7]), "int32")
+        Array([ 1, -1], dtype=int32)
+    """
     given = x if isinstance(x, Array) else array(x)
     if isinstance(dtype, KeyType):
         return of_key_type("astype", given, dtype)
@@ -275,12 +299,24 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
 
 
 def isscalar(element: Any) -> bool:
-    """Whether it is a number or an array without dimensions."""
+    """Whether it is a number or an array without dimensions.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isscalar(3.0)
+        True
+    """
     return np.isscalar(element) or (isinstance(element, Array) and element.ndim == 0)
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the type is complex."""
+    """Whether the type is complex.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.iscomplexobj(jnp.array([1j]))
+        True
+    """
     if x is None or isinstance(x, str):
         return False
     if isinstance(x, (list, tuple)):
@@ -289,10 +325,22 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the type is not complex."""
+    """Whether the type is not complex.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isrealobj(jnp.array([1j]))
+        False
+    """
     return not iscomplexobj(x)
 
 
 def iterable(y: Any) -> bool:
-    """Whether one can go through the elements."""
+    """Whether one can go through the elements.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.iterable(jnp.ones(3))
+        True
+    """
     return np.iterable(y) and not (isinstance(y, Array) and y.ndim == 0)
