@@ -116,6 +116,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
 def copy_to_host_async(x: Any) -> Any:
     """The same arrays: they are in the memory that Python has.
 
+    >>> import numpy as np
+    >>> from tinyxla import copy_to_host_async
     >>> copy_to_host_async([np.float32(1)])
     [np.float32(1.0)]
     """
@@ -125,6 +127,7 @@ def copy_to_host_async(x: Any) -> Any:
 def live_arrays(platform: str | None = None) -> list[Array]:
     """The concrete arrays that something still refers to, without those that were deleted or donated.
 
+    >>> from tinyxla import live_arrays
     >>> import tinyxla.numpy as jnp
     >>> x = jnp.ones(3)
     >>> any(y is x for y in live_arrays())
@@ -138,6 +141,7 @@ def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays; tracers, and what is no array, as they are.
 
     Example:
+        >>> from tinyxla import device_get
         >>> import tinyxla as tx
         >>> device_get({"a": tx.numpy.ones(2), "b": "text"})
         {'a': array([1., 1.], dtype=float32), 'b': 'text'}

@@ -4,6 +4,9 @@ A layer is a pair of `init_fun(rng, input_shape)`, which gives the shape of the 
 `apply_fun(params, inputs, rng=None)`, which gives the output. In shapes, -1 stands for a batch of any size. Where there
 are several inputs or outputs, they are lists.
 
+>>> import tinyxla.numpy as tnp
+>>> from tinyxla import random
+>>> from tinyxla.example_libraries.stax import Dense, LogSoftmax, Relu, serial
 >>> init_fun, apply_fun = serial(Dense(16), Relu, Dense(3), LogSoftmax)
 >>> output_shape, params = init_fun(random.key(0), (-1, 8))
 >>> output_shape, apply_fun(params, tnp.ones((5, 8))).shape

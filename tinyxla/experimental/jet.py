@@ -47,6 +47,7 @@ def jet(
     Source: A. Griewank and A. Walther, "Evaluating Derivatives", chapter 13.
 
     Example:
+        >>> from tinyxla.experimental.jet import jet
         >>> import tinyxla as tx
         >>> value, derivatives = jet(tx.numpy.sin, (0.0,), ([1.0, 0.0, 0.0],))
         >>> [float(d) for d in derivatives]

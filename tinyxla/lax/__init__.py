@@ -1,5 +1,6 @@
 """XLA's operations as functions, under the names of `jax.lax`: explicit about types and shapes, without promotion.
 
+>>> import numpy as np
 >>> from tinyxla import lax
 >>> lax.add(np.array([1.0, 2.0]), 1.0)
 Array([2., 3.], dtype=float32)

@@ -1,5 +1,6 @@
 """Functions for neural networks, under the names of `jax.nn`; `initializers` makes initial weights.
 
+>>> import numpy as np
 >>> from tinyxla import nn
 >>> nn.relu(np.array([-1.0, 1.0]))
 Array([0., 1.], dtype=float32)

@@ -309,6 +309,8 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
 def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None) -> Any:
     """The indices of what a function, such as `triu`, keeps of an n by n matrix.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import mask_indices
     >>> mask_indices(2, np.triu, 1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
     """

@@ -618,6 +618,8 @@ def histogramdd(
         weights: of the points.
         density: divide by the sum and the boxes' sizes.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import histogramdd
     >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)[0]
     Array([[1, 0],
            [0, 1]], dtype=int32)
@@ -687,6 +689,8 @@ def histogram2d(
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by the real and then the imaginary part along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import sort_complex
     >>> sort_complex(np.array([2.0, 1.0]))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
     """

@@ -115,6 +115,7 @@ dtype = np.dtype
 def finfo(dtype: Any) -> Any:
     """The limits of a floating type, or of the type of an array: max, min, eps, tiny, bits, ...
 
+    >>> from tinyxla.numpy import finfo
     >>> import numpy as np
     >>> finfo(np.float32).bits
     32
@@ -128,6 +129,7 @@ def finfo(dtype: Any) -> Any:
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer type, or of the type of an array: max, min, bits.
 
+    >>> from tinyxla.numpy import iinfo
     >>> import numpy as np
     >>> iinfo(np.int8).max
     127
@@ -162,6 +164,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
     Python's `float` and `int` mean 64 bits here, as in NumPy. Types that arrays cannot have are of no numeric kind.
 
+    >>> from tinyxla.numpy import floating, issubdtype
     >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
     (True, False)
     """
@@ -254,6 +257,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The type that arrays, numbers, types and anything else with a `dtype` have in common; with
     `return_weak_type_flag` a pair of it and of whether it gives way to other types.
 
+    >>> from tinyxla.numpy import result_type
     >>> import tinyxla as tx
     >>> result_type(tx.ShapeDtypeStruct((2,), "bfloat16"), 1.0)
     dtype(bfloat16)

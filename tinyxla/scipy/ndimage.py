@@ -56,6 +56,8 @@ def map_coordinates(
             "mirror" (backwards, without the edge), "reflect" (backwards, with the edge).
         cval: what is outside in the mode "constant".
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.ndimage import map_coordinates
     >>> map_coordinates(np.array([0.0, 2.0, 6.0]), [np.array([0.5, 1.5])], order=1)
     Array([1., 4.], dtype=float32)
     """

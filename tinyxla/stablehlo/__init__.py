@@ -1,5 +1,6 @@
 """StableHLO programs: read, run, and written.
 
+>>> from tinyxla.stablehlo import parse
 >>> program = parse("func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }")
 >>> program(2.0)
 Array(2., dtype=float32)
