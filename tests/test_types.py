@@ -1,6 +1,6 @@
 """What type checkers see of the public functions: results that are not `Any`, and wrong calls.
 
-The programs in `tests/types` are checked by pyright and mypy, both strict, where these are installed.
+The programs in `tests/typed_programs` are checked by pyright and mypy, both strict, where these are installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ROOT / "tests" / "types"
+PROGRAMS = ROOT / "tests" / "typed_programs"
 CHECKERS = ("pyright", "mypy")
 
 

@@ -5,3 +5,7 @@ from tinyxla.api.context_managers import ensure_compile_time_eval
 from tinyxla.tracing.core import Trace, Tracer
 
 __all__ = ["ShapedArray", "Trace", "Tracer", "ensure_compile_time_eval"]
+
+
+def __dir__() -> list[str]:
+    return __all__

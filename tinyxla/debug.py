@@ -165,3 +165,7 @@ def breakpoint(*, ordered: bool = False, stdin: Any = None, stdout: Any = None) 
 
     known = pytrees.map_tree(alive, dict(frame.f_locals))
     look("debug.breakpoint", _Stop(code, frame.f_globals, stdin, stdout), (known,), {}, ordered)
+
+
+def __dir__() -> list[str]:
+    return __all__

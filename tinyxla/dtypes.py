@@ -69,3 +69,7 @@ __all__ = [
     "result_type",
     "scalar_type_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -126,3 +126,7 @@ def ffi_call(
         return pytrees.unflatten(tree, [found] if single else found)
 
     return function
+
+
+def __dir__() -> list[str]:
+    return __all__

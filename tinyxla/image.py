@@ -180,3 +180,7 @@ def _weighted(x: Array, d: int, weights: Array) -> Array:
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
 __getattr__ = _missing(__name__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -226,3 +226,10 @@ def _assert_close(found: Any, expected: Any, options: tuple[float, float, float]
     pairs = zip(_numbers(found), _numbers(expected), strict=True)
     for k, (x, y) in enumerate(pairs):
         np.testing.assert_allclose(x, y, options[1], options[0], err_msg=f"{what} differ at leaf {k} of the result")
+
+
+__all__ = ["check_grads", "check_jvp", "check_vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

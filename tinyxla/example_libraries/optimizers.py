@@ -391,3 +391,34 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
             "optimizers.pack_optimizer_state: every leaf must be a JoinPoint, as unpack_optimizer_state makes them."
         )
     return OptimizerState(tuple(x.subtree for x in marked), structure)
+
+
+__all__ = [
+    "JoinPoint",
+    "Optimizer",
+    "OptimizerState",
+    "adagrad",
+    "adam",
+    "adamax",
+    "clip_grads",
+    "constant",
+    "exponential_decay",
+    "inverse_time_decay",
+    "l2_norm",
+    "make_schedule",
+    "momentum",
+    "nesterov",
+    "optimizer",
+    "pack_optimizer_state",
+    "piecewise_constant",
+    "polynomial_decay",
+    "rmsprop",
+    "rmsprop_momentum",
+    "sgd",
+    "sm3",
+    "unpack_optimizer_state",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -94,3 +94,7 @@ def _coefficients(name: str, k: int, x: Any, terms: Sequence[Any], scales: Seque
                 f"{term.shape}."
             )
     return tuple(scaled(c.astype(x.dtype), 1 / f) for c, f in zip(arrays, scales, strict=True))
+
+
+def __dir__() -> list[str]:
+    return __all__

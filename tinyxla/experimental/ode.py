@@ -156,3 +156,10 @@ def odeint(
     line = [times[0], tnp.zeros_like(h), start, none, start, start, none]
     _, found = lax.scan(advance, (start, first, times[0], h, line, 0), times[1:])
     return vmap(unravel)(tnp.concatenate([start[None], found]))
+
+
+__all__ = ["odeint"]
+
+
+def __dir__() -> list[str]:
+    return __all__

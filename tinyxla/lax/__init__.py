@@ -246,6 +246,7 @@ from tinyxla.lax.windows import (
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 abs = _elementwise.abs_
 complex = _elementwise.complex_
@@ -257,3 +258,4 @@ map = _control_flow.map_
 slice = _movement.slice_
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals(), ("linalg",))

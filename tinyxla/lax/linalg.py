@@ -414,3 +414,31 @@ def _halley_step(u: Any, low: Any, steps: Any, precision: float) -> Any:
     low = tnp.minimum(low * (a + b * square) / (1 + c * square), 1)
     close = tnp.linalg.norm(following - u) <= (4 * precision) ** (1 / 3) * tnp.linalg.norm(following)
     return following, low, steps + 1, close & (low >= 1 - 10 * precision)
+
+
+__all__ = [
+    "EigImplementation",
+    "EighImplementation",
+    "SvdAlgorithm",
+    "cholesky",
+    "cholesky_update",
+    "eig",
+    "eigh",
+    "hessenberg",
+    "householder_product",
+    "lu",
+    "lu_pivots_to_permutation",
+    "ormqr",
+    "qdwh",
+    "qr",
+    "schur",
+    "svd",
+    "symmetric_product",
+    "triangular_solve",
+    "tridiagonal",
+    "tridiagonal_solve",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

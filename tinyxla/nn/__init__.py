@@ -49,5 +49,7 @@ from tinyxla.nn.scaled import (
     scaled_matmul as scaled_matmul,
 )
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals(), ("initializers",))

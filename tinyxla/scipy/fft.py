@@ -145,3 +145,10 @@ def idctn(
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -84,3 +84,10 @@ def _method(method: str) -> str:
     if method not in ("linear", "nearest"):
         raise ArgumentError(f"RegularGridInterpolator: method must be 'linear' or 'nearest', but got {method!r}.")
     return method
+
+
+__all__ = ["RegularGridInterpolator"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -91,3 +91,10 @@ def map_coordinates(
             value = tnp.where(functools.reduce(operator.and_, inside), value, cval)
         total += functools.reduce(operator.mul, [weight for _, weight in corner]) * value
     return (round_nearest_afz(total) if x.dtype.kind in "iu" else total).astype(x.dtype)
+
+
+__all__ = ["map_coordinates"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -116,3 +116,10 @@ def _updated(inverse: Any, moved: Any, change: Any) -> Any:
     rho = tnp.where(product > 0, 1 / tnp.where(product > 0, product, 1), 0)
     side = tnp.eye(moved.size, dtype=moved.dtype) - rho * tnp.outer(moved, change)
     return side @ inverse @ side.T + rho * tnp.outer(moved, moved)
+
+
+__all__ = ["OptimizeResults", "minimize"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -497,3 +497,21 @@ def welch(
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "csd",
+    "detrend",
+    "fftconvolve",
+    "istft",
+    "stft",
+    "welch",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

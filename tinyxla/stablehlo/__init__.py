@@ -15,3 +15,7 @@ from tinyxla.stablehlo.program import (
 )
 
 __all__ = ["Function", "Program", "parse", "register_composite", "register_custom_call"]
+
+
+def __dir__() -> list[str]:
+    return __all__

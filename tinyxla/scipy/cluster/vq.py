@@ -32,3 +32,10 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
     rows, codes = rows.reshape(rows.shape[0], -1), codes.reshape(codes.shape[0], -1)
     distances = tnp.linalg.norm(rows[:, None] - codes[None], axis=-1)
     return tnp.argmin(distances, 1), tnp.min(distances, 1)
+
+
+__all__ = ["vq"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -194,3 +194,10 @@ def gmres(
             f"scipy.sparse.linalg.gmres: solve_method must be 'batched' or 'incremental', but got {solve_method!r}."
         )
     return _solved("gmres", _gmres(restart), A, b, x0, M, tol, atol, maxiter)
+
+
+__all__ = ["bicgstab", "cg", "gmres"]
+
+
+def __dir__() -> list[str]:
+    return __all__
