@@ -227,4 +227,9 @@ def look(what: str, function: Function, args: Any, kwargs: dict[str, Any], order
 
 
 def effects_barrier() -> None:
-    """Wait until all side effects have happened. They have when the function that has them returns."""
+    """Wait until all side effects have happened. They have when the function that has them returns.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.effects_barrier()
+    """
