@@ -112,6 +112,7 @@ from tinyxla.tracing import Array as Array, config as config
 from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 from tinyxla.util.tracebacks import install as _install_displays
 from tinyxla.util.version import VERSION as _VERSION
 
@@ -138,6 +139,10 @@ if TYPE_CHECKING:
         xla as xla,
     )
 
+_MODULES = """
+ad_checkpoint checkpoint_policies core custom_batching custom_derivatives dtypes errors flatten_util kernels lax
+numpy ops sharding stages tree tree_util typing
+""".split()
 _LATER = frozenset(
     "debug example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
 )
@@ -150,8 +155,7 @@ def __getattr__(name: str) -> _Any:
     return _importlib.import_module(f"tinyxla.{name}")
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+__dir__ = _listing(globals(), (*_LATER, *_MODULES))
 
 
 def _run_module(module: _Module, arguments: _Any, backend: str | None) -> _Any:

@@ -172,3 +172,10 @@ def _saved_residuals(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[st
         else:
             told.append(f"{x.shape} from {x.op.name}" + (f" at {x.source}" if x.source else ""))
     return told
+
+
+__all__ = ["checkpoint", "checkpoint_name", "print_saved_residuals", "remat"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -409,3 +409,7 @@ def _run() -> int:
 
 if __name__ == "__main__":
     sys.exit(_run())
+
+
+def __dir__() -> list[str]:
+    return __all__

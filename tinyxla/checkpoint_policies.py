@@ -89,3 +89,23 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
         return policy_1(op, *shapes, **attributes) or policy_2(op, *shapes, **attributes)
 
     return policy
+
+
+__all__ = [
+    "checkpoint_dots",
+    "checkpoint_dots_with_no_batch_dims",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "everything_saveable",
+    "nothing_saveable",
+    "offload_dot_with_no_batch_dims",
+    "save_and_offload_only_these_names",
+    "save_any_names_but_these",
+    "save_anything_except_these_names",
+    "save_from_both_policies",
+    "save_only_these_names",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,3 +7,7 @@ from tinyxla.shapes.symbolic import max_dim, min_dim
 from tinyxla.tracing.core import Trace, Tracer
 
 __all__ = ["ShapedArray", "Trace", "Tracer", "ensure_compile_time_eval", "max_dim", "min_dim"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -92,3 +92,10 @@ def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
         return result, True
 
     return wraps(f)(found)
+
+
+__all__ = ["custom_vmap", "sequential_vmap"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -531,3 +531,18 @@ def linear_call(fun: Function, fun_transpose: Function, residual_args: Any, line
     rule = LinearCall(name, key, count + len(linear), forward, count, transpose)
     outputs = apply(rule, *residuals, *linear)
     return pytrees.unflatten(trees[0], outputs)
+
+
+__all__ = [
+    "CustomVJPPrimal",
+    "SymbolicZero",
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "linear_call",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

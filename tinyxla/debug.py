@@ -86,6 +86,8 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: A
     Raises:
         AttributeValueError: the text has places for other arguments than there are.
 
+    >>> import numpy as np
+    >>> from tinyxla.debug import print
     >>> print("x is {x:.1f}", x=np.array([1.0, 2.0]))
     x is [1.0 2.0]
     """
@@ -118,6 +120,7 @@ def callback(function: Callable[..., Any] | None = None, *args: Any, ordered: bo
     Returns:
         None; without `function`, a function of the other arguments.
 
+    >>> from tinyxla.debug import callback
     >>> seen = []
     >>> callback(lambda x: seen.append(float(x)), 2.0)
     >>> seen
@@ -162,3 +165,7 @@ def breakpoint(*, ordered: bool = False, stdin: Any = None, stdout: Any = None) 
 
     known = pytrees.map_tree(alive, dict(frame.f_locals))
     look("debug.breakpoint", _Stop(code, frame.f_globals, stdin, stdout), (known,), {}, ordered)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,8 @@
 """Element types and questions about them, under the names of `jax.dtypes`.
 
+>>> import numpy as np
+>>> from tinyxla.dtypes import canonicalize_dtype
+>>> from tinyxla.numpy import bfloat16, issubdtype
 >>> canonicalize_dtype("float64"), issubdtype(bfloat16, np.floating)
 (dtype('float32'), True)
 """
@@ -32,6 +35,8 @@ TypePromotionError = PromotionError
 def scalar_type_of(x: Any) -> type:
     """The Python type of which a value is: bool, int, float or complex.
 
+    >>> import numpy as np
+    >>> from tinyxla.dtypes import scalar_type_of
     >>> scalar_type_of(np.float32(1))
     <class 'float'>
     """
@@ -42,6 +47,7 @@ def scalar_type_of(x: Any) -> type:
 def itemsize_bits(dtype: Any) -> int:
     """The width of an element in bits.
 
+    >>> from tinyxla.dtypes import itemsize_bits
     >>> itemsize_bits("int4")
     4
     """
@@ -63,3 +69,7 @@ __all__ = [
     "result_type",
     "scalar_type_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

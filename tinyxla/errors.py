@@ -346,3 +346,58 @@ JAXTypeError = TracerError
 JaxRuntimeError = TinyxlaError
 JaxprTypeError = VerificationError
 UnexpectedTracerError = LeakedTracerError
+
+
+__all__ = [
+    "ArgumentError",
+    "AttributeValueError",
+    "AxisError",
+    "AxisNameError",
+    "ChannelError",
+    "ConcretizationError",
+    "ConcretizationTypeError",
+    "DTypeError",
+    "DeadlockError",
+    "DeletedError",
+    "DifferentiationError",
+    "ExportError",
+    "HloSyntaxError",
+    "IndexTypeError",
+    "JAXIndexError",
+    "JAXTypeError",
+    "JaxRuntimeError",
+    "JaxprTypeError",
+    "KernelError",
+    "LeakedTracerError",
+    "MissingPackageError",
+    "MissingRuleError",
+    "MlirSyntaxError",
+    "NestingError",
+    "NoEffectWarning",
+    "NonConcreteBooleanIndexError",
+    "NonFiniteError",
+    "NumberRangeError",
+    "OutOfBoundsError",
+    "PlatformError",
+    "PromotionError",
+    "PytreeError",
+    "ResultTypeError",
+    "ShapeError",
+    "SizeError",
+    "SquareMatrixError",
+    "TextError",
+    "TinyxlaError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerError",
+    "TracerIntegerConversionError",
+    "TransferError",
+    "UnexpectedTracerError",
+    "UnknownNameError",
+    "UnknownOptionError",
+    "VerificationError",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,7 @@
 """Functions of the host as operations: in C, compiled by Numba, or in Python.
 
+>>> from tinyxla import ShapeDtypeStruct
+>>> from tinyxla.ffi import ffi_call, register_ffi_target
 >>> import numpy as np
 >>> register_ffi_target("example.cube", lambda x: x**3)
 >>> ffi_call("example.cube", ShapeDtypeStruct((2,), "float32"))(np.array([2.0, 3.0]))
@@ -124,3 +126,7 @@ def ffi_call(
         return pytrees.unflatten(tree, [found] if single else found)
 
     return function
+
+
+def __dir__() -> list[str]:
+    return __all__

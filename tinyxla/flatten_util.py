@@ -70,3 +70,10 @@ def _raveled_keys(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return pytrees.unflatten(treedef, [flat[a:b].reshape(x.shape) for (a, b), x in rows])
 
     return vector, unravel
+
+
+__all__ = ["ravel_pytree"]
+
+
+def __dir__() -> list[str]:
+    return __all__

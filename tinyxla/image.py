@@ -94,6 +94,8 @@ def resize(
         ShapeError: the rank is another.
         AttributeValueError: there is no such method.
 
+    >>> import numpy as np
+    >>> from tinyxla.image import resize
     >>> resize(np.arange(4.0), (2,), "linear", antialias=False)
     Array([0.5, 2.5], dtype=float32)
     """
@@ -136,6 +138,8 @@ def scale_and_translate(
         method: as for `resize`, except "nearest".
         antialias, precision: as for `resize`.
 
+    >>> import numpy as np
+    >>> from tinyxla.image import scale_and_translate
     >>> scale_and_translate(np.arange(3.0), (3,), (0,), np.ones(1), np.ones(1), "linear")
     Array([0., 0., 1.], dtype=float32)
     """
@@ -176,3 +180,7 @@ def _weighted(x: Array, d: int, weights: Array) -> Array:
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
 __getattr__ = _missing(__name__)
+
+
+def __dir__() -> list[str]:
+    return __all__

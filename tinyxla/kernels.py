@@ -267,3 +267,7 @@ def _read_only(x: Any) -> Any:
 def _failed(name: str) -> None:
     """Remember that a kernel raised an exception: its program raises when it ends."""
     custom_call.failures[threading.get_ident()] = name
+
+
+def __dir__() -> list[str]:
+    return __all__

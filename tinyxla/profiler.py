@@ -391,3 +391,7 @@ def annotate_function(function: Callable[..., Any], name: str | None = None, **d
             return function(*args, **kwargs)
 
     return annotated
+
+
+def __dir__() -> list[str]:
+    return __all__

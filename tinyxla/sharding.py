@@ -32,3 +32,7 @@ __all__ = [
     "make_mesh",
     "set_mesh",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

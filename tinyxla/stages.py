@@ -5,3 +5,7 @@ from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.jit import Jitted as Wrapped
 
 __all__ = ["ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped"]
+
+
+def __dir__() -> list[str]:
+    return __all__

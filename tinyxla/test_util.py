@@ -50,6 +50,7 @@ def check_grads(
         AssertionError: a derivative differs; the message says which mode, order and leaf.
 
     Example:
+        >>> from tinyxla.test_util import check_grads
         >>> import tinyxla as tx
         >>> check_grads(lambda x, y: tx.numpy.sin(x) * y, (0.3, 2.0), order=2)
     """
@@ -73,6 +74,7 @@ def check_jvp(
     """Compare `f_jvp(args, tangents)`, which gives a value and its tangent, with finite differences of `f`.
 
     Example:
+        >>> from tinyxla.test_util import check_jvp
         >>> import tinyxla as tx
         >>> check_jvp(tx.numpy.sin, lambda primals, tangents: tx.jvp(tx.numpy.sin, primals, tangents), (0.3,))
     """
@@ -97,6 +99,7 @@ def check_vjp(
     cotangent with the tangent of the result is that of the pulled-back cotangent with the tangent of the arguments.
 
     Example:
+        >>> from tinyxla.test_util import check_vjp
         >>> import tinyxla as tx
         >>> check_vjp(tx.numpy.sin, lambda *args: tx.vjp(tx.numpy.sin, *args), (0.3,))
     """
@@ -142,6 +145,7 @@ def check_close(xs: Any, ys: Any, atol: Tolerance = None, rtol: Tolerance = None
         PytreeError: the trees differ in structure.
 
     Example:
+        >>> from tinyxla.test_util import check_close
         >>> check_close({"a": 1.0}, {"a": 1.0 + 1e-8})
     """
 
@@ -222,3 +226,10 @@ def _assert_close(found: Any, expected: Any, options: tuple[float, float, float]
     pairs = zip(_numbers(found), _numbers(expected), strict=True)
     for k, (x, y) in enumerate(pairs):
         np.testing.assert_allclose(x, y, options[1], options[0], err_msg=f"{what} differ at leaf {k} of the result")
+
+
+__all__ = ["check_grads", "check_jvp", "check_vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

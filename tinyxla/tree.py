@@ -1,5 +1,6 @@
 """The functions of `tinyxla.tree_util` under short names, as `jax.tree` has them.
 
+>>> from tinyxla.tree import map
 >>> map(lambda x: 2 * x, [1, (2, 3)])
 [2, (4, 6)]
 """
@@ -30,6 +31,7 @@ def static(**options: Any) -> Any:
     """A dataclass field that belongs to the structure, for `tree_util.register_dataclass`; takes what
     `dataclasses.field` takes.
 
+    >>> from tinyxla.tree import static
     >>> static(default="add").metadata["static"]
     True
     """
@@ -53,3 +55,7 @@ __all__ = [
     "transpose",
     "unflatten",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

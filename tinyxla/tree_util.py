@@ -3,6 +3,7 @@
 The functions have the names and meaning of `jax.tree_util`. Dicts are walked in the order of their keys; `None` is a
 container without leaves. The work is done by optree.
 
+>>> from tinyxla.tree_util import tree_map
 >>> tree_map(lambda x: x + 1, {"a": 1, "b": (2, None)})
 {'a': 2, 'b': (3, None)}
 """
@@ -81,6 +82,7 @@ KeyPath = tuple[Any, ...]
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """The way to a leaf as text: as one would write it in Python, or (`simple`) the bare names with a separator.
 
+    >>> from tinyxla.tree_util import DictKey, GetAttrKey, SequenceKey, keystr
     >>> keystr((DictKey("layers"), SequenceKey(0), GetAttrKey("bias")))
     "['layers'][0].bias"
     >>> keystr((DictKey("layers"), SequenceKey(0)), simple=True, separator="/")
@@ -115,6 +117,7 @@ def _key(entry: optree.PyTreeEntry) -> Any:
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves, in order, and the structure without them.
 
+    >>> from tinyxla.tree_util import tree_flatten
     >>> leaves, treedef = tree_flatten([1, (2, 3)])
     >>> leaves
     [1, 2, 3]
@@ -125,6 +128,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of that structure with those leaves.
 
+    >>> from tinyxla.tree_util import tree_structure, tree_unflatten
     >>> tree_unflatten(tree_structure([0, (0, 0)]), "abc")
     ['a', ('b', 'c')]
     """
@@ -137,6 +141,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves, in order.
 
+    >>> from tinyxla.tree_util import tree_leaves
     >>> tree_leaves({"b": 2, "a": 1})
     [1, 2]
     """
@@ -154,6 +159,7 @@ def tree_flatten_with_path(
     """The leaves, each with the keys that lead to it, and the structure. With `is_leaf_takes_path`, `is_leaf` gets
     these keys before the value.
 
+    >>> from tinyxla.tree_util import keystr, tree_flatten_with_path
     >>> pairs, _ = tree_flatten_with_path({"w": [1, 2]})
     >>> [(keystr(path), leaf) for path, leaf in pairs]
     [("['w'][0]", 1), ("['w'][1]", 2)]
@@ -199,6 +205,7 @@ def tree_leaves_with_path(
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Whether no element is a container.
 
+    >>> from tinyxla.tree_util import all_leaves
     >>> all_leaves([1, 2]), all_leaves([1, (2,)])
     (True, False)
     """
@@ -208,6 +215,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 def is_tree_node(typ: type) -> bool:
     """Whether instances of a class are containers.
 
+    >>> from tinyxla.tree_util import is_tree_node
     >>> is_tree_node(list), is_tree_node(int)
     (True, False)
     """
@@ -218,6 +226,7 @@ def is_tree_node(typ: type) -> bool:
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     """The immediate children of a container, and what the rest of it is.
 
+    >>> from tinyxla.tree_util import flatten_one_level
     >>> flatten_one_level([1, (2, 3)])
     ([1, (2, 3)], None)
     """
@@ -231,6 +240,7 @@ def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
 def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """The same, each child with its key.
 
+    >>> from tinyxla.tree_util import flatten_one_level_with_keys
     >>> flatten_one_level_with_keys([1])
     ([(SequenceKey(idx=0), 1)], None)
     """
@@ -282,6 +292,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 
     The further trees have the structure of the first, or go on where it has leaves.
 
+    >>> from tinyxla.tree_util import tree_map
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
     {'a': 11, 'b': 22}
     """
@@ -305,6 +316,7 @@ def tree_map_with_path(
     """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument, and so does `is_leaf` with
     `is_leaf_takes_path`.
 
+    >>> from tinyxla.tree_util import keystr, tree_map_with_path
     >>> tree_map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
     {'w': ["['w'][0]", "['w'][1]"]}
     """
@@ -391,6 +403,7 @@ def tree_reduce(
 ) -> Any:
     """The leaves folded from the left.
 
+    >>> from tinyxla.tree_util import tree_reduce
     >>> tree_reduce(lambda total, x: total + x, [1, (2, 3)])
     6
     """
@@ -408,6 +421,7 @@ def tree_reduce_associative(
 ) -> Any:
     """The leaves folded by an associative operation, pairwise, so that results depend on few others.
 
+    >>> from tinyxla.tree_util import tree_reduce_associative
     >>> tree_reduce_associative(lambda x, y: x + y, [1, (2, 3)])
     6
     """
@@ -426,6 +440,7 @@ def tree_reduce_associative(
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true.
 
+    >>> from tinyxla.tree_util import tree_all
     >>> tree_all({"a": True, "b": [1, 0]})
     False
     """
@@ -435,6 +450,7 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
     """A tree of trees turned inside out; `inner_treedef` None takes the structure of the first inner tree.
 
+    >>> from tinyxla.tree_util import tree_structure, tree_transpose
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
     {'a': [1, 2]}
     """
@@ -459,6 +475,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """A tree with the structure of `full_tree` whose leaves are those of a tree that may stop earlier.
 
+    >>> from tinyxla.tree_util import tree_broadcast
     >>> tree_broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
     {'a': [1, 1], 'b': 2}
     """
@@ -485,6 +502,7 @@ def register_pytree_node(
         unflatten_func: from the rest and children back to an instance.
         flatten_with_keys_func: as `flatten_func`, but with (key, child) pairs.
 
+    >>> from tinyxla.tree_util import register_pytree_node, tree_leaves
     >>> class Pair:
     ...     def __init__(self, x, y): self.x, self.y = x, y
     >>> register_pytree_node(Pair, lambda p: ((p.x, p.y), None), lambda _, children: Pair(*children))
@@ -522,6 +540,7 @@ def register_pytree_with_keys(
 def register_pytree_node_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten` and (a class method) `tree_unflatten`.
 
+    >>> from tinyxla.tree_util import register_pytree_node_class, tree_map
     >>> @register_pytree_node_class
     ... class Point:
     ...     def __init__(self, x): self.x = x
@@ -554,6 +573,7 @@ def register_dataclass(
     Without either, fields are data unless declared with `metadata={"static": True}`. `drop_fields` are left out, and
     get their default again.
 
+    >>> from tinyxla.tree_util import dataclasses, register_dataclass, tree_map
     >>> @register_dataclass
     ... @dataclasses.dataclass
     ... class Layer:
@@ -610,6 +630,7 @@ def register_static(cls: C) -> C:
 class Partial(functools.partial[Any]):
     """`functools.partial` as a container: its arguments are leaves, so it can be handed to transformed functions.
 
+    >>> from tinyxla.tree_util import Partial, tree_leaves
     >>> add = Partial(lambda x, y: x + y, 1)
     >>> add(2), tree_leaves(add)
     (3, [1])
@@ -628,3 +649,45 @@ def _make_partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: dic
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "DictKey",
+    "FlattenedIndexKey",
+    "GetAttrKey",
+    "KeyPath",
+    "Partial",
+    "PyTreeDef",
+    "SequenceKey",
+    "all_leaves",
+    "flatten_one_level",
+    "flatten_one_level_with_keys",
+    "is_tree_node",
+    "keystr",
+    "register_dataclass",
+    "register_pytree_node",
+    "register_pytree_node_class",
+    "register_pytree_with_keys",
+    "register_pytree_with_keys_class",
+    "register_static",
+    "tree_all",
+    "tree_broadcast",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_with_path",
+    "tree_reduce",
+    "tree_reduce_associative",
+    "tree_structure",
+    "tree_transpose",
+    "tree_unflatten",
+    "treedef_children",
+    "treedef_is_leaf",
+    "treedef_tuple",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

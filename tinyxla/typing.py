@@ -16,3 +16,7 @@ DTypeLike = Any
 """An element type: a NumPy dtype, one of `tinyxla.numpy`'s types, a Python type, or a name."""
 
 __all__ = ["ArrayLike", "DTypeLike"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -162,6 +162,8 @@ def pure_callback(
         ArgumentError: what it gives is not as declared; `vmap` without a `vmap_method`.
         DifferentiationError: a derivative is wanted; `custom_jvp` and `custom_vjp` can give the function one.
 
+    >>> import numpy as np
+    >>> from tinyxla import pure_callback
     >>> def on_host(x):
     ...     return np.fft.fft(x).real
     >>> pure_callback(on_host, np.zeros(2, np.float32), np.array([1.0, 2.0]))
@@ -198,6 +200,7 @@ def io_callback(
         ArgumentError: what it gives is not as declared; `vmap` of an ordered call.
         DifferentiationError: a derivative is wanted.
 
+    >>> from tinyxla import io_callback
     >>> seen = []
     >>> io_callback(lambda x: seen.append(float(x)), None, 2.0)
     >>> seen
@@ -224,4 +227,9 @@ def look(what: str, function: Function, args: Any, kwargs: dict[str, Any], order
 
 
 def effects_barrier() -> None:
-    """Wait until all side effects have happened. They have when the function that has them returns."""
+    """Wait until all side effects have happened. They have when the function that has them returns.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.effects_barrier()
+    """

@@ -35,22 +35,46 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> Any:
-    """The devices of this process: those of `devices`."""
+    """The devices of this process: those of `devices`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> len(tx.local_devices())
+        1
+    """
     return devices(backend)
 
 
 def device_count(backend: str | None = None) -> int:
-    """The number of devices."""
+    """The number of devices.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.device_count()
+        1
+    """
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """The number of devices of this process."""
+    """The number of devices of this process.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.local_device_count()
+        1
+    """
     return len(devices(backend))
 
 
 def default_backend() -> str:
-    """The platform that computes: "cpu"."""
+    """The platform that computes: "cpu".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.default_backend()
+        'cpu'
+    """
     return CPU.platform
 
 
@@ -65,17 +89,35 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those that compute together: 0."""
+    """The number of this process among those that compute together: 0.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.process_index()
+        0
+    """
     return 0
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that compute together: 1."""
+    """The number of processes that compute together: 1.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.process_count()
+        1
+    """
     return 1
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of the processes that compute together."""
+    """The numbers of the processes that compute together.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.process_indices()
+        [0]
+    """
     return [0]
 
 
@@ -96,7 +138,13 @@ def print_environment_info(return_string: bool = False) -> str | None:
 
 
 def block_until_ready(x: Any) -> Any:
-    """The argument: results are ready when a call returns."""
+    """The argument: results are ready when a call returns.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.block_until_ready(tx.numpy.arange(3))
+        Array([0, 1, 2], dtype=int32)
+    """
     return x
 
 
@@ -116,6 +164,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
 def copy_to_host_async(x: Any) -> Any:
     """The same arrays: they are in the memory that Python has.
 
+    >>> import numpy as np
+    >>> from tinyxla import copy_to_host_async
     >>> copy_to_host_async([np.float32(1)])
     [np.float32(1.0)]
     """
@@ -125,6 +175,7 @@ def copy_to_host_async(x: Any) -> Any:
 def live_arrays(platform: str | None = None) -> list[Array]:
     """The concrete arrays that something still refers to, without those that were deleted or donated.
 
+    >>> from tinyxla import live_arrays
     >>> import tinyxla.numpy as jnp
     >>> x = jnp.ones(3)
     >>> any(y is x for y in live_arrays())
@@ -138,6 +189,7 @@ def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays; tracers, and what is no array, as they are.
 
     Example:
+        >>> from tinyxla import device_get
         >>> import tinyxla as tx
         >>> device_get({"a": tx.numpy.ones(2), "b": "text"})
         {'a': array([1., 1.], dtype=float32), 'b': 'text'}

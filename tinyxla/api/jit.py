@@ -781,7 +781,12 @@ def _complete(function: Function, what: str, numbers: set[int], names: set[str])
 
 
 def clear_caches() -> None:
-    """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
+    """Forget all compiled programs and kernels of this process. (The cache on disk stays.)
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.clear_caches()
+    """
     _forget_programs()
     _compiled.cache_clear()
     _alone.cache_clear()

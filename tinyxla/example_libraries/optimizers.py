@@ -4,6 +4,8 @@ An optimizer is a tuple of `init_fn(params)`, which gives a state, `update_fn(st
 next one, and `params_fn(state)`, which gives the parameters that it holds. Parameters are any pytree, gradients one
 like it, and states are pytrees too, so all three functions may be compiled.
 
+>>> import tinyxla.numpy as tnp
+>>> from tinyxla.example_libraries.optimizers import adam
 >>> optimizer = adam(0.1)
 >>> state = optimizer.init_fn({"x": tnp.float32(1.0)})
 >>> for step in range(100):
@@ -64,6 +66,8 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     """A maker of optimizers for pytrees from one of optimizers for an array: it gives `init(x)`,
     `update(step, gradient, state)` and `get_params(state)`, whose states may be any pytrees.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.example_libraries.optimizers import optimizer
     >>> @optimizer
     ... def signs(step_size):
     ...     return lambda x: x, lambda step, gradient, x: x - step_size * tnp.sign(gradient), lambda x: x
@@ -270,6 +274,7 @@ def constant(step_size: Any) -> Schedule:
 def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Schedule:
     """`decay_rate` times as much after `decay_steps` steps.
 
+    >>> from tinyxla.example_libraries.optimizers import exponential_decay
     >>> float(exponential_decay(1.0, 10, 0.5)(20))
     0.25
     """
@@ -279,6 +284,7 @@ def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Sche
 def inverse_time_decay(step_size: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False) -> Schedule:
     """1 / (1 + decay_rate t) times as much, t being the steps over `decay_steps`: as many as are whole, if `staircase`.
 
+    >>> from tinyxla.example_libraries.optimizers import inverse_time_decay
     >>> float(inverse_time_decay(1.0, 10, 1.0)(10))
     0.5
     """
@@ -294,6 +300,7 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     """From `step_size` to `final_step_size` in `decay_steps` steps: what is left of the way is that power of what is
     left of the steps.
 
+    >>> from tinyxla.example_libraries.optimizers import polynomial_decay
     >>> float(polynomial_decay(1.0, 10, 0.5)(5))
     0.75
     """
@@ -308,6 +315,7 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     """The first value up to and with the first boundary, and so on; there is one value more than boundaries.
 
+    >>> from tinyxla.example_libraries.optimizers import piecewise_constant
     >>> schedule = piecewise_constant([10, 20], [1.0, 0.5, 0.25])
     >>> float(schedule(10)), float(schedule(11))
     (1.0, 0.5)
@@ -328,6 +336,8 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
 def l2_norm(tree: Any) -> Array:
     """The root of the sum of the squares of all elements of a pytree.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.example_libraries.optimizers import l2_norm
     >>> float(l2_norm([tnp.float32(3.0), tnp.float32(4.0)]))
     5.0
     """
@@ -338,6 +348,8 @@ def l2_norm(tree: Any) -> Array:
 def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
     """Gradients divided by as much as makes their `l2_norm` at most `max_norm`.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.example_libraries.optimizers import clip_grads
     >>> clip_grads([tnp.float32(3.0), tnp.float32(-4.0)], 1.0)
     [Array(0.6, dtype=float32), Array(-0.8, dtype=float32)]
     """
@@ -363,6 +375,7 @@ class JoinPoint:
 def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
     """A pytree like the parameters, with the state of each array in a `JoinPoint`: what may be saved.
 
+    >>> from tinyxla.example_libraries.optimizers import momentum, unpack_optimizer_state
     >>> state = momentum(0.1, 0.9).init_fn({"x": 1.0})
     >>> unpack_optimizer_state(state)["x"].subtree[0]
     1.0
@@ -378,3 +391,34 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
             "optimizers.pack_optimizer_state: every leaf must be a JoinPoint, as unpack_optimizer_state makes them."
         )
     return OptimizerState(tuple(x.subtree for x in marked), structure)
+
+
+__all__ = [
+    "JoinPoint",
+    "Optimizer",
+    "OptimizerState",
+    "adagrad",
+    "adam",
+    "adamax",
+    "clip_grads",
+    "constant",
+    "exponential_decay",
+    "inverse_time_decay",
+    "l2_norm",
+    "make_schedule",
+    "momentum",
+    "nesterov",
+    "optimizer",
+    "pack_optimizer_state",
+    "piecewise_constant",
+    "polynomial_decay",
+    "rmsprop",
+    "rmsprop_momentum",
+    "sgd",
+    "sm3",
+    "unpack_optimizer_state",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

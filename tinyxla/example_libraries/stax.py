@@ -4,6 +4,9 @@ A layer is a pair of `init_fun(rng, input_shape)`, which gives the shape of the 
 `apply_fun(params, inputs, rng=None)`, which gives the output. In shapes, -1 stands for a batch of any size. Where there
 are several inputs or outputs, they are lists.
 
+>>> import tinyxla.numpy as tnp
+>>> from tinyxla import random
+>>> from tinyxla.example_libraries.stax import Dense, LogSoftmax, Relu, serial
 >>> init_fun, apply_fun = serial(Dense(16), Relu, Dense(3), LogSoftmax)
 >>> output_shape, params = init_fun(random.key(0), (-1, 8))
 >>> output_shape, apply_fun(params, tnp.ones((5, 8))).shape
@@ -307,3 +310,59 @@ def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
         return make_layer(tnp.shape(inputs))[1](params, inputs, **options)
 
     return init_fun, apply_fun
+
+
+__all__ = [
+    "AvgPool",
+    "BatchNorm",
+    "Conv",
+    "Conv1DTranspose",
+    "ConvTranspose",
+    "Dense",
+    "Dropout",
+    "Elu",
+    "Exp",
+    "FanInConcat",
+    "FanInSum",
+    "FanOut",
+    "Flatten",
+    "Gelu",
+    "GeneralConv",
+    "GeneralConvTranspose",
+    "Identity",
+    "LeakyRelu",
+    "LogSoftmax",
+    "MaxPool",
+    "Relu",
+    "Selu",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "SumPool",
+    "Tanh",
+    "elementwise",
+    "elu",
+    "gelu",
+    "glorot",
+    "glorot_normal",
+    "leaky_relu",
+    "log_softmax",
+    "logsoftmax",
+    "normal",
+    "ones",
+    "parallel",
+    "randn",
+    "relu",
+    "selu",
+    "serial",
+    "shape_dependent",
+    "sigmoid",
+    "softmax",
+    "softplus",
+    "standardize",
+    "zeros",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

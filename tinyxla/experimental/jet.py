@@ -47,6 +47,7 @@ def jet(
     Source: A. Griewank and A. Walther, "Evaluating Derivatives", chapter 13.
 
     Example:
+        >>> from tinyxla.experimental.jet import jet
         >>> import tinyxla as tx
         >>> value, derivatives = jet(tx.numpy.sin, (0.0,), ([1.0, 0.0, 0.0],))
         >>> [float(d) for d in derivatives]
@@ -93,3 +94,7 @@ def _coefficients(name: str, k: int, x: Any, terms: Sequence[Any], scales: Seque
                 f"{term.shape}."
             )
     return tuple(scaled(c.astype(x.dtype), 1 / f) for c, f in zip(arrays, scales, strict=True))
+
+
+def __dir__() -> list[str]:
+    return __all__

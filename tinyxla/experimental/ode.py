@@ -112,6 +112,8 @@ def odeint(
         Prince's method pass the times. Derivatives are those of the steps that are taken: no equation is solved
         backwards, at the cost of keeping the values of all steps.
 
+    >>> import numpy as np
+    >>> from tinyxla.experimental.ode import odeint
     >>> odeint(lambda y, t: -y, 1.0, np.array([0.0, 1.0]), rtol=1e-5, atol=1e-6).round(4)
     Array([1.    , 0.3679], dtype=float32)
     """
@@ -154,3 +156,10 @@ def odeint(
     line = [times[0], tnp.zeros_like(h), start, none, start, start, none]
     _, found = lax.scan(advance, (start, first, times[0], h, line, 0), times[1:])
     return vmap(unravel)(tnp.concatenate([start[None], found]))
+
+
+__all__ = ["odeint"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -68,6 +68,7 @@ def _parts(weights: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
 def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> int:
     """The number of weights.
 
+    >>> from tinyxla.experimental.rnn import get_num_params_in_lstm
     >>> get_num_params_in_lstm(3, 4, 1, False)
     144
     """
@@ -77,6 +78,7 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
 def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
     """Random weights, uniform from -k to k for k = 1 / sqrt(hidden_size).
 
+    >>> from tinyxla.experimental.rnn import init_lstm_weight
     >>> import tinyxla as tx
     >>> init_lstm_weight(tx.random.key(0), 3, 4, 1, False).shape
     (144,)
@@ -89,6 +91,8 @@ def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: in
 def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
     """The weights with the rows of the cell and of the output gate exchanged, as some libraries have them.
 
+    >>> import numpy as np
+    >>> from tinyxla.experimental.rnn import swap_lstm_gates
     >>> weights = np.arange(16.0)  # of one input and one hidden unit: W_ih, W_hh, b_ih and b_hh
     >>> swap_lstm_gates(weights, 1, 1, 1, False)[:4]
     Array([0., 1., 3., 2.], dtype=float32)
@@ -103,6 +107,8 @@ def unpack_lstm_weights(
 ) -> tuple[dict[int, Array], dict[int, Array], dict[int, Array], dict[int, Array]]:
     """`(W_ih, W_hh, b_ih, b_hh)`, each by the number of the layer, or in bidirectional networks of layer and direction.
 
+    >>> import numpy as np
+    >>> from tinyxla.experimental.rnn import unpack_lstm_weights
     >>> W_ih, W_hh, b_ih, b_hh = unpack_lstm_weights(np.zeros(144), 3, 4, 1, False)
     >>> W_ih[0].shape, W_hh[0].shape, b_ih[0].shape, b_hh[0].shape
     ((16, 3), (16, 4), (16,), (16,))
@@ -170,6 +176,8 @@ def lstm_ref(
 ) -> tuple[Array, Array, Array]:
     """`lstm` with the weights apart, as `unpack_lstm_weights` gives them.
 
+    >>> import numpy as np
+    >>> from tinyxla.experimental.rnn import lstm_ref, unpack_lstm_weights
     >>> parts = unpack_lstm_weights(np.ones(16), 1, 1, 1, False)
     >>> x, state = np.ones((1, 2, 1)), np.zeros((1, 1, 1))
     >>> lstm_ref(x, state, state, *parts, np.array([2], np.int32), 1, 1, 1, 0.0, False)[0].shape

@@ -1,5 +1,6 @@
 """XLA's operations as functions, under the names of `jax.lax`: explicit about types and shapes, without promotion.
 
+>>> import numpy as np
 >>> from tinyxla import lax
 >>> lax.add(np.array([1.0, 2.0]), 1.0)
 Array([2., 3.], dtype=float32)
@@ -178,6 +179,7 @@ from tinyxla.lax.windows import (
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 abs = _elementwise.abs_
 complex = _elementwise.complex_
@@ -189,3 +191,4 @@ map = _control_flow.map_
 slice = _movement.slice_
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals(), ("linalg",))

@@ -68,6 +68,8 @@ def _count(axes: Sequence[Axis]) -> int:
 def axis_size(axis_name: Hashable) -> int:
     """The number of examples along a named axis, a Python integer.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import axis_size
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: x * axis_size("i"), axis_name="i")(np.array([1, 2]))
     Array([2, 4], dtype=int32)
@@ -78,6 +80,8 @@ def axis_size(axis_name: Hashable) -> int:
 def axis_index(axis_name: Hashable) -> Array:
     """The number of the example along a named axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import axis_index
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: x + axis_index("i"), axis_name="i")(np.array([10, 10]))
     Array([10, 11], dtype=int32)
@@ -217,6 +221,8 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 
     The derivative, too, is one of all examples together: the cotangent is the sum of all examples' cotangents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import psum
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
@@ -230,6 +236,8 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The mean over the examples along a named axis; arguments as for `psum`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pmean
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([-1.,  1.], dtype=float32)
@@ -243,6 +251,8 @@ def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The largest over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
     derivative.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pmax
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([3., 3.], dtype=float32)
@@ -253,6 +263,8 @@ def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 def pmin(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The smallest over the examples along a named axis; arguments as for `psum`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pmin
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([1., 1.], dtype=float32)
@@ -282,6 +294,8 @@ def all_gather(
         tiled: along a dimension of x, one example after the other, instead of a new dimension.
         to: accepted for JAX's sake; there is nothing to be said of how results are placed on devices.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import all_gather
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([[1., 3.],
@@ -315,6 +329,8 @@ def psum_scatter(
         axis_index_groups: lanes that are summed together, and share the sum, instead of all.
         tiled: the dimension has as many elements for each example, and stays.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import psum_scatter
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [5.0, 7.0]]))
     Array([ 6., 10.], dtype=float32)
@@ -352,6 +368,8 @@ def all_to_all(
         axis_index_groups: lanes that exchange among themselves, instead of all.
         tiled: both are dimensions that x has and the result has, with several elements for each example.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import all_to_all
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]]))
     Array([[1, 3],
@@ -377,6 +395,8 @@ def all_to_all(
 def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Tree:
     """A dimension of an array, with an element for each example, exchanged with the named axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pswapaxes
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(np.array([[1, 2], [3, 4]]))
     Array([[1, 3],
@@ -396,6 +416,8 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
         axis_name: a name, or several.
         perm: pairs of the number of an example and of the one that gets its value; one that gets none has zeros.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import ppermute
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(np.array([1, 2, 3]))
     Array([0, 1, 2], dtype=int32)
@@ -428,6 +450,8 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Example k gets the value of example `perm[k]` along a named axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pshuffle
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1, 2, 3]))
     Array([3, 1, 2], dtype=int32)
@@ -444,6 +468,8 @@ def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
 def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
     """The value of one example along a named axis, for all of them.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pbroadcast
     >>> import tinyxla as tx
     >>> tx.vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1, 2, 3]))
     Array([2, 2, 2], dtype=int32)

@@ -134,6 +134,8 @@ def dot_general(
     Returns:
         The batch dimensions, then the other ones of lhs, then those of rhs.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dot_general
     >>> x, y = np.ones((5, 2, 3)), np.ones((5, 3, 4))
     >>> dot_general(x, y, (((2,), (1,)), ((0,), (0,)))).shape
     (5, 2, 4)
@@ -175,6 +177,8 @@ def dot(
 ) -> Array:
     """The product of vectors or matrices; with `dimension_numbers` the same as `dot_general`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dot
     >>> dot(np.array([1, 2]), np.array([3, 4]))
     Array(11, dtype=int32)
     """
@@ -193,6 +197,8 @@ def dot(
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Matrix products of the last two dimensions, for each index of the others, which both have.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import batch_matmul
     >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
     (5, 2, 4)
     """
@@ -242,6 +248,8 @@ def ragged_dot_general(
     Raises:
         ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import RaggedDotDimensionNumbers, ragged_dot_general
     >>> numbers = RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), (0,), ())
     >>> ragged_dot_general(np.ones((4, 2)), np.ones((4, 1)), np.array([1, 3]), numbers)
     Array([[[1.],
@@ -282,6 +290,8 @@ def ragged_dot(
 ) -> Array:
     """Rows [m, k] in groups, each times its own matrix of [g, k, n]; rows in no group give zeros.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import ragged_dot
     >>> lhs, rhs = np.ones((3, 2)), np.array([[[1.0], [2.0]], [[3.0], [4.0]]])
     >>> ragged_dot(lhs, rhs, np.array([1, 2]))
     Array([[3.],
@@ -314,6 +324,8 @@ def scaled_dot(
     Raises:
         ShapeError, DTypeError, ArgumentError: for operands and arguments that do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import scaled_dot
     >>> scaled_dot(np.ones((2, 4)), np.ones((4, 1)), lhs_scale=np.float32([[1, 2], [3, 4]]))
     Array([[6],
            [14]], dtype=bfloat16)

@@ -215,6 +215,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_ste
     each step, as far as there is memory (`config.update("while_residual_bytes", ...)`); beyond that it runs parts of
     the loop yet again. `fori_loop` with Python numbers and `scan` keep what they need at once.
 
+    >>> from tinyxla.lax import while_loop
     >>> while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
     Array(192, dtype=int32, weak_type=True)
     """
@@ -314,6 +315,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     Returns:
         What is carried in the end.
 
+    >>> from tinyxla.lax import fori_loop
     >>> fori_loop(0, 4, lambda i, x: x + i, 10)
     Array(16, dtype=int32, weak_type=True)
     """
@@ -425,6 +427,8 @@ def scan(
     Returns:
         `(carry, ys)`: what is carried in the end, and all y stacked along a new first axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import scan
     >>> scan(lambda total, x: (total + x, total), np.int32(0), np.arange(1, 5))
     (Array(10, dtype=int32), Array([0, 1, 3, 6], dtype=int32))
     """
@@ -574,6 +578,8 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
         xs: a pytree of arrays with first axes of one size.
         batch_size: how many elements to compute at once, by `vmap`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.control_flow import map_
     >>> map_(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     Array([1., 4., 9.], dtype=float32)
     """
@@ -643,6 +649,7 @@ def cond(pred: ArrayLike, true_fun: Any, false_fun: Any, *operands: Any, operand
     Returns:
         The result of the function that is chosen; only that one runs, but under `vmap` with a mapped `pred` both do.
 
+    >>> from tinyxla.lax import cond
     >>> cond(True, lambda x: x + 1, lambda x: x - 1, 5)
     Array(6, dtype=int32, weak_type=True)
     """
@@ -678,6 +685,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
         branches: functions of the operands; their results have one structure, shapes and types.
         operands: pytrees of arrays. (`operand=x` is another way to hand in one.)
 
+    >>> from tinyxla.lax import switch
     >>> switch(2, [lambda x: x, lambda x: -x, lambda x: x * x], 7)
     Array(49, dtype=int32, weak_type=True)
     """
@@ -789,6 +797,7 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
 
     Source: section "CompositeCall" of the XLA documents.
 
+    >>> from tinyxla.lax import composite
     >>> double = composite(lambda x, *, factor: x * factor, "example.scale")
     >>> double(3.0, factor=2)
     Array(6., dtype=float32, weak_type=True)
@@ -836,6 +845,7 @@ def optimization_barrier(operand: Carried) -> Carried:
     """The argument, a pytree of arrays: all of them are computed before anything that is made of the result, and the
     compiler moves and merges nothing across.
 
+    >>> from tinyxla.lax import optimization_barrier
     >>> optimization_barrier((1, 2.0))
     (Array(1, dtype=int32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """

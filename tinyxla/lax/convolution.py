@@ -53,6 +53,7 @@ def conv_dimension_numbers(
         ShapeError: for operands of different ranks or of fewer than two dimensions.
         ArgumentError: for anything else as dimension_numbers.
 
+    >>> from tinyxla.lax import conv_dimension_numbers
     >>> conv_dimension_numbers((8, 32, 32, 3), (5, 5, 3, 16), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
@@ -131,6 +132,8 @@ def conv_general_dilated(
     Raises:
         ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv_general_dilated
     >>> x, kernel = np.ones((1, 5, 5, 3), np.float32), np.ones((3, 3, 3, 4), np.float32)
     >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 3, 3, 4)
@@ -174,6 +177,8 @@ def conv(
 ) -> Array:
     """A convolution of [batch, features, spatial...] with a kernel [output features, input features, spatial...].
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv
     >>> conv(np.ones((1, 3, 8), np.float32), np.ones((4, 3, 2), np.float32), (1,), "VALID").shape
     (1, 4, 7)
     """
@@ -194,6 +199,8 @@ def conv_with_general_padding(
 ) -> Array:
     """As `conv`, with any padding and with holes in either operand.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv_with_general_padding
     >>> x, kernel = np.ones((1, 1, 4), np.float32), np.ones((1, 1, 2), np.float32)
     >>> conv_with_general_padding(x, kernel, (1,), [(1, 1)], (2,), None)
     Array([[[1., 1., 1., 1., 1., 1., 1., 1.]]], dtype=float32)
@@ -250,6 +257,8 @@ def conv_transpose(
     Raises:
         ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv_transpose
     >>> x, kernel = np.ones((1, 4, 4, 2), np.float32), np.ones((3, 3, 2, 5), np.float32)
     >>> conv_transpose(x, kernel, (2, 2), "SAME").shape
     (1, 8, 8, 5)
@@ -305,6 +314,8 @@ def conv_general_dilated_patches(
     """What a kernel of shape `filter_shape` would see at each place, as features: for each input feature all elements
     of the window. Other arguments are as of `conv_general_dilated`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv_general_dilated_patches
     >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
     Array([[[0., 1., 2.],
             [1., 2., 3.]]], dtype=float32)
@@ -348,6 +359,8 @@ def conv_general_dilated_local(
             `conv_general_dilated_patches`.
         filter_shape: the sizes of the window.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import conv_general_dilated_local
     >>> x, kernels = np.ones((2, 3, 6), np.float32), np.ones((4, 6, 5), np.float32)
     >>> conv_general_dilated_local(x, kernels, (1,), "VALID", (2,)).shape
     (2, 4, 5)

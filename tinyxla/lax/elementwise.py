@@ -116,6 +116,7 @@ class Tolerance:
 
     One of them has to be met; `ulps` goes with `atol` or alone.
 
+    >>> from tinyxla.lax import Tolerance, exp
     >>> exp(1.0, accuracy=Tolerance(ulps=1))
     Array(2.7182817, dtype=float32, weak_type=True)
     """
@@ -236,6 +237,7 @@ _exp2 = _of_inexact("exp2", transcendental.exp2, "2 to the power x.")
 def exp2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     """2 to the power x. `accuracy` has no effect: the result is within two units in the last place.
 
+    >>> from tinyxla.lax import exp2
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
     """
@@ -262,6 +264,8 @@ _mul = _binary("mul", elementwise.mul, "x times y.")
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
     """x times y. With `out_dtype`, which is at least as wide, the product is rounded to that type alone.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import mul
     >>> import ml_dtypes
     >>> mul(ml_dtypes.bfloat16(1.0078125), ml_dtypes.bfloat16(1.0078125), out_dtype=np.float32)
     Array(1.015686, dtype=float32)
@@ -296,6 +300,7 @@ sub = _binary("sub", elementwise.sub, "x - y.")
 def pow_(x: ArrayLike, y: ArrayLike) -> Array:
     """x to the power y; y may be an integer where x is not.
 
+    >>> from tinyxla.lax import pow
     >>> pow(2.0, 3)
     Array(8., dtype=float32, weak_type=True)
     """
@@ -308,6 +313,7 @@ def pow_(x: ArrayLike, y: ArrayLike) -> Array:
 def integer_pow(x: ArrayLike, y: int) -> Array:
     """x to a power that is a Python integer, by repeated squaring.
 
+    >>> from tinyxla.lax import integer_pow
     >>> integer_pow(3.0, 4)
     Array(81., dtype=float32, weak_type=True)
     """
@@ -341,6 +347,7 @@ class RoundingMethod(enum.IntEnum):
 def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest whole number.
 
+    >>> from tinyxla.lax import RoundingMethod, round
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
@@ -354,6 +361,7 @@ def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The elements converted by value: to integers by dropping the fraction, out of range to the nearest end.
 
+    >>> from tinyxla.lax import convert_element_type
     >>> convert_element_type(2.7, int)
     Array(2, dtype=int32)
     """
@@ -365,6 +373,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The elements' bits read as another type. A wider type takes up the last dimension, a narrower one adds one.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import bitcast_convert_type
     >>> bitcast_convert_type(np.float32(1), "int32")
     Array(1065353216, dtype=int32)
     """
@@ -380,6 +390,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """The elements rounded to what a narrower floating-point format could hold, in their own type.
 
+    >>> from tinyxla.lax import reduce_precision
     >>> reduce_precision(1.2345, exponent_bits=5, mantissa_bits=2)
     Array(1.25, dtype=float32, weak_type=True)
     """
@@ -394,6 +405,8 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The number next to x1 in the direction of x2.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import nextafter
     >>> nextafter(np.float32(1), np.float32(2))
     Array(1.0000001, dtype=float32)
     """
@@ -420,6 +433,8 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """Elements of `on_true` where `pred` is true, else of `on_false`, which has the same shape; `pred` may be a scalar.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import select
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
     Array([1, 4], dtype=int32)
     """
@@ -429,6 +444,8 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element the case whose number `which` holds; with two cases `which` may be boolean.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import select_n
     >>> select_n(np.array([2, 0]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6]))
     Array([5, 2], dtype=int32)
     """
@@ -462,6 +479,8 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x where it is between both limits, else the nearer one; the limits are scalars or have the shape of x.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import clamp
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
     Array([0. , 0.5, 1. ], dtype=float32)
     """
@@ -481,6 +500,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 def stop_gradient(x: Tree) -> Tree:
     """The same values (of a pytree), of which no derivative is taken.
 
+    >>> from tinyxla.lax import stop_gradient
     >>> import tinyxla
     >>> tinyxla.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3., dtype=float32, weak_type=True)

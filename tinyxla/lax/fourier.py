@@ -35,6 +35,8 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
 
     Source: section "Fft" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import FftType, fft
     >>> fft(np.array([1.0, 2.0, 3.0, 4.0]), FftType.RFFT, (4,))
     Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
     """

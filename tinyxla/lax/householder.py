@@ -32,6 +32,8 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 
     Source: gehrd of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import hessenberg
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0]
     Array([[1., 2.],
            [3., 4.]], dtype=float32)
@@ -55,6 +57,8 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
 
     Source: sytrd and hetrd of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import tridiagonal
     >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 4.0]]))[1]
     Array([1., 4.], dtype=float32)
     """
@@ -81,6 +85,8 @@ def schur(
 
     Source: gees of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import schur
     >>> schur(np.array([[1.0, 2.0], [0.0, 3.0]]))[0]
     Array([[1., 2.],
            [0., 3.]], dtype=float32)
@@ -118,6 +124,8 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
 
     Source: orgqr of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import householder_product
     >>> householder_product(np.array([[5.0], [1.0]]), np.array([1.0]))
     Array([[ 0.],
            [-1.]], dtype=float32)
@@ -149,6 +157,8 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 
     Source: ormqr and unmqr of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import ormqr
     >>> ormqr(np.array([[5.0], [1.0]]), np.array([1.0]), np.eye(2))
     Array([[ 0., -1.],
            [-1.,  0.]], dtype=float32)

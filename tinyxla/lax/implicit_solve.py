@@ -115,6 +115,7 @@ def custom_root(
         What `solve` gives.
 
     Example:
+        >>> from tinyxla.lax import custom_root
         >>> import tinyxla as tx
         >>> def newton(f, x):
         ...     return tx.lax.fori_loop(0, 10, lambda _, x: x - f(x) / tx.grad(f)(x), x)
@@ -264,6 +265,7 @@ def custom_linear_solve(
         DifferentiationError: a derivative in reverse mode without `transpose_solve`.
 
     Example:
+        >>> from tinyxla.lax import custom_linear_solve
         >>> import tinyxla as tx
         >>> def x(a):
         ...     return custom_linear_solve(lambda x: a * x, 6.0, lambda mv, b: b / mv(1.0), symmetric=True)

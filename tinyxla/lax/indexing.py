@@ -87,6 +87,8 @@ def dynamic_slice(
 ) -> Array:
     """A slice of given sizes whose place is computed. One that would reach outside is moved inside.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_slice
     >>> dynamic_slice(np.arange(5), (3,), (3,))
     Array([2, 3, 4], dtype=int32)
     """
@@ -106,6 +108,8 @@ def dynamic_update_slice(
 ) -> Array:
     """The array with a slice, whose place is computed, replaced. One that would reach outside is moved inside.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_update_slice
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
     Array([0., 1., 1., 0.], dtype=float32)
     """
@@ -124,6 +128,8 @@ def dynamic_slice_in_dim(
 ) -> Array:
     """A slice of one dimension whose place is computed.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_slice_in_dim
     >>> dynamic_slice_in_dim(np.arange(5), -2, 2)
     Array([3, 4], dtype=int32)
     """
@@ -140,6 +146,8 @@ def dynamic_index_in_dim(
 ) -> Array:
     """The elements at a computed index of a dimension, which stays with size 1, or goes.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_index_in_dim
     >>> dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
     Array(3, dtype=int32)
     """
@@ -152,6 +160,8 @@ def dynamic_update_slice_in_dim(
 ) -> Array:
     """The array with a slice of one dimension, whose place is computed, replaced.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_update_slice_in_dim
     >>> dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 1, 0)
     Array([0., 1., 1., 0.], dtype=float32)
     """
@@ -166,6 +176,8 @@ def dynamic_update_index_in_dim(
 ) -> Array:
     """The array, its elements at a computed index of a dimension replaced; the update has size 1 there, or lacks it.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import dynamic_update_index_in_dim
     >>> dynamic_update_index_in_dim(np.zeros(3), 1.0, 2, 0)
     Array([0., 0., 1.], dtype=float32)
     """
@@ -284,6 +296,8 @@ def gather(
         mode: what becomes of slices that reach outside: "clip", the default, moves them inside, "fill" fills them.
         fill_value: with what; NaN, or the smallest (unsigned: largest) integer unless given.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import GatherDimensionNumbers, gather
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
     >>> gather(np.array([1, 2, 3]), np.array([[2], [0]]), numbers, (1,))
     Array([3, 1], dtype=int32)
@@ -418,6 +432,8 @@ def scatter_apply(
         unique_indices: a promise that no element is named twice; then there are derivatives.
         mode: what becomes of slices that reach outside: "clip" moves them inside, else they are left out.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import ScatterDimensionNumbers, scatter_apply
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
     >>> scatter_apply(np.array([1.0, 2.0]), np.array([[1]]), lambda x: -x, numbers, update_shape=(1,))
     Array([ 1., -2.], dtype=float32)
@@ -442,6 +458,8 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
     """The slices of size 1 along `axes` at the indices of the index arrays, one for each axis. Indices outside of the
     array wrap around.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import index_take
     >>> index_take(np.array([[1, 2], [3, 4]]), [np.array([1, 0])], (0,))
     Array([[3, 4],
            [1, 2]], dtype=int32)

@@ -54,6 +54,8 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
     Source: section "Cholesky" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import cholesky
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
@@ -87,6 +89,8 @@ def triangular_solve(
 
     Source: section "TriangularSolve" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import triangular_solve
     >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), left_side=True, lower=True)
     Array([1., 2.], dtype=float32)
     """
@@ -119,6 +123,8 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
         L below the diagonal (its own is all 1) and U above, in one array; which row each row was exchanged with; and
         the permutation that these exchanges make.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import lu
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
     Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float32)
@@ -129,6 +135,8 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The permutation that exchanges of rows make: which row comes to stand where.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import lu_pivots_to_permutation
     >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
     Array([1, 0, 2], dtype=int32)
     """
@@ -164,6 +172,8 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_
 
     Source: geqrf and geqp3 of LAPACK.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import qr
     >>> q, r = qr(np.ones((4, 2)), full_matrices=False)
     >>> q.shape, r.shape
     ((4, 2), (2, 2))
@@ -194,6 +204,8 @@ def eigh(
 
     Errors: `ShapeError` if the matrices are not square, `ArgumentError` for a range beyond them.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import eigh
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[1]
     Array([1., 2.], dtype=float32)
     """
@@ -245,6 +257,8 @@ def svd(
 
     Errors: `ArgumentError` for a range beyond the singular values, or one of full matrices.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import svd
     >>> svd(np.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
     Array([4., 3.], dtype=float32)
     """
@@ -272,6 +286,8 @@ def symmetric_product(
 
     Errors: `ShapeError` if the shapes do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import symmetric_product
     >>> symmetric_product(np.array([[1.0], [2.0]]), np.eye(2), beta=3.0)
     Array([[4., 2.],
            [2., 7.]], dtype=float32)
@@ -301,6 +317,8 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 
     Source: G. H. Golub and C. F. Van Loan, "Matrix Computations", section 6.5.4.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import cholesky_update
     >>> cholesky_update(np.array([[3.0, 0.0], [0.0, 1.0]]), np.array([4.0, 0.0]))
     Array([[5., 0.],
            [0., 1.]], dtype=float32)
@@ -356,6 +374,8 @@ def qdwh(
     Source: Y. Nakatsukasa, Z. Bai and F. Gygi, "Optimizing Halley's iteration for computing the matrix polar
     decomposition", SIAM Journal on Matrix Analysis and Applications 31 (2010).
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import qdwh
     >>> qdwh(np.array([[3.0, 0.0], [4.0, 0.0], [0.0, 2.0]]))[1].diagonal().round(4)
     Array([5., 2.], dtype=float32)
     """
@@ -394,3 +414,31 @@ def _halley_step(u: Any, low: Any, steps: Any, precision: float) -> Any:
     low = tnp.minimum(low * (a + b * square) / (1 + c * square), 1)
     close = tnp.linalg.norm(following - u) <= (4 * precision) ** (1 / 3) * tnp.linalg.norm(following)
     return following, low, steps + 1, close & (low >= 1 - 10 * precision)
+
+
+__all__ = [
+    "EigImplementation",
+    "EighImplementation",
+    "SvdAlgorithm",
+    "cholesky",
+    "cholesky_update",
+    "eig",
+    "eigh",
+    "hessenberg",
+    "householder_product",
+    "lu",
+    "lu_pivots_to_permutation",
+    "ormqr",
+    "qdwh",
+    "qr",
+    "schur",
+    "svd",
+    "symmetric_product",
+    "triangular_solve",
+    "tridiagonal",
+    "tridiagonal_solve",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -43,6 +43,7 @@ def _axes(what: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
 def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None, *, sharding: Any = None) -> Array:
     """An array with one value everywhere; its type is that of the value, unless one is asked for.
 
+    >>> from tinyxla.lax import full
     >>> full((2,), 1.5)
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
@@ -65,6 +66,8 @@ def full_like(
 ) -> Array:
     """An array with one value everywhere, of the shape and type of x unless others are asked for.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import full_like
     >>> full_like(np.zeros((2,), "int8"), 7)
     Array([7, 7], dtype=int8)
     """
@@ -81,6 +84,7 @@ def zeros_like_array(x: ArrayLike) -> Array:
 def iota(dtype: DTypeLike, size: int) -> Array:
     """0, 1, 2, ... as many as `size`.
 
+    >>> from tinyxla.lax import iota
     >>> iota("int32", 3)
     Array([0, 1, 2], dtype=int32)
     """
@@ -90,6 +94,7 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_sharding: Any = None) -> Array:
     """The index along one dimension, for every element of a shape.
 
+    >>> from tinyxla.lax import broadcasted_iota
     >>> broadcasted_iota("int32", (2, 2), 0)
     Array([[0, 0],
            [1, 1]], dtype=int32)
@@ -108,6 +113,8 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_shar
 def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> Array:
     """The array repeated along new dimensions in front.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import broadcast
     >>> broadcast(np.array([1, 2]), (2,))
     Array([[1, 2],
            [1, 2]], dtype=int32)
@@ -124,6 +131,8 @@ def broadcast_in_dim(
 ) -> Array:
     """The array repeated to a shape; `broadcast_dimensions` says where in it the operand's dimensions stand.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import broadcast_in_dim
     >>> broadcast_in_dim(np.array([1, 2]), (2, 2), (0,))
     Array([[1, 1],
            [2, 2]], dtype=int32)
@@ -138,6 +147,7 @@ def broadcast_in_dim(
 def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
     """The shape that NumPy's rules give to arrays of these shapes together.
 
+    >>> from tinyxla.lax import broadcast_shapes
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
@@ -162,6 +172,8 @@ def reshape(
 ) -> Array:
     """The elements, in order, in another shape; `dimensions` says in which order they are read, if not as they stand.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import reshape
     >>> reshape(np.arange(4), (2, 2))
     Array([[0, 1],
            [2, 3]], dtype=int32)
@@ -176,6 +188,8 @@ def reshape(
 def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array with dimensions of size 1 put in; `dimensions` says where they are in the result.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import expand_dims
     >>> expand_dims(np.zeros((2, 3)), (0, -1)).shape
     (1, 2, 3, 1)
     """
@@ -191,6 +205,8 @@ def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
 def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array without those dimensions, which have size 1.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import squeeze
     >>> squeeze(np.zeros((1, 2, 1)), (0,)).shape
     (2, 1)
     """
@@ -205,6 +221,8 @@ def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Consecutive dimensions, from start up to but without stop, made one.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import collapse
     >>> collapse(np.zeros((2, 3, 4)), 0, 2).shape
     (6, 4)
     """
@@ -224,6 +242,8 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
     """The array with its dimensions in another order.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import transpose
     >>> transpose(np.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -235,6 +255,8 @@ def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
 def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
     """The elements in reverse order along those dimensions.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import rev
     >>> rev(np.arange(3), (0,))
     Array([2, 1, 0], dtype=int32)
     """
@@ -248,6 +270,8 @@ def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
 def slice_(operand: ArrayLike, start_indices: Sizes, limit_indices: Sizes, strides: Sizes | None = None) -> Array:
     """In each dimension the elements from start up to but without limit, in steps of the stride (1 unless given).
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import slice
     >>> slice(np.arange(10), (1,), (8,), (3,))
     Array([1, 4, 7], dtype=int32)
     """
@@ -266,6 +290,8 @@ def slice_in_dim(
 ) -> Array:
     """A slice of one dimension. Negative indices count from the end.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import slice_in_dim
     >>> slice_in_dim(np.arange(5), 1, -1)
     Array([1, 2, 3], dtype=int32)
     """
@@ -283,6 +309,8 @@ def slice_in_dim(
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The elements at one index of a dimension, which stays with size 1, or goes.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import index_in_dim
     >>> index_in_dim(np.arange(5), -1, keepdims=False)
     Array(4, dtype=int32)
     """
@@ -299,6 +327,8 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 def split(operand: ArrayLike, sizes: Sizes, axis: int = 0) -> list[Array]:
     """The array cut along a dimension into parts of those sizes.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import split
     >>> split(np.arange(5), (2, 3))
     [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
@@ -318,6 +348,8 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
     Negative numbers before and after take elements away.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import pad
     >>> pad(np.array([1, 2]), 0, [(1, 0, 2)])
     Array([0, 1, 0, 0, 2], dtype=int32)
     """
@@ -333,6 +365,8 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """Arrays put one after the other along a dimension.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import concatenate
     >>> concatenate([np.array([1, 2]), np.array([3])], 0)
     Array([1, 2, 3], dtype=int32)
     """

@@ -27,6 +27,7 @@ def padtype_to_pads(
 
     Source: sections "Conv" and "ReduceWindow" of the XLA documents.
 
+    >>> from tinyxla.lax import padtype_to_pads
     >>> padtype_to_pads((5, 5), (2, 3), (1, 2), "SAME")
     [(0, 1), (1, 1)]
     """

@@ -50,6 +50,8 @@ def rng_bit_generator(
 
     Source: section "RngBitGenerator" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import RandomAlgorithm, rng_bit_generator
     >>> key = np.array([3, 0, 4, 0], np.uint32)
     >>> state, bits = rng_bit_generator(key, (2,), algorithm=RandomAlgorithm.RNG_THREE_FRY)
     >>> state
@@ -92,6 +94,7 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
 
     Source: section "RngUniform" of the XLA documents.
 
+    >>> from tinyxla.lax import rng_uniform
     >>> rng_uniform(3, 4, (2,))
     Array([3, 3], dtype=int32)
     """

@@ -51,6 +51,8 @@ def reduce(
     Returns:
         A tree of arrays with the other dimensions.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import reduce
     >>> reduce(np.array([[1, 2], [3, 4]]), 1, lambda x, y: x * y, (0,))
     Array([3, 8], dtype=int32)
     """
@@ -142,6 +144,8 @@ _sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
     """The sum over the given dimensions, which go.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import reduce_sum
     >>> reduce_sum(np.array([[1, 2], [3, 4]]), (0,))
     Array([4, 6], dtype=int32)
     """
@@ -161,6 +165,8 @@ reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bit
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """The index of the largest element along a dimension: the first of equal ones, and of NaNs.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import argmax
     >>> argmax(np.array([1, 3, 3]), 0, int)
     Array(1, dtype=int32)
     """
@@ -170,6 +176,8 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """The index of the smallest element along a dimension: the first of equal ones, and of NaNs.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import argmin
     >>> argmin(np.array([3, 1, 1]), 0, int)
     Array(1, dtype=int32)
     """

@@ -33,6 +33,8 @@ def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: i
         is_stable: equal elements stay in order (they always do here).
         num_keys: by how many of the arrays to sort; a later one decides where the earlier ones are equal.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import sort
     >>> sort(np.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
@@ -57,6 +59,8 @@ def sort_key_val(
 ) -> tuple[Array, Array]:
     """Keys in ascending order along a dimension, and values in the order of their keys.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import sort_key_val
     >>> sort_key_val(np.array([3, 1, 2]), np.array([30, 10, 20]))
     (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
     """
@@ -80,6 +84,8 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
 
     Source: section "TopK" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import top_k
     >>> top_k(np.array([3, 1, 2]), 2)
     (Array([3, 2], dtype=int32), Array([0, 2], dtype=int32))
     """
@@ -104,6 +110,8 @@ def approx_max_k(
         recall_target, reduction_input_size_override, aggregate_to_topk: how much of the result may be missed, which is
             none of it in any case.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import approx_max_k
     >>> approx_max_k(np.array([3.0, 1.0, 2.0]), 1)
     (Array([3.], dtype=float32), Array([0], dtype=int32))
     """
@@ -121,6 +129,8 @@ def approx_min_k(
 ) -> tuple[Array, Array]:
     """The k smallest elements along a dimension in ascending order and their places; see `approx_max_k`.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import approx_min_k
     >>> approx_min_k(np.array([3.0, 1.0, 2.0]), 1)
     (Array([1.], dtype=float32), Array([1], dtype=int32))
     """
@@ -154,6 +164,8 @@ def associative_scan(fn: Callable[[Tree, Tree], Any], elems: Tree, reverse: bool
         reverse: fold ends of the sequence instead, from the back.
         axis: along which the sequence runs.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import associative_scan
     >>> associative_scan(lambda x, y: x * y, np.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)
     """

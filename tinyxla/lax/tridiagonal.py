@@ -35,6 +35,8 @@ def tridiagonal_solve(
 
     Source: gtsv of LAPACK; lagts for perturbed pivots.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax.linalg import tridiagonal_solve
     >>> tridiagonal_solve(np.zeros(2), np.array([2.0, 4.0]), np.array([1.0, 0.0]), np.array([[4.0], [8.0]])).ravel()
     Array([1., 2.], dtype=float32)
     """

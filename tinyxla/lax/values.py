@@ -28,6 +28,7 @@ Sizes = Sequence[int]
 def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     """An array whose elements nobody has asked for: zeros.
 
+    >>> from tinyxla.lax import empty
     >>> empty((2,), "int32")
     Array([0, 0], dtype=int32)
     """
@@ -38,6 +39,8 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Arrays of one shape and type along a new axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import stack
     >>> stack([np.zeros(2), np.ones(2)]).shape
     (2, 2)
     """
@@ -52,6 +55,8 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     """The array several times along each of its dimensions.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import tile
     >>> tile(np.arange(2), [2])
     Array([0, 1, 0, 1], dtype=int32)
     """
@@ -70,6 +75,7 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 def dtype(x: Any) -> np.dtype[Any]:
     """The element type of a value, or of a type.
 
+    >>> from tinyxla.lax import dtype
     >>> dtype(1.0), dtype("int8")
     (dtype('float32'), dtype('int8'))
     """
@@ -102,6 +108,7 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
     """What the function for the platform "cpu" gives, or the default.
 
+    >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
     2.0
     """
@@ -119,6 +126,8 @@ _WORD = np.dtype(np.uint64)
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The upper half of the bits of the product of integers.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import mulhi
     >>> mulhi(np.int32(1 << 30), np.int32(8))
     Array(2, dtype=int32)
     """
@@ -143,6 +152,7 @@ def conv_general_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of what `conv_general_dilated` gives for operands of these shapes.
 
+    >>> from tinyxla.lax import conv_general_shape_tuple
     >>> conv_general_shape_tuple((1, 3, 8, 8), (4, 3, 2, 2), (2, 2), "SAME", ("NCHW", "OIHW", "NCHW"))
     (1, 4, 4, 4)
     """
@@ -178,6 +188,7 @@ def conv_transpose_shape_tuple(
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The transpositions that bring operands and result, named by letters, to the order batch, feature, spatial ones.
 
+    >>> from tinyxla.lax import conv_general_permutations
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """

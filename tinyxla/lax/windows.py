@@ -79,6 +79,8 @@ def reduce_window(
 
     Source: section "ReduceWindow" of the XLA documents.
 
+    >>> import numpy as np
+    >>> from tinyxla.lax import reduce_window
     >>> from tinyxla import lax
     >>> reduce_window(np.array([10000, 1000, 100, 10, 1]), 2**31 - 1, lax.min, (3,), (2,), "SAME")
     Array([1000,   10,    1], dtype=int32)
@@ -100,6 +102,7 @@ def reduce_window_shape_tuple(
 ) -> tuple[int, ...]:
     """How many places a window has in each dimension; arguments as for `reduce_window`.
 
+    >>> from tinyxla.lax import reduce_window_shape_tuple
     >>> reduce_window_shape_tuple((4, 6), (2, 3), (2, 3), "VALID")
     (2, 2)
     """

@@ -1,5 +1,6 @@
 """Functions for neural networks, under the names of `jax.nn`; `initializers` makes initial weights.
 
+>>> import numpy as np
 >>> from tinyxla import nn
 >>> nn.relu(np.array([-1.0, 1.0]))
 Array([0., 1.], dtype=float32)
@@ -48,5 +49,7 @@ from tinyxla.nn.scaled import (
     scaled_matmul as scaled_matmul,
 )
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals(), ("initializers",))

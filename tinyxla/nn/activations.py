@@ -46,6 +46,8 @@ def _parameter(value: ArrayLike, what: str) -> Any:
 def relu(x: ArrayLike) -> Array:
     """max(x, 0), with the derivative 0 at 0 and at NaN, which stays NaN.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import relu
     >>> relu(np.array([-1.0, 2.0]))
     Array([0., 2.], dtype=float32)
     """
@@ -66,6 +68,8 @@ def relu(x: ArrayLike) -> Array:
 def relu6(x: ArrayLike) -> Array:
     """min(max(x, 0), 6), with the derivative 0 at both corners.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import relu6
     >>> relu6(np.array([-1.0, 2.0, 8.0]))
     Array([0., 2., 6.], dtype=float32)
     """
@@ -79,6 +83,8 @@ def relu6(x: ArrayLike) -> Array:
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """x where it is positive, else x times a small slope.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import leaky_relu
     >>> leaky_relu(np.array([-1.0, 2.0]), 0.5)
     Array([-0.5,  2. ], dtype=float32)
     """
@@ -90,6 +96,8 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
 def hard_tanh(x: ArrayLike) -> Array:
     """x, or -1 or 1 beyond them.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import hard_tanh
     >>> hard_tanh(np.array([-3.0, 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
@@ -102,6 +110,8 @@ def hard_tanh(x: ArrayLike) -> Array:
 def hard_sigmoid(x: ArrayLike) -> Array:
     """relu6(x + 3) / 6.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import hard_sigmoid
     >>> hard_sigmoid(np.array([-4.0, 0.0]))
     Array([0. , 0.5], dtype=float32)
     """
@@ -112,6 +122,8 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 def hard_silu(x: ArrayLike) -> Array:
     """x times hard_sigmoid(x).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import hard_silu
     >>> hard_silu(np.array([-4.0, 3.0]))
     Array([-0.,  3.], dtype=float32)
     """
@@ -128,6 +140,8 @@ hard_swish = hard_silu
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x where it is positive, else alpha (exp(x) - 1).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import elu
     >>> elu(np.array([-100.0, 2.0]))
     Array([-1.,  2.], dtype=float32)
     """
@@ -142,6 +156,8 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
     Source: J. T. Barron, "Continuously differentiable exponential linear units", arXiv:1704.07483.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import celu
     >>> celu(np.array([0.0, 2.0]), 2.0)
     Array([0., 2.], dtype=float32)
     """
@@ -160,6 +176,8 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 def selu(x: ArrayLike) -> Array:
     """elu with the factors that keep activations normalised.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import selu
     >>> selu(np.array([0.0]))
     Array([0.], dtype=float32)
     """
@@ -174,6 +192,7 @@ _SATURATED = 1000.0  # exp(-x) is 0 beyond, in all types
 def sigmoid(x: ArrayLike) -> Array:
     """1 / (1 + exp(-x)).
 
+    >>> from tinyxla.nn import sigmoid
     >>> sigmoid(0.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
@@ -184,6 +203,8 @@ def sigmoid(x: ArrayLike) -> Array:
 def softplus(x: ArrayLike) -> Array:
     """log(1 + exp(x)).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import softplus
     >>> softplus(np.array([-np.inf, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
@@ -199,6 +220,8 @@ def softplus(x: ArrayLike) -> Array:
 def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x)), exact where sigmoid(x) is nearly 0 or 1.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import log_sigmoid
     >>> log_sigmoid(np.array([-100.0]))
     Array([-100.], dtype=float32)
     """
@@ -209,6 +232,8 @@ def log_sigmoid(x: ArrayLike) -> Array:
 def soft_sign(x: ArrayLike) -> Array:
     """x / (1 + |x|).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import soft_sign
     >>> soft_sign(np.array([-1.0, 3.0]))
     Array([-0.5 ,  0.75], dtype=float32)
     """
@@ -220,6 +245,8 @@ def soft_sign(x: ArrayLike) -> Array:
 def silu(x: ArrayLike) -> Array:
     """x times sigmoid(x), also known as swish.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import silu
     >>> silu(np.array([0.0, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
@@ -236,6 +263,8 @@ swish = silu
 def mish(x: ArrayLike) -> Array:
     """x times tanh(softplus(x)).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import mish
     >>> mish(np.array([0.0, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
@@ -249,6 +278,8 @@ def mish(x: ArrayLike) -> Array:
 def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     """(x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import squareplus
     >>> squareplus(np.array([0.0]))
     Array([1.], dtype=float32)
     """
@@ -265,6 +296,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian error linear units", arXiv:1606.08415, section 2.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import gelu
     >>> gelu(np.array([0.0, 100.0]), approximate=False)
     Array([  0., 100.], dtype=float32)
     """
@@ -280,6 +313,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half of x along an axis times the sigmoid of the second.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import glu
     >>> glu(np.array([1.0, 2.0, 0.0, 0.0]))
     Array([0.5, 1. ], dtype=float32)
     """
@@ -297,6 +332,8 @@ def log1mexp(x: ArrayLike) -> Array:
 
     Source: M. Mächler, "Accurately computing log(1 - exp(-|a|))", 2012, equation (7).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import log1mexp
     >>> log1mexp(np.array([np.inf]))
     Array([-0.], dtype=float32)
     """
@@ -323,6 +360,7 @@ _log_of_complement = with_slope("log1mexp", _log_one_minus_exp, _log1mexp_slope)
 def tanh(x: ArrayLike) -> Array:
     """The hyperbolic tangent.
 
+    >>> from tinyxla.nn import tanh
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -339,6 +377,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
         dtype: of the result, by default floating point.
         axis: where the vectors lie in the result.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import one_hot
     >>> one_hot(np.array([0, 2]), 3)
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)
@@ -357,6 +397,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, x from 1, and (x + 1)^2 / 4 between: a `softplus` that vanishes.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import sparse_plus
     >>> sparse_plus(np.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
@@ -368,6 +410,8 @@ def sparse_plus(x: ArrayLike) -> Array:
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """The derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import sparse_sigmoid
     >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """

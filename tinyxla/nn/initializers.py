@@ -1,5 +1,6 @@
 """Initial values of weights: each function makes an initializer, a function of a key, a shape and a dtype.
 
+>>> from tinyxla.nn.initializers import glorot_uniform, random
 >>> glorot_uniform()(random.key(0), (3, 4)).shape
 (3, 4)
 """
@@ -40,6 +41,7 @@ def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any 
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """One value, or an array that broadcasts to the shape.
 
+    >>> from tinyxla.nn.initializers import constant, random
     >>> constant(2.0)(random.key(0), (2,))
     Array([2., 2.], dtype=float32)
     """
@@ -126,6 +128,7 @@ def variance_scaling(
         batch_axis: axes that count for neither.
         dtype: of the weights.
 
+    >>> from tinyxla.nn.initializers import random, variance_scaling
     >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
     (3, 4)
     """
@@ -187,6 +190,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     columns, and all others together its rows. Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of
     learning in deep linear neural networks", ICLR 2014.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.nn.initializers import orthogonal, random
     >>> weights = orthogonal()(random.key(0), (4, 3))
     >>> bool(tnp.allclose(weights.T @ weights, tnp.eye(3), atol=1e-5))
     True
@@ -209,6 +214,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     """Kernels of convolutions, [..., inputs, outputs], that are `orthogonal` in the middle and zero elsewhere. Source:
     L. Xiao et al., "Dynamical isometry and a mean field theory of CNNs", ICML 2018.
 
+    >>> from tinyxla.nn.initializers import delta_orthogonal, random
     >>> delta_orthogonal()(random.key(0), (3, 3, 2, 4)).shape
     (3, 3, 2, 4)
     """
@@ -227,3 +233,31 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         return tnp.zeros(sizes, matrix.dtype).at[middle].set(matrix)
 
     return init
+
+
+__all__ = [
+    "Initializer",
+    "constant",
+    "delta_orthogonal",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

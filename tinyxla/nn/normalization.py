@@ -21,6 +21,8 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
         axis: one axis, several, or None for all.
         where: elements where it is false are left out, and become 0.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import softmax
     >>> softmax(np.array([0.0, 0.0, -np.inf]))
     Array([0.5, 0.5, 0. ], dtype=float32)
     """
@@ -37,6 +39,8 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of softmax(x): x minus the logarithm of the sum of exp(x).
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import log_softmax
     >>> log_softmax(np.array([0.0, 0.0]))
     Array([-0.6931472, -0.6931472], dtype=float32)
     """
@@ -77,6 +81,8 @@ def logsumexp(
         return_sign: give the logarithm of the magnitude, and the sign, of a sum that may be negative.
         where: elements where it is false are left out.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import logsumexp
     >>> logsumexp(np.array([1000.0, -np.inf]))
     Array(1000., dtype=float32)
     """
@@ -108,6 +114,8 @@ def logsumexp(
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) without overflow.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import logmeanexp
     >>> logmeanexp(np.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
@@ -133,6 +141,8 @@ def standardize(
 
     `algorithm` is "fast" or "stable"; the variance is that of x with its mean taken away with both.
 
+    >>> import numpy as np
+    >>> from tinyxla.nn import standardize
     >>> standardize(np.array([-1.0, 1.0]), epsilon=0.0)
     Array([-1.,  1.], dtype=float32)
     """

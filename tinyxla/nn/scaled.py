@@ -44,6 +44,7 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
 
     Errors: `ArgumentError` for another mode.
 
+    >>> from tinyxla.nn import get_scaled_dot_general_config
     >>> get_scaled_dot_general_config("mxfp8").block_size
     32
     """
@@ -68,6 +69,8 @@ def scaled_matmul(
 
     Errors: `ShapeError` if the shapes do not fit.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.nn import scaled_matmul
     >>> a = tnp.ones((1, 2, 32))
     >>> scaled_matmul(a, a, tnp.full((1, 2, 1), 2.0), tnp.ones((1, 2, 1)))[0]
     Array([[64., 64.],
@@ -118,6 +121,8 @@ def scaled_dot_general(
 
     Errors: `ShapeError` if an axis is no multiple of the blocks, `ArgumentError` if there are not three configurations.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.nn import get_scaled_dot_general_config, scaled_dot_general
     >>> configs = [get_scaled_dot_general_config("mxfp8")] * 3
     >>> x = tnp.ones((2, 32))
     >>> scaled_dot_general(x, x, (((1,), (1,)), ((), ())), configs=configs)

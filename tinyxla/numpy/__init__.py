@@ -436,6 +436,7 @@ from tinyxla.numpy.windows import (
 )
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 bool = bool_
 __array_api_version__ = "2024.12"
@@ -449,3 +450,4 @@ protocols.set_functions({f"linalg.{name}": function for name, function in vars(l
 protocols.set_functions({f"fft.{name}": function for name, function in vars(fft).items()})
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals(), ("fft", "linalg"))

@@ -76,7 +76,13 @@ abs = absolute
 
 
 def positive(x: ArrayLike, /) -> Array:
-    """x."""
+    """x.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.positive(jnp.array([-1, 2]))
+        Array([-1,  2], dtype=int32)
+    """
     return array_of(x, "positive").copy()
 
 
@@ -145,7 +151,13 @@ fmod = binary(
 
 @replayed
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
-    """`(floor_divide(x, y), remainder(x, y))`."""
+    """`(floor_divide(x, y), remainder(x, y))`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.divmod(jnp.array([7, -7]), 3)
+        (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
+    """
     return floor_divide(x, y), remainder(x, y)
 
 
@@ -219,7 +231,13 @@ def raised(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:
 
 
 def square(x: ArrayLike, /) -> Array:
-    """x * x; of booleans, as int32."""
+    """x * x; of booleans, as int32.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.square(jnp.array([2, -3]))
+        Array([4, 9], dtype=int32)
+    """
     x = array_of(x, "square")
     return _integer_power(2)(cast(x, np.dtype(np.int32), False) if x.dtype.kind == "b" else x)
 
@@ -260,7 +278,13 @@ _population_count = unary("bitwise_count", ops.population_count, "")
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """How many bits of x, or of its magnitude, are set, as uint8."""
+    """How many bits of x, or of its magnitude, are set, as uint8.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.bitwise_count(jnp.array([0, 7, 8]))
+        Array([0, 3, 1], dtype=uint8)
+    """
     x = absolute(x)
     return cast(_population_count(cast(x, np.dtype(np.uint8)) if x.dtype.kind == "b" else x), np.dtype(np.uint8), False)
 
@@ -280,22 +304,46 @@ def truth(x: ArrayLike, what: str) -> Array:
 
 
 def logical_not(x: ArrayLike, /) -> Array:
-    """Whether x is zero, element by element."""
+    """Whether x is zero, element by element.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.logical_not(jnp.array([True, False]))
+        Array([False,  True], dtype=bool)
+    """
     return invert(truth(x, "logical_not"))
 
 
 def logical_and(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
-    """Whether neither x nor y is zero, element by element."""
+    """Whether neither x nor y is zero, element by element.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.logical_and(jnp.array([True, False]), jnp.array([True, True]))
+        Array([ True, False], dtype=bool)
+    """
     return bitwise_and(truth(x, "logical_and"), truth(y, "logical_and"), out, where)
 
 
 def logical_or(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
-    """Whether x or y is not zero, element by element."""
+    """Whether x or y is not zero, element by element.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.logical_or(jnp.array([True, False]), jnp.array([False, False]))
+        Array([ True, False], dtype=bool)
+    """
     return bitwise_or(truth(x, "logical_or"), truth(y, "logical_or"), out, where)
 
 
 def logical_xor(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
-    """Whether one of x and y is not zero, element by element."""
+    """Whether one of x and y is not zero, element by element.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.logical_xor(jnp.array([True, False]), jnp.array([True, True]))
+        Array([False,  True], dtype=bool)
+    """
     return bitwise_xor(truth(x, "logical_xor"), truth(y, "logical_xor"), out, where)
 
 
@@ -380,7 +428,13 @@ _rint = unary("rint", _to_even, "", to_inexact=True)
 
 
 def rint(x: ArrayLike, /) -> Array:
-    """The nearest integer, in floating point; halves go to the even one."""
+    """The nearest integer, in floating point; halves go to the even one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.rint(jnp.array([0.5, 1.5, 1.7]))
+        Array([0., 2., 2.], dtype=float32)
+    """
     return _rint(default_inexact_array(x, "rint"))
 
 
@@ -417,7 +471,13 @@ def _rounded_to(decimals: int) -> Unary:
 
 @replayed
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
-    """The fraction of x, and its integer part, both with the sign of x."""
+    """The fraction of x, and its integer part, both with the sign of x.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.modf(jnp.array([1.5, -2.25]))
+        (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
+    """
     refuse_out("modf", out)
     (x,), _ = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
@@ -432,7 +492,13 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 
 @replayed
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """x, but `min` where it is below that, and `max` where it is above."""
+    """x, but `min` where it is below that, and `max` where it is above.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.clip(jnp.array([-2, 0, 5]), -1, 1)
+        Array([-1,  0,  1], dtype=int32)
+    """
     x = array_of(x, "clip")
     for bound in (x, min, max):
         if bound is not None and type_of(operand(bound, "clip"))[0].kind == "c":
@@ -489,14 +555,26 @@ isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whe
 
 @replayed
 def isreal(x: ArrayLike, /) -> Array:
-    """Whether the imaginary part is zero."""
+    """Whether the imaginary part is zero.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isreal(jnp.array([1j, 2.0]))
+        Array([False,  True], dtype=bool)
+    """
     part = imag(x)
     return equal(part, like(0, part))
 
 
 @replayed
 def iscomplex(x: ArrayLike, /) -> Array:
-    """Whether the imaginary part is not zero."""
+    """Whether the imaginary part is not zero.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.iscomplex(jnp.array([1j, 2.0]))
+        Array([ True, False], dtype=bool)
+    """
     part = imag(x)
     return not_equal(part, like(0, part))
 
@@ -506,7 +584,13 @@ def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
     """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`). Random keys are close
-    if they are equal."""
+    if they are equal.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isclose(jnp.array([1.0, 2.0]), jnp.array([1.000001, 2.1]))
+        Array([ True, False], dtype=bool)
+    """
     if any(isinstance(getattr(x, "dtype", None), KeyType) for x in (a, b)):
         return equal(a, b)
     (x, y), _ = promoted("isclose", a, b, to_inexact=True)
@@ -525,7 +609,13 @@ def nan_to_num(
     posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
 ) -> Array:
-    """x with NaN replaced by `nan`, infinities by `posinf` and `neginf` (if not given, the largest finite numbers)."""
+    """x with NaN replaced by `nan`, infinities by `posinf` and `neginf` (if not given, the largest finite numbers).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nan_to_num(jnp.array([jnp.nan, 1.0]))
+        Array([0., 1.], dtype=float32)
+    """
     x = array_of(x, "nan_to_num")
     if x.dtype.kind == "c":
         return ops.complex_(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x))))

@@ -68,7 +68,13 @@ from tinyxla.util.tracebacks import boundary
 
 @replayed
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
-    """The integral along an axis by the trapezoidal rule, of values at places x or dx apart."""
+    """The integral along an axis by the trapezoidal rule, of values at places x or dx apart.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]))
+        Array(3., dtype=float32)
+    """
     given = (y,) if x is None else (y, x)
     values, *places = promoted("trapezoid", *(array_of(v, "trapezoid") for v in given), to_inexact=True)[0]
     along = canonical_axis(axis, values.ndim, "trapezoid")
@@ -94,7 +100,13 @@ def _part(x: Any, axis: int, start: int, limit: int) -> Any:
 
 @replayed
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
-    """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps."""
+    """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.gradient(jnp.array([1.0, 4.0, 9.0, 16.0]))
+        Array([3., 4., 6., 7.], dtype=float32)
+    """
     (x, *steps), (_, weak) = promoted("gradient", array_of(f, "gradient"), *varargs, to_inexact=True)
     axes = canonical_axes("gradient", axis, x.ndim)
     if edge_order not in (None, 1):
@@ -146,7 +158,14 @@ def cov(
     dtype: Any = None,
 ) -> Array:
     """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights; computed in
-    `dtype` if that is given."""
+    `dtype` if that is given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
+    """
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
         given_arrays = [cast(v, python_dtype(dtype), False) for v in given_arrays]
@@ -193,7 +212,14 @@ def cov(
 @replayed
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`); computed in `dtype` if
-    that is given."""
+    that is given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.corrcoef(jnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
+    """
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return arith.true_divide(c, c)
@@ -207,7 +233,13 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 @replayed
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule. Further
-    dimensions of p, which broadcast with those of x, are those of several polynomials."""
+    dimensions of p, which broadcast with those of x, are those of several polynomials.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyval(jnp.array([1, 2, 3]), 2)
+        Array(11, dtype=int32)
+    """
     (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
     if not coefficients.ndim:
         raise ShapeError("polyval: p is a vector of coefficients, or several in columns, but got a number.")
@@ -224,7 +256,14 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 
 @replayed
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
-    """The powers of a vector as columns, highest first unless `increasing`."""
+    """The powers of a vector as columns, highest first unless `increasing`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vander(jnp.array([2, 3]), 3)
+        Array([[4, 2, 1],
+               [9, 3, 1]], dtype=int32)
+    """
     values = array_of(x, "vander")
     if values.ndim != 1:
         raise ShapeError(f"vander: takes a vector, but got shape {values.shape}.")
@@ -238,13 +277,25 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 @replayed
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The sum of polynomials given by their coefficients, highest power first."""
+    """The sum of polynomials given by their coefficients, highest power first.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
+        Array([1, 1, 2], dtype=int32)
+    """
     return _polynomial_sum("polyadd", a1, a2)
 
 
 @replayed
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The difference of polynomials given by their coefficients, highest power first."""
+    """The difference of polynomials given by their coefficients, highest power first.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1, 0]))
+        Array([0, 2], dtype=int32)
+    """
     return _polynomial_sum("polysub", a1, arith.negative(array_of(a2, "polysub")))
 
 
@@ -254,6 +305,11 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
     With `trim_leading_zeros`, leading coefficients that are zero are left out before, so that their values must be
     known: then the result has NumPy's shape.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
+        Array([ 1.,  0., -1.], dtype=float32)
     """
     if trim_leading_zeros:
         a1, a2 = (_without_leading_zeros(a) for a in (a1, a2))
@@ -277,7 +333,13 @@ def _led(x: Any, length: int) -> Any:
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The m-th derivative of a polynomial given by its coefficients, highest power first."""
+    """The m-th derivative of a polynomial given by its coefficients, highest power first.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
+        Array([2., 2.], dtype=float32)
+    """
     x = vector_of("polyder", "p", inexact_array(p, "polyder"))
     for _ in range(min(count_of("polyder", "m", m), x.shape[0])):
         powers = np.arange(x.shape[0] - 1, 0, -1)
@@ -287,7 +349,13 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 @replayed
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The m-th antiderivative of a polynomial, with the constants k (zero if not given)."""
+    """The m-th antiderivative of a polynomial, with the constants k (zero if not given).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyint(jnp.array([2.0, 2.0]))
+        Array([1., 2., 0.], dtype=float32)
+    """
     x = vector_of("polyint", "p", inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False))
     order = count_of("polyint", "m", m)
     check_memory("polyint", (x.shape[0] + order,))
@@ -309,6 +377,11 @@ def convolve(
 
     `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely). Products are summed
     in the `preferred_element_type`, which the result has; `precision` has no effect.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+        Array([1., 3., 5., 3.], dtype=float32)
     """
     (x, y), (_, weak) = promoted("convolve", array_of(a, "convolve"), array_of(v, "convolve"), to_inexact=True)
     return _of_preferred(
@@ -324,7 +397,13 @@ def _of_preferred(found: Any, weak: bool, preferred: Any) -> Any:
 def correlate(
     a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """The cross-correlation of two vectors, the second conjugated; options as for `convolve`."""
+    """The cross-correlation of two vectors, the second conjugated; options as for `convolve`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.correlate(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+        Array([3., 5.], dtype=float32)
+    """
     (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
     y = arith.conjugate(y)
     if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result turned
@@ -370,7 +449,13 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
 
 @boundary
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
-    """A function of vectors, applied to all along an axis at once: it is called with a traced vector."""
+    """A function of vectors, applied to all along an axis at once: it is called with a traced vector.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
+        Array([4, 6], dtype=int32)
+    """
     x = array_of(arr, "apply_along_axis")
     along = canonical_axis(axis, x.ndim, "apply_along_axis")
     function_of("apply_along_axis", "func1d", func1d)
@@ -385,7 +470,15 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 
 @boundary
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
-    """A reduction over several axes, one after the other; axes that it removes come back with size 1."""
+    """A reduction over several axes, one after the other; axes that it removes come back with size 1.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), (0, 2))
+        Array([[[8.],
+                [8.],
+                [8.]]], dtype=float32)
+    """
     x = array_of(a, "apply_over_axes")
     for axis in axes if is_several(axes) else (axes,):
         along = canonical_axis(axis, x.ndim, "apply_over_axes")
@@ -396,7 +489,14 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
 
 @boundary
 def resize(a: ArrayLike, new_shape: Any) -> Array:
-    """The elements in another shape, repeated from the start as often as needed."""
+    """The elements in another shape, repeated from the start as often as needed.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
+        Array([[1, 2],
+               [3, 1]], dtype=int32)
+    """
     flat = ravel(a)
     shape = shape_of("resize", new_shape)
     count = math.prod(shape)
@@ -409,7 +509,13 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
 @replayed
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
-    """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers."""
+    """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unwrap(jnp.array([0.0, 350.0]), period=360)
+        Array([  0., -10.], dtype=float32)
+    """
     x, along_period = array_of(p, "unwrap"), array_of(period, "unwrap")
     if x.dtype.kind in "iu" and along_period.dtype.kind in "iu":
         (x, along_period), _ = promoted("unwrap", x, along_period)

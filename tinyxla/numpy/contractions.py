@@ -80,6 +80,11 @@ def dot(
     """The sum over the last axis of a and the last but one of b (the only one of a vector).
 
     With a scalar it is the product.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+        Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
         check_placement("dot: out_sharding", out_sharding)
@@ -134,7 +139,13 @@ def matmul(
 
 @replayed
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The dot product of the flattened arrays, the first conjugated."""
+    """The dot product of the flattened arrays, the first conjugated.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vdot(jnp.array([1, 2]), jnp.array([3, 4]))
+        Array(11, dtype=int32)
+    """
     return dot(ravel(arith.conjugate(a)), ravel(b), preferred_element_type=preferred_element_type)
 
 
@@ -149,7 +160,13 @@ def vecdot(
     preferred_element_type: Any = None,
 ) -> Array:
     """The dot products along an axis, the first conjugated. Products are summed in the `preferred_element_type`, which
-    the result has; `precision` has no effect."""
+    the result has; `precision` has no effect.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+        Array([3, 7], dtype=int32)
+    """
     x, y, weak = _pair("vecdot", x1, x2)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     _fit("vecdot", x, x.ndim - 1, y, y.ndim - 1)
@@ -162,7 +179,13 @@ def vecdot(
 
 @replayed
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Matrices times vectors: the last axes; further axes in front broadcast against each other."""
+    """Matrices times vectors: the last axes; further axes in front broadcast against each other.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+        Array([3, 7], dtype=int32)
+    """
     x, y, weak = _pair("matvec", x1, x2)
     if x.ndim < 2 or y.ndim < 1:
         raise ShapeError(f"matvec: takes matrices and vectors, but got shapes {x.shape} and {y.shape}.")
@@ -171,7 +194,13 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @replayed
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other."""
+    """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vecmat(jnp.array([1, 1]), jnp.array([[1, 2], [3, 4]]))
+        Array([4, 6], dtype=int32)
+    """
     x, y, weak = _pair("vecmat", x1, x2)
     if x.ndim < 1 or y.ndim < 2:
         raise ShapeError(f"vecmat: takes vectors and matrices, but got shapes {x.shape} and {y.shape}.")
@@ -180,7 +209,13 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @replayed
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The sum over the last axes of both."""
+    """The sum over the last axes of both.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.inner(jnp.array([1, 2]), jnp.array([3, 4]))
+        Array(11, dtype=int32)
+    """
     x, y, weak = _pair("inner", a, b)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
@@ -190,7 +225,14 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 
 @replayed
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """All products of an element of a with one of b, both flattened."""
+    """All products of an element of a with one of b, both flattened.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4]))
+        Array([[3, 4],
+               [6, 8]], dtype=int32)
+    """
     refuse_out("outer", out)
     x, y, weak = _pair("outer", ravel(a), ravel(b))
     return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
@@ -206,7 +248,14 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The sum over axes: the last `axes` of a and first of b, or a list of axes of each."""
+    """The sum over axes: the last `axes` of a and first of b, or a list of axes of each.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 2)), axes=1)
+        Array([[3., 3.],
+               [3., 3.]], dtype=float32)
+    """
     if out_sharding is not None:
         check_placement("tensordot: out_sharding", out_sharding)
     x, y, weak = _pair("tensordot", a, b)
@@ -229,7 +278,13 @@ def tensordot(
 
 @replayed
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """The Kronecker product: each element of a times the whole of b."""
+    """The Kronecker product: each element of a times the whole of b.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2]))
+        Array([ 1,  2, 10, 20], dtype=int32)
+    """
     x, y, weak = _pair("kron", a, b)
     rank = max(x.ndim, y.ndim)
     left, right = (1,) * (rank - x.ndim) + x.shape, (1,) * (rank - y.ndim) + y.shape
@@ -244,7 +299,13 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
-    """The cross product of vectors of 3 (or 2) elements along an axis."""
+    """The cross product of vectors of 3 (or 2) elements along an axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+        Array([0, 0, 1], dtype=int32)
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y, _ = _pair("cross", a, b)
@@ -497,7 +558,13 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
 
 @boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
-    """The order in which NumPy would multiply the operands, and a report."""
+    """The order in which NumPy would multiply the operands, and a report.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.einsum_path("ij,jk,kl", jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones((4, 1)))[0]
+        ['einsum_path', (1, 2), (0, 1)]
+    """
     if not isinstance(subscripts, str):
         raise ArgumentError(
             f"einsum_path: the subscripts must be a text such as 'ij,jk->ik', but got {shown(subscripts)}."

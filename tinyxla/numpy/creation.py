@@ -91,7 +91,13 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
-    """An array of numbers, arrays, or nested lists of them; see `array`."""
+    """An array of numbers, arrays, or nested lists of them; see `array`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.asarray([1, 2, 3], dtype="float32")
+        Array([1., 2., 3.], dtype=float32)
+    """
     found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
     return found.copy() if copy and found is a else found
 
@@ -217,7 +223,13 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
 
 @boundary
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
-    """An array of the bytes of a buffer."""
+    """An array of the bytes of a buffer.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.frombuffer(b"\\x01\\x02", dtype="uint8")
+        Array([1, 2], dtype=uint8)
+    """
     kind, number, start = python_dtype(dtype), integer_of("frombuffer", "count", count), offset
     try:
         return ConcreteArray(np.frombuffer(buffer, kind, number, integer_of("frombuffer", "offset", start)).copy())
@@ -229,7 +241,14 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
 @boundary
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Array:
-    """`function` of the index arrays of a shape."""
+    """`function` of the index arrays of a shape.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 2))
+        Array([[ 0.,  1.],
+               [10., 11.]], dtype=float32)
+    """
     sizes = shape_of("fromfunction", shape)
     grids = [
         movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d)
@@ -239,7 +258,13 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """An array of the same elements; deleting one of the two, by donating it say, leaves the other."""
+    """An array of the same elements; deleting one of the two, by donating it say, leaves the other.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.copy(jnp.array([1, 2]))
+        Array([1, 2], dtype=int32)
+    """
     if order is not None:
         choice_of("copy", "order", order, ("C", "F", "A", "K"))
     return array(a)
@@ -251,7 +276,14 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 @with_device
 @replayed
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
-    """An array with one value everywhere (or a value that broadcasts to the shape)."""
+    """An array with one value everywhere (or a value that broadcasts to the shape).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.full((2, 2), 7)
+        Array([[7, 7],
+               [7, 7]], dtype=int32, weak_type=True)
+    """
     sizes = shape_of("full", shape)
     if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
         return _full_of_keys(fill_value, dtype, sizes)
@@ -281,26 +313,52 @@ def _full_of_keys(fill_value: Any, dtype: Any, sizes: tuple[int, ...]) -> Any:
 @with_device
 @replayed
 def zeros(shape: Any, dtype: Any = None) -> Array:
-    """Zeros."""
+    """Zeros.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.zeros((2, 2))
+        Array([[0., 0.],
+               [0., 0.]], dtype=float32)
+    """
     return full(shape_of("zeros", shape), 0, default_float() if dtype is None else dtype)
 
 
 @with_device
 @replayed
 def ones(shape: Any, dtype: Any = None) -> Array:
-    """Ones."""
+    """Ones.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones((2, 2))
+        Array([[1., 1.],
+               [1., 1.]], dtype=float32)
+    """
     return full(shape_of("ones", shape), 1, default_float() if dtype is None else dtype)
 
 
 @with_device
 def empty(shape: Any, dtype: Any = None) -> Array:
-    """Zeros: there is no array with undefined elements."""
+    """Zeros: there is no array with undefined elements.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.empty((2, 3)).shape
+        (2, 3)
+    """
     return zeros(shape, dtype)
 
 
 @with_device
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
-    """One value everywhere, in the shape and type of another array."""
+    """One value everywhere, in the shape and type of another array.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.full_like(jnp.array([1.0, 2.0]), 7)
+        Array([7., 7.], dtype=float32)
+    """
     found, weak = _template(a)
     sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
     if dtype is None and found.kind in "iufc" and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):
@@ -321,19 +379,37 @@ def _template(a: Any) -> tuple[np.dtype[Any], bool]:
 
 @with_device
 def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
-    """Zeros in the shape and type of another array."""
+    """Zeros in the shape and type of another array.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.zeros_like(jnp.array([5, 6]))
+        Array([0, 0], dtype=int32)
+    """
     return full_like(a, 0, dtype, shape)
 
 
 @with_device
 def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
-    """Ones in the shape and type of another array."""
+    """Ones in the shape and type of another array.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones_like(jnp.array([5, 6]))
+        Array([1, 1], dtype=int32)
+    """
     return full_like(a, 1, dtype, shape)
 
 
 @with_device
 def empty_like(prototype: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
-    """Zeros in the shape and type of another array."""
+    """Zeros in the shape and type of another array.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.empty_like(jnp.ones((2, 3))).shape
+        (2, 3)
+    """
     return full_like(prototype, 0, dtype, shape)
 
 
@@ -366,7 +442,13 @@ def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Arr
 
 @with_device
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
-    """start, start + step, ... below stop; `arange(stop)` counts from 0."""
+    """start, start + step, ... below stop; `arange(stop)` counts from 0.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.arange(1, 10, 3)
+        Array([1, 4, 7], dtype=int32)
+    """
     if start is None:
         raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
     given = [x for x in (start, stop, step) if x is not None]
@@ -431,7 +513,13 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` evenly spaced numbers from start to stop, along a new axis; with `retstep` also their distance."""
+    """`num` evenly spaced numbers from start to stop, along a new axis; with `retstep` also their distance.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linspace(0.0, 1.0, 5)
+        Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     count = integer_of("linspace", "num", num)
     if count < 0:
         raise ShapeError(f"linspace: num is not negative, but got {count}.")
@@ -472,7 +560,13 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Array:
-    """base to the powers of `num` evenly spaced exponents from start to stop."""
+    """base to the powers of `num` evenly spaced exponents from start to stop.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.logspace(0.0, 2.0, 3)
+        Array([  1.,  10., 100.], dtype=float32)
+    """
     result = arith.power(base, linspace(start, stop, num, endpoint, axis=axis)).with_weak_type(False)
     return result if dtype is None else cast(result, python_dtype(dtype), False)
 
@@ -481,7 +575,13 @@ def logspace(
 def geomspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Array:
-    """`num` numbers from start to stop of which each is the same multiple of the one before."""
+    """`num` numbers from start to stop of which each is the same multiple of the one before.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.geomspace(1.0, 8.0, 4)
+        Array([1., 2., 4., 8.], dtype=float32)
+    """
     (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
     first, last = broadcasted("geomspace", (first, last))
     sign = arith.sign(first)
@@ -494,7 +594,14 @@ def geomspace(
 
 @with_device
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """Ones on the k-th diagonal, zeros elsewhere."""
+    """Ones on the k-th diagonal, zeros elsewhere.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.eye(2, 3, k=1)
+        Array([[0., 1., 0.],
+               [0., 0., 1.]], dtype=float32)
+    """
     rows = integer_of("eye", "N", N)
     columns = rows if M is None else integer_of("eye", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
@@ -511,7 +618,14 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
 
 @with_device
 def identity(n: int, dtype: Any = None) -> Array:
-    """The identity matrix."""
+    """The identity matrix.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.identity(2)
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=dtype)
 
 
@@ -536,7 +650,14 @@ def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> An
 
 @replayed
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """Ones on and below the k-th diagonal, zeros above."""
+    """Ones on and below the k-th diagonal, zeros above.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tri(2, 3)
+        Array([[1., 0., 0.],
+               [1., 1., 0.]], dtype=float32)
+    """
     rows = integer_of("tri", "N", N)
     columns = rows if M is None else integer_of("tri", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
@@ -554,19 +675,40 @@ def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
 
 @replayed
 def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and below the k-th diagonal, zeros above."""
+    """The elements on and below the k-th diagonal, zeros above.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tril(jnp.ones((2, 2)))
+        Array([[1., 0.],
+               [1., 1.]], dtype=float32)
+    """
     return _triangle("tril", m, k, "LE")
 
 
 @replayed
 def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and above the k-th diagonal, zeros below."""
+    """The elements on and above the k-th diagonal, zeros below.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.triu(jnp.ones((2, 2)))
+        Array([[1., 1.],
+               [0., 1.]], dtype=float32)
+    """
     return _triangle("triu", m, k, "GE")
 
 
 @boundary
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """Coordinate arrays of a grid, of its axes' coordinates."""
+    """Coordinate arrays of a grid, of its axes' coordinates.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.meshgrid(jnp.array([1, 2]), jnp.array([10, 20]))[0]
+        Array([[1, 2],
+               [1, 2]], dtype=int32)
+    """
     choice_of("meshgrid", "indexing", indexing, ("xy", "ij"))
     arrays = [array_of(x, "meshgrid") for x in xi]
     arrays = [movement.reshape_to(x, (1,)) if x.ndim == 0 else x for x in arrays]
@@ -595,7 +737,14 @@ def indices(dimensions: Any, dtype: Any = None, sparse: Literal[False] = False) 
 def indices(dimensions: Any, dtype: Any = None, *, sparse: Literal[True]) -> tuple[Array, ...]: ...
 @replayed
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
-    """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis)."""
+    """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.indices((2, 2))[0]
+        Array([[0, 0],
+               [1, 1]], dtype=int32)
+    """
     sizes = shape_of("indices", dimensions)
     found = default_int() if dtype is None else python_dtype(dtype)
     if sparse:

@@ -24,6 +24,7 @@ class Slice:
     """`size` places from `start` on, `stride` apart, along an axis. The start may be traced; one from which the places
     do not fit into the axis is moved, as in `lax.dynamic_slice`.
 
+    >>> from tinyxla.numpy.dynamic_slices import Slice
     >>> import tinyxla.numpy as jnp
     >>> jnp.arange(9)[Slice(2, 3, 2)]
     Array([2, 4, 6], dtype=int32)

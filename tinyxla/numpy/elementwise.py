@@ -28,6 +28,7 @@ from tinyxla.numpy.arguments import (
     refuse_options,
     type_of,
 )
+from tinyxla.numpy.examples import documented
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -123,9 +124,9 @@ def _common(operands: Sequence[Any], to_inexact: bool, to_integer: bool) -> Type
     return inexact(found) if to_inexact else found
 
 
-def _named(function: Any, name: str, text: str) -> Any:
+def _named(function: Any, name: str, text: str, parameters: tuple[str, ...]) -> Any:
     function.__module__ = "tinyxla.numpy"
-    return named(function, name, text)
+    return named(function, name, documented(name, text, parameters))
 
 
 def unary(
@@ -184,7 +185,7 @@ def unary(
             refuse_options(name, out, where)
         return apply(x)
 
-    return _named(apply_ufunc if is_ufunc else apply, name, text)
+    return _named(apply_ufunc if is_ufunc else apply, name, text, ("x",))
 
 
 def binary(
@@ -260,7 +261,7 @@ def binary(
             filter_error(error)
             raise
 
-    return _named(apply, name, text)
+    return _named(apply, name, text, ("x", "y"))
 
 
 def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Function], Unary]:

@@ -325,3 +325,29 @@ def _shifted(what: str, x: ArrayLike, axes: Axis, distance: Callable[[int], int]
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,7 +24,13 @@ from tinyxla.util.tracebacks import boundary
 
 @boundary
 def view(x: ArrayLike, dtype: Any = None) -> Array:
-    """The bits of an array as elements of another type; of another width, along the last axis."""
+    """The bits of an array as elements of another type; of another width, along the last axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.view(jnp.array([1.0]), "int32")
+        Array([1065353216], dtype=int32)
+    """
     source: Any = array(x)
     target = element_type(source.dtype if dtype is None else python_dtype(dtype))
     kind = element_type(source.dtype)
@@ -69,6 +75,11 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
 
     Read as integers, floats of one sign are in order of their magnitudes, so the neighbour is one away. Nothing is
     computed in floating point, where subnormal numbers may count as zeros.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nextafter(1.0, 2.0) > 1.0
+        Array(True, dtype=bool, weak_type=True)
     """
     (x, y), (_, weak) = promoted("nextafter", x, y, to_inexact=True)
     _check_real("nextafter", x)
@@ -108,6 +119,11 @@ def spacing(x: ArrayLike, /) -> Array:
     infinite beside the largest number; in float16 it is positive, the distance to the next larger number.
 
     It is a power of two, whose bits follow from those of the exponent of x, also where it is subnormal.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.spacing(jnp.array([1.0])) < 1e-6
+        Array([ True], dtype=bool)
     """
     x = inexact_array(x, "spacing")
     _check_real("spacing", x)
@@ -136,7 +152,13 @@ def spacing(x: ArrayLike, /) -> Array:
 
 @replayed
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """A mantissa from 0.5 to 1, with the sign of x, and an exponent of 2 whose product is x."""
+    """A mantissa from 0.5 to 1, with the sign of x, and an exponent of 2 whose product is x.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.frexp(jnp.array([8.0, 0.75]))
+        (Array([0.5 , 0.75], dtype=float32), Array([4, 0], dtype=int32))
+    """
     x = inexact_array(x, "frexp")
     _check_real("frexp", x)
     kind = element_type(x.dtype)

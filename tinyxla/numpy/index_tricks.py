@@ -45,6 +45,11 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
 
     How many there are decides the shape, so the values must be known, unless `size` gives it: then surplus indices
     are `fill_value` (0 if not given), and what is too many is left out.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nonzero(jnp.array([0, 5, 0, 7]))
+        (Array([1, 3], dtype=int32),)
     """
     mask = arith.truth(a, "nonzero")
     if mask.ndim == 0:
@@ -92,13 +97,26 @@ def _fill(value: Any) -> int:
 
 @boundary
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The indices of the elements of the flattened array that are not zero."""
+    """The indices of the elements of the flattened array that are not zero.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.flatnonzero(jnp.array([[0, 1], [2, 0]]))
+        Array([1, 2], dtype=int32)
+    """
     return nonzero(flat_array(a, "flatnonzero"), size=size, fill_value=fill_value)[0]
 
 
 @boundary
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The indices of the elements that are not zero, one row for each."""
+    """The indices of the elements that are not zero, one row for each.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.argwhere(jnp.array([[0, 1], [2, 0]]))
+        Array([[0, 1],
+               [1, 0]], dtype=int32)
+    """
     x = array_of(a, "argwhere")
     if x.ndim == 0:
         count = int(bool(x))
@@ -110,7 +128,13 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 
 @boundary
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """Row-major places in an array of that shape as one index for each axis; those outside are moved inside."""
+    """Row-major places in an array of that shape as one index for each axis; those outside are moved inside.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unravel_index(jnp.array([2, 4]), (2, 3))
+        (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
+    """
     places = listed(indices, "unravel_index")
     sizes = shape_of("unravel_index", shape)
     total = math.prod(sizes)
@@ -132,7 +156,13 @@ def ravel_multi_index(
     *,
     dtype: Any = None,
 ) -> Array:
-    """Indices for each axis as row-major places (column-major for `order="F"`), of the integer type `dtype`."""
+    """Indices for each axis as row-major places (column-major for `order="F"`), of the integer type `dtype`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
+        Array([2, 4], dtype=int32)
+    """
     choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip"))
     choice_of("ravel_multi_index", "order", order, ("C", "F"))
     arrays = [listed(i, "ravel_multi_index") for i in several_of("ravel_multi_index", "multi_index", multi_index)]
@@ -161,7 +191,14 @@ def ravel_multi_index(
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of indices, each along its own axis, so that they pick the whole grid."""
+    """Vectors of indices, each along its own axis, so that they pick the whole grid.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1, 2]))]
+        Array([[1, 2],
+               [7, 8]], dtype=int32)
+    """
     found: list[Any] = []
     for k, a in enumerate(args):
         x = listed(a, "ix_")
@@ -179,14 +216,26 @@ def _known(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[Array, ...]:
 
 @boundary
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the main diagonal of an array whose axes have size n."""
+    """The indices of the main diagonal of an array whose axes have size n.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diag_indices(2)
+        (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
     size, axes = count_of("diag_indices", "n", n), count_of("diag_indices", "ndim", ndim)
     checked_size("diag_indices", Shape(element_type(np.int64), (1,) * min(axes, 65)))
     return _known([counted("diag_indices", size)] * axes)
 
 
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
-    """The indices of the main diagonal of an array whose axes have one size."""
+    """The indices of the main diagonal of an array whose axes have one size.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diag_indices_from(jnp.ones((2, 2)))
+        (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
     x = array_of(arr, "diag_indices_from")
     if x.ndim < 2 or len(set(x.shape)) != 1:
         raise ShapeError(f"diag_indices_from: axes have one size, but the shape is {x.shape}.")
@@ -206,13 +255,25 @@ def _of_triangle(what: str, find: Callable[..., Any], n: Any, k: Any, m: Any) ->
 
 @replayed
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
-    """The indices on and below the k-th diagonal of an n by m matrix."""
+    """The indices on and below the k-th diagonal of an n by m matrix.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tril_indices(2)
+        (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     return _of_triangle("tril_indices", np.tril_indices, n, k, m)
 
 
 @replayed
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
-    """The indices on and above the k-th diagonal of an n by m matrix."""
+    """The indices on and above the k-th diagonal of an n by m matrix.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.triu_indices(2)
+        (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     return _of_triangle("triu_indices", np.triu_indices, n, k, m)
 
 
@@ -224,13 +285,25 @@ def _matrix(what: str, arr: ArrayLike) -> Array:
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
-    """The indices on and below the k-th diagonal of a matrix."""
+    """The indices on and below the k-th diagonal of a matrix.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tril_indices_from(jnp.ones((2, 2)))
+        (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     x = _matrix("tril_indices_from", arr)
     return tril_indices(x.shape[-2], k, x.shape[-1])
 
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
-    """The indices on and above the k-th diagonal of a matrix."""
+    """The indices on and above the k-th diagonal of a matrix.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.triu_indices_from(jnp.ones((2, 2)))
+        (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     x = _matrix("triu_indices_from", arr)
     return triu_indices(x.shape[-2], k, x.shape[-1])
 
@@ -239,6 +312,8 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
 def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None) -> Any:
     """The indices of what a function, such as `triu`, keeps of an n by n matrix.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import mask_indices
     >>> mask_indices(2, np.triu, 1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
     """

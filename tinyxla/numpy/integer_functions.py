@@ -35,6 +35,8 @@ def _integers(what: str, x1: ArrayLike, x2: ArrayLike) -> list[Any]:
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisors of integers, by Euclid's algorithm.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import gcd
     >>> gcd(12, np.array([8, 9]))
     Array([4, 3], dtype=int32)
     """
@@ -53,6 +55,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiples of integers; 0 where one of them is.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import lcm
     >>> lcm(4, np.array([6, 0]))
     Array([12,  0], dtype=int32)
     """
@@ -71,6 +75,8 @@ def _weights(what: str, bitorder: str) -> Any:
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements each, what is not zero counting as 1, as the bits of a byte; the last byte is filled up by zeros.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import packbits
     >>> packbits(np.array([1, 0, 1]))
     Array([160], dtype=uint8)
     """
@@ -94,6 +100,8 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, each as a byte; `count` of them (without so many of the last, if it is negative).
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import unpackbits
     >>> unpackbits(np.array([160], np.uint8), count=3)
     Array([1, 0, 1], dtype=uint8)
     """

@@ -65,7 +65,13 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
 
 @boundary
 def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) -> Array:
-    """An array of the numbers in a text, between separators."""
+    """An array of the numbers in a text, between separators.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fromstring("1 2 3", sep=" ")
+        Array([1., 2., 3.], dtype=float32)
+    """
     kind = python_dtype(dtype)
     number = integer_of("fromstring", "count", count)
     if not isinstance(string, str) or not isinstance(sep, str) or not sep:
@@ -83,7 +89,13 @@ def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) ->
 def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """The array as Python would show it; options are NumPy's."""
+    """The array as Python would show it; options are NumPy's.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array_repr(jnp.array([1, 2]))
+        'Array([1, 2], dtype=int32)'
+    """
     with _shown_with(max_line_width, precision, suppress_small):
         return repr(array_of(arr, "array_repr"))
 
@@ -92,7 +104,13 @@ def array_repr(
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """The elements of the array as text; options are NumPy's."""
+    """The elements of the array as text; options are NumPy's.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array_str(jnp.array([1, 2]))
+        '[1 2]'
+    """
     with _shown_with(max_line_width, precision, suppress_small):
         return str(array_of(a, "array_str"))
 

@@ -53,6 +53,12 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     """The elements in another shape; one size may be -1, which means what remains.
 
     `order="F"` takes and puts the elements with the first index varying fastest.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.reshape(jnp.arange(4), (2, -1))
+        Array([[0, 1],
+               [2, 3]], dtype=int32)
     """
     x = array_of(a, "reshape")
     if out_sharding is not None:
@@ -81,7 +87,13 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
-    """The elements in one dimension."""
+    """The elements in one dimension.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]))
+        Array([1, 2, 3, 4], dtype=int32)
+    """
     if out_sharding is not None:
         check_placement("ravel: out_sharding", out_sharding)
     x = array_of(a, "ravel")
@@ -90,17 +102,35 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """The sizes of the dimensions: none of a number, and of None, as in NumPy."""
+    """The sizes of the dimensions: none of a number, and of None, as in NumPy.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.shape(jnp.ones((2, 3)))
+        (2, 3)
+    """
     return () if a is None else _sizes("shape", a)
 
 
 def ndim(a: ArrayLike) -> int:
-    """The number of dimensions."""
+    """The number of dimensions.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ndim(jnp.ones((2, 3)))
+        2
+    """
     return len(_sizes("ndim", a))
 
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
-    """The number of elements, or the product of the sizes of axes."""
+    """The number of elements, or the product of the sizes of axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.size(jnp.ones((2, 3)))
+        6
+    """
     sizes = _sizes("size", a)
     return math.prod(sizes[d] for d in canonical_axes("size", axis, len(sizes)))
 
@@ -127,7 +157,14 @@ permute_dims = transpose
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.matrix_transpose(jnp.array([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
+    """
     x = array_of(x, "matrix_transpose")
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose: takes matrices, but got an array of shape {x.shape}.")
@@ -136,7 +173,13 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 @boundary
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.swapaxes(jnp.ones((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
     x = array_of(a, "swapaxes")
     order = list(range(x.ndim))
     i, j = (canonical_axis(d, x.ndim, "swapaxes") for d in (axis1, axis2))
@@ -146,7 +189,13 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 @boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Axes moved to other places; the others keep their order."""
+    """Axes moved to other places; the others keep their order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     x = array_of(a, "moveaxis")
     given, wanted = (
         [canonical_axis(d, x.ndim, "moveaxis") for d in (axes if is_several(axes) else (axes,))]
@@ -162,7 +211,13 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 @boundary
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """An axis moved before another; `moveaxis` says it more clearly."""
+    """An axis moved before another; `moveaxis` says it more clearly.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2).shape
+        (4, 2, 3)
+    """
     x = array_of(a, "rollaxis")
     axis = canonical_axis(axis, x.ndim, "rollaxis")
     start = integer_of("rollaxis", "start", start)
@@ -173,7 +228,14 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
-    """New axes of size 1, at these places of the result."""
+    """New axes of size 1, at these places of the result.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.expand_dims(jnp.array([1, 2]), 1)
+        Array([[1],
+               [2]], dtype=int32)
+    """
     x = array_of(a, "expand_dims")
     wanted: Any = tuple(axis) if is_several(axis) else (axis,)
     axes = canonical_axes("expand_dims", wanted, x.ndim + len(wanted))
@@ -183,7 +245,13 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 
 
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
-    """Without axes of size 1: all of them, or those named."""
+    """Without axes of size 1: all of them, or those named.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.squeeze(jnp.array([[1], [2]]), axis=1)
+        Array([1, 2], dtype=int32)
+    """
     x = array_of(a, "squeeze")
     axes = (
         tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else canonical_axes("squeeze", axis, x.ndim)
@@ -195,19 +263,39 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
 
 
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
-    """The array stretched to a shape: axes of size 1 repeat, and new ones come in front."""
+    """The array stretched to a shape: axes of size 1 repeat, and new ones come in front.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2))
+        Array([[1, 2],
+               [1, 2]], dtype=int32)
+    """
     if out_sharding is not None:
         check_placement("broadcast_to: out_sharding", out_sharding)
     return broadcast_to_shape("broadcast_to", array_of(array, "broadcast_to"), shape_of("broadcast_to", shape))
 
 
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arrays stretched to their common shape."""
+    """The arrays stretched to their common shape.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.broadcast_arrays(jnp.array([1, 2]), jnp.array([[5], [6]]))[1]
+        Array([[5, 5],
+               [6, 6]], dtype=int32)
+    """
     return broadcasted("broadcast_arrays", [array_of(x, "broadcast_arrays") for x in args]) if args else []
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The common shape of arrays of these shapes."""
+    """The common shape of arrays of these shapes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.broadcast_shapes((3, 1), (4,))
+        (3, 4)
+    """
     return common_shape("broadcast_shapes", *(shape_of("broadcast_shapes", s) for s in shapes))
 
 
@@ -281,7 +369,14 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 
 @replayed
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
-    """Arrays of one shape along a new axis."""
+    """Arrays of one shape along a new axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])])
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
+    """
     refuse_out("stack", out)
     _check_one_list("stack", axis)
     parts = _parts("stack", arrays, dtype)
@@ -294,7 +389,13 @@ def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, 
 
 @replayed
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays side by side: along axis 1, or 0 for arrays of one dimension."""
+    """Arrays side by side: along axis 1, or 0 for arrays of one dimension.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.hstack([jnp.array([1, 2]), jnp.array([3])])
+        Array([1, 2, 3], dtype=int32)
+    """
     _check_one_list("hstack", dtype)
     parts = [atleast_1d(x) for x in _parts("hstack", tup, dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
@@ -302,28 +403,55 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 
 @replayed
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays as rows below each other."""
+    """Arrays as rows below each other.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
+    """
     _check_one_list("vstack", dtype)
     return concatenate([atleast_2d(x) for x in _parts("vstack", tup, dtype)], 0)
 
 
 @replayed
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays behind each other, along axis 2."""
+    """Arrays behind each other, along axis 2.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])])
+        Array([[[1, 3],
+                [2, 4]]], dtype=int32)
+    """
     _check_one_list("dstack", dtype)
     return concatenate([atleast_3d(x) for x in _parts("dstack", tup, dtype)], 2)
 
 
 @replayed
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
-    """Arrays of one dimension as columns, others side by side."""
+    """Arrays of one dimension as columns, others side by side.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
+    """
     parts = _parts("column_stack", tup, None)
     return concatenate([x if x.ndim >= 2 else movement.reshape_to(x, (x.size, 1)) for x in parts], 1)
 
 
 @replayed
 def block(arrays: Any) -> Array:
-    """An array of blocks, given as nested lists: the innermost are joined along the last axis."""
+    """An array of blocks, given as nested lists: the innermost are joined along the last axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.block([[jnp.ones((1, 1)), jnp.zeros((1, 2))]])
+        Array([[1., 0., 0.]], dtype=float32)
+    """
 
     def depth(value: Any) -> int:
         return 1 + max(map(depth, value)) if isinstance(value, list) else 0
@@ -364,38 +492,74 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
 
 @replayed
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Parts of an array along an axis: so many equal ones, or cut before these indices."""
+    """Parts of an array along an axis: so many equal ones, or cut before these indices.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.split(jnp.arange(4), 2)
+        [Array([0, 1], dtype=int32), Array([2, 3], dtype=int32)]
+    """
     return _divided("split", ary, indices_or_sections, axis, True)
 
 
 @replayed
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """As `split`, but the first parts may be one longer."""
+    """As `split`, but the first parts may be one longer.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array_split(jnp.arange(5), 2)
+        [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    """
     return _divided("array_split", ary, indices_or_sections, axis, False)
 
 
 @replayed
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 1, or 0 for an array of one dimension."""
+    """Parts along axis 1, or 0 for an array of one dimension.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.hsplit(jnp.array([1, 2, 3, 4]), 2)
+        [Array([1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    """
     x = array_of(ary, "hsplit")
     return _divided("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1, True)
 
 
 @replayed
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 0."""
+    """Parts along axis 0.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> [part.shape for part in jnp.vsplit(jnp.ones((4, 2)), 2)]
+        [(2, 2), (2, 2)]
+    """
     return _divided("vsplit", ary, indices_or_sections, 0, True)
 
 
 @replayed
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 2."""
+    """Parts along axis 2.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> [part.shape for part in jnp.dsplit(jnp.ones((1, 2, 4)), 2)]
+        [(1, 2, 2), (1, 2, 2)]
+    """
     return _divided("dsplit", ary, indices_or_sections, 2, True)
 
 
 @boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis, without it."""
+    """The slices along an axis, without it.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unstack(jnp.array([[1, 2], [3, 4]]))
+        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     x = array_of(x, "unstack")
     along = canonical_axis(axis, x.ndim, "unstack")
     return tuple(squeeze(movement.slice_axis(x, along, k, k + 1), along) for k in range(x.shape[along]))
@@ -403,7 +567,13 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @replayed
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """Two arrays one after the other; flattened if no axis is given."""
+    """Two arrays one after the other; flattened if no axis is given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.append(jnp.array([1, 2]), jnp.array([3]))
+        Array([1, 2, 3], dtype=int32)
+    """
     return concatenate([arr, values], axis)
 
 
@@ -412,7 +582,13 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 @replayed
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
-    """The array repeated as a whole, so many times along each axis."""
+    """The array repeated as a whole, so many times along each axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.tile(jnp.array([1, 2]), 2)
+        Array([1, 2, 1, 2], dtype=int32)
+    """
     x = array_of(A, "tile")
     counts = [integer_of("tile", "a count", n) for n in (reps if is_several(reps) else (reps,))]
     if any(n < 0 for n in counts):
@@ -436,7 +612,13 @@ def repeat(
     total_repeat_length: int | None = None,
     out_sharding: None = None,
 ) -> Array:
-    """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each."""
+    """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.repeat(jnp.array([1, 2]), 2)
+        Array([1, 1, 2, 2], dtype=int32)
+    """
     check_placement("repeat: out_sharding", out_sharding)
     x = array_of(a, "repeat")
     x, along = along_axis("repeat", x, axis)
@@ -517,7 +699,14 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
 
 @boundary
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
-    """The elements in reverse order along axes (all if None)."""
+    """The elements in reverse order along axes (all if None).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=0)
+        Array([[3, 4],
+               [1, 2]], dtype=int32)
+    """
     x = array_of(m, "flip")
     axes = canonical_axes("flip", axis, x.ndim)
     return movement.reverse(x, dimensions=axes) if axes else x
@@ -525,19 +714,40 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
 
 @replayed
 def flipud(m: ArrayLike) -> Array:
-    """The rows in reverse order."""
+    """The rows in reverse order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
+        Array([[3, 4],
+               [1, 2]], dtype=int32)
+    """
     return flip(m, 0)
 
 
 @replayed
 def fliplr(m: ArrayLike) -> Array:
-    """The columns in reverse order."""
+    """The columns in reverse order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]]))
+        Array([[2, 1],
+               [4, 3]], dtype=int32)
+    """
     return flip(m, 1)
 
 
 @replayed
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """Turned k times by 90 degrees, from the first axis towards the second."""
+    """Turned k times by 90 degrees, from the first axis towards the second.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.rot90(jnp.array([[1, 2], [3, 4]]))
+        Array([[2, 4],
+               [1, 3]], dtype=int32)
+    """
     x = array_of(m, "rot90")
     first, second = (canonical_axis(d, x.ndim, "rot90") for d in several_of("rot90", "axes", axes, 2))
     if first == second:
@@ -555,6 +765,11 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """The elements moved by `shift` along axes; what leaves at the end comes in at the start.
 
     Shifts are integers, one or as many as the axes; they may be traced.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.roll(jnp.array([1, 2, 3]), 1)
+        Array([3, 1, 2], dtype=int32)
     """
     x = array_of(a, "roll")
     if axis is None:
@@ -598,7 +813,13 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 
 @boundary
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis."""
+    """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
+        Array([1, 4], dtype=int32)
+    """
     x = array_of(a, "diagonal")
     i, j = (canonical_axis(d, x.ndim, "diagonal") for d in (axis1, axis2))
     if i == j:
@@ -617,7 +838,14 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 @replayed
 def diag(v: ArrayLike, k: int = 0) -> Array:
-    """The k-th diagonal of a matrix, or the matrix that has a vector there."""
+    """The k-th diagonal of a matrix, or the matrix that has a vector there.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diag(jnp.array([1, 2]))
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
+    """
     x = array_of(v, "diag")
     if x.ndim == 2:
         return diagonal(x, k)
@@ -636,13 +864,26 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 @replayed
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """The matrix that has the flattened elements on its k-th diagonal."""
+    """The matrix that has the flattened elements on its k-th diagonal.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diagflat(jnp.array([[1, 2]]))
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
+    """
     return diag(ravel(v), k).with_weak_type(False)
 
 
 @replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
-    """The sum of the elements on a diagonal."""
+    """The sum of the elements on a diagonal.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
+        Array(5, dtype=int32)
+    """
     refuse_out("trace", out)
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)
 
@@ -651,7 +892,13 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
-    """The differences of neighbours along an axis, taken n times."""
+    """The differences of neighbours along an axis, taken n times.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diff(jnp.array([1, 4, 9]))
+        Array([3, 5], dtype=int32)
+    """
     x = array_of(a, "diff")
     times = count_of("diff", "n", n)
     along = canonical_axis(axis, x.ndim, "diff")
@@ -670,7 +917,13 @@ def diff(
 
 @replayed
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """The differences of neighbours of the flattened array, with elements before and after."""
+    """The differences of neighbours of the flattened array, with elements before and after.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=0)
+        Array([3, 5, 0], dtype=int32)
+    """
     found = diff(ravel(ary))
     parts = [
         part if part is found else ravel(cast(operand(part, "ediff1d"), found.dtype))

@@ -71,6 +71,11 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
             returns the padded vector.
         options: `constant_values`; `end_values`; `stat_length`, how many elements at the edge a statistic is of (all
             unless given); `reflect_type`, which is "even" or, for 2 edge - reflection, "odd".
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.pad(jnp.array([1, 2]), (1, 2))
+        Array([0, 1, 2, 0, 0], dtype=int32)
     """
     x = array_of(array, "pad")
     if isinstance(pad_width, Mapping):

@@ -29,6 +29,8 @@ def _coefficients(given: ArrayLike, what: str) -> Any:
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots, or with those of the characteristic polynomial of a matrix.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import poly
     >>> poly(np.array([1.0, 2.0]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
@@ -55,6 +57,8 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         strip_zeros: leave out leading and trailing zeros, which takes known values; with False (inside `jit`) the first
             coefficient must not be zero.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import roots
     >>> roots(np.array([1.0, -3.0, 2.0])).shape
     (2,)
     """
@@ -79,6 +83,8 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials; `trim_leading_zeros` of the remainder takes known values.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import polydiv
     >>> polydiv(np.array([1.0, -3.0, 2.0]), np.array([1.0, -1.0]))[0]
     Array([ 1., -2.], dtype=float32)
     """
@@ -121,6 +127,8 @@ def polyfit(
         w: weights, by which the distances are multiplied.
         cov: also give the covariance of the coefficients, scaled by the residuals unless it is "unscaled".
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import polyfit
     >>> [f"{x:.3f}" for x in polyfit(np.arange(3.0), np.arange(3.0) * 2 + 1, 1)]
     ['2.000', '1.000']
     """

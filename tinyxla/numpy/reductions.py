@@ -165,7 +165,13 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """The product of the elements over axes."""
+    """The product of the elements over axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.prod(jnp.array([2, 3, 4]))
+        Array(24, dtype=int32)
+    """
     refuse_out("prod", out)
     return _total("prod", "multiply", a, axis, dtype, keepdims, initial, where, promote_integers)
 
@@ -219,7 +225,13 @@ amax, amin = max, min
 
 @replayed
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
-    """The largest element minus the smallest."""
+    """The largest element minus the smallest.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ptp(jnp.array([3, 10, 5]))
+        Array(7, dtype=int32)
+    """
     refuse_out("ptp", out)
     canonical_axes("ptp", axis, array_of(a, "ptp").ndim)
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
@@ -229,7 +241,13 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
 def all(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether all elements are true."""
+    """Whether all elements are true.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.all(jnp.array([[True, False], [True, True]]), axis=1)
+        Array([False,  True], dtype=bool)
+    """
     refuse_out("all", out)
     return _fold("all", "and", arith.truth(a, "all").with_weak_type(False), axis, keepdims, None, where, True)
 
@@ -238,14 +256,26 @@ def all(
 def any(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether any element is true."""
+    """Whether any element is true.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.any(jnp.array([[True, False], [False, False]]), axis=1)
+        Array([ True, False], dtype=bool)
+    """
     refuse_out("any", out)
     return _fold("any", "or", arith.truth(a, "any").with_weak_type(False), axis, keepdims, None, where, False)
 
 
 @boundary
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements are not zero."""
+    """How many elements are not zero.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.count_nonzero(jnp.array([0, 1, 2]))
+        Array(2, dtype=int32)
+    """
     nonzero = arith.truth(a, "count_nonzero")
     canonical_axes("count_nonzero", axis, nonzero.ndim)
     return sum(nonzero, axis, keepdims=keepdims)
@@ -253,7 +283,13 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 
 @boundary
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements."""
+    """Whether two arrays have the same shape and elements.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1, 2]))
+        Array(True, dtype=bool)
+    """
     x, y = listed(a1, "array_equal"), listed(a2, "array_equal")
     if x.shape != y.shape:
         return constant(False, np.bool_)
@@ -264,7 +300,13 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Whether two arrays have the same elements once they are broadcast to one shape."""
+    """Whether two arrays have the same elements once they are broadcast to one shape.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]]))
+        Array(True, dtype=bool)
+    """
     x, y = listed(a1, "array_equiv"), listed(a2, "array_equiv")
     try:
         broadcast_shapes("array_equiv", x.shape, y.shape)
@@ -277,7 +319,13 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether all elements of two arrays are close; see `isclose`."""
+    """Whether all elements of two arrays are close; see `isclose`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.allclose(jnp.array([1.0, 2.0]), jnp.array([1.0, 2.000001]))
+        Array(True, dtype=bool)
+    """
     return all(arith.isclose(a, b, rtol, atol, equal_nan))
 
 
@@ -310,7 +358,13 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The arithmetic mean over axes; of integers in floating point."""
+    """The arithmetic mean over axes; of integers in floating point.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.mean(jnp.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        Array([2., 3.], dtype=float32)
+    """
     refuse_out("mean", out)
     x = array_of(a, "mean")
     axes = canonical_axes("mean", axis, x.ndim)
@@ -340,6 +394,11 @@ def var(
     """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements.
 
     A `mean` that is known already, of a shape that broadcasts with the array's, is not computed again.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.var(jnp.array([1.0, 3.0]))
+        Array(1., dtype=float32)
     """
     refuse_out("var", out)
     x = array_of(a, "var")
@@ -374,7 +433,13 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The square root of the variance; arguments as for `var`."""
+    """The square root of the variance; arguments as for `var`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.std(jnp.array([1.0, 3.0]))
+        Array(1., dtype=float32)
+    """
     refuse_out("std", out)
     canonical_axes("std", axis, array_of(a, "std").ndim)
     total = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
@@ -414,7 +479,13 @@ def average(
 def average(
     a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
-    """The mean over axes, weighted if there are weights; with `returned` also the sum of the weights."""
+    """The mean over axes, weighted if there are weights; with `returned` also the sum of the weights.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.average(jnp.array([1.0, 5.0]), weights=jnp.array([3.0, 1.0]))
+        Array(2., dtype=float32)
+    """
     x = array_of(a, "average")
     axes = canonical_axes("average", axis, x.ndim)
     if weights is None:
@@ -492,6 +563,11 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     """The index of the largest element along an axis (of the flattened array if None).
 
     Of equal ones it is the first; NaN counts as the largest.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.argmax(jnp.array([3, 7, 5]))
+        Array(1, dtype=int32)
     """
     refuse_out("argmax", out)
     return _argument("argmax", "GT", a, axis, keepdims)
@@ -502,6 +578,11 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     """The index of the smallest element along an axis (of the flattened array if None).
 
     Of equal ones it is the first; NaN counts as the smallest.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.argmin(jnp.array([3, 7, 5]))
+        Array(0, dtype=int32)
     """
     refuse_out("argmin", out)
     return _argument("argmin", "LT", a, axis, keepdims)
@@ -527,7 +608,13 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The sum of what is not NaN."""
+    """The sum of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nansum(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(4., dtype=float32)
+    """
     canonical_axes("nansum", axis, array_of(a, "nansum").ndim)
     return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, out, keepdims, initial, where)
 
@@ -542,7 +629,13 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The product of what is not NaN."""
+    """The product of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanprod(jnp.array([jnp.nan, 2.0, 3.0]))
+        Array(6., dtype=float32)
+    """
     canonical_axes("nanprod", axis, array_of(a, "nanprod").ndim)
     return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, out, keepdims, initial, where)
 
@@ -571,7 +664,13 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The largest element that is not NaN."""
+    """The largest element that is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanmax(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(3., dtype=float32)
+    """
     refuse_out("nanmax", out)
     return _nan_extremum("nanmax", "maximum", a, axis, keepdims, initial, where)
 
@@ -585,7 +684,13 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The smallest element that is not NaN."""
+    """The smallest element that is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanmin(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(1., dtype=float32)
+    """
     refuse_out("nanmin", out)
     return _nan_extremum("nanmin", "minimum", a, axis, keepdims, initial, where)
 
@@ -599,7 +704,13 @@ def nanmean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean of what is not NaN."""
+    """The mean of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanmean(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(2., dtype=float32)
+    """
     refuse_out("nanmean", out)
     x = array_of(a, "nanmean")
     canonical_axes("nanmean", axis, x.ndim)
@@ -617,7 +728,13 @@ def nanvar(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """The variance of what is not NaN; arguments as for `var`."""
+    """The variance of what is not NaN; arguments as for `var`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanvar(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(1., dtype=float32)
+    """
     refuse_out("nanvar", out)
     x, _ = _without_nan(a, "nanvar", 0)
     canonical_axes("nanvar", axis, x.ndim)
@@ -636,7 +753,13 @@ def nanstd(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """The standard deviation of what is not NaN; arguments as for `var`."""
+    """The standard deviation of what is not NaN; arguments as for `var`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanstd(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(1., dtype=float32)
+    """
     refuse_out("nanstd", out)
     canonical_axes("nanstd", axis, array_of(a, "nanstd").ndim)
     return sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
@@ -650,14 +773,26 @@ def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
 
 @boundary
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
-    """The index of the largest element that is not NaN; -1 where all are."""
+    """The index of the largest element that is not NaN; -1 where all are.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanargmax(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(2, dtype=int32)
+    """
     refuse_out("nanargmax", out)
     return _nan_argument("nanargmax", "maximum", a, axis, keepdims)
 
 
 @boundary
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
-    """The index of the smallest element that is not NaN; -1 where all are."""
+    """The index of the smallest element that is not NaN; -1 where all are.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanargmin(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(1, dtype=int32)
+    """
     refuse_out("nanargmin", out)
     return _nan_argument("nanargmin", "minimum", a, axis, keepdims)
 
@@ -683,28 +818,52 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
 
 @replayed
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The sums of the elements so far, along an axis (of the flattened array if None)."""
+    """The sums of the elements so far, along an axis (of the flattened array if None).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cumsum(jnp.array([1, 2, 3, 4]))
+        Array([ 1,  3,  6, 10], dtype=int32)
+    """
     refuse_out("cumsum", out)
     return _cumulative("cumsum", "add", a, axis, dtype)
 
 
 @replayed
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The products of the elements so far, along an axis (of the flattened array if None)."""
+    """The products of the elements so far, along an axis (of the flattened array if None).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cumprod(jnp.array([1, 2, 3, 4]))
+        Array([ 1,  2,  6, 24], dtype=int32)
+    """
     refuse_out("cumprod", out)
     return _cumulative("cumprod", "multiply", a, axis, dtype)
 
 
 @replayed
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The sums so far of what is not NaN."""
+    """The sums so far of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nancumsum(jnp.array([2.0, jnp.nan, 3.0]))
+        Array([2., 2., 5.], dtype=float32)
+    """
     refuse_out("nancumsum", out)
     return cumsum(_without_nan(a, "nancumsum", 0)[0], axis, dtype)
 
 
 @replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The products so far of what is not NaN."""
+    """The products so far of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nancumprod(jnp.array([2.0, jnp.nan, 3.0]))
+        Array([2., 2., 6.], dtype=float32)
+    """
     refuse_out("nancumprod", out)
     return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
 
@@ -714,7 +873,13 @@ def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
     """The sums of the elements so far, as the array API standard has it: small integers are summed in the default
-    integer type. `include_initial` puts a zero in front."""
+    integer type. `include_initial` puts a zero in front.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cumulative_sum(jnp.array([2, 3, 4]), include_initial=True)
+        Array([0, 2, 5, 9], dtype=int32)
+    """
     return _standard_cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
@@ -723,7 +888,13 @@ def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
     """The products so far, as the array API standard has it: those of small integers are of the default integer type.
-    `include_initial` puts a one in front."""
+    `include_initial` puts a one in front.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.cumulative_prod(jnp.array([2, 3, 4]), include_initial=True)
+        Array([ 1,  2,  6, 24], dtype=int32)
+    """
     return _standard_cumulative("cumulative_prod", "multiply", x, axis, dtype, include_initial)
 
 

@@ -93,6 +93,11 @@ def unique(
 
     With `size` the result has that many: what is too many is left out, and what is missing is `fill_value` (or the
     smallest). Then the values of the flattened array need not be known.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unique(jnp.array([3, 1, 3]))
+        Array([1, 3], dtype=int32)
     """
     given: Any = array_of(ar, "unique")
     axis = None if axis is None else canonical_axis(axis, given.ndim, "unique")
@@ -199,25 +204,49 @@ class UniqueInverse(NamedTuple):
 
 @boundary
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
-    """The distinct values in ascending order, and all about them; NaNs are distinct."""
+    """The distinct values in ascending order, and all about them; NaNs are distinct.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unique_all(jnp.array([3, 1, 3])).counts
+        Array([1, 2], dtype=int32)
+    """
     return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 @boundary
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
-    """The distinct values in ascending order, and how often each occurs; NaNs are distinct."""
+    """The distinct values in ascending order, and how often each occurs; NaNs are distinct.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unique_counts(jnp.array([3, 1, 3])).counts
+        Array([1, 2], dtype=int32)
+    """
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 @boundary
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
-    """The distinct values in ascending order, and where each element is among them; NaNs are distinct."""
+    """The distinct values in ascending order, and where each element is among them; NaNs are distinct.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
+        Array([1, 0, 1], dtype=int32)
+    """
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 @boundary
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The distinct values in ascending order; NaNs are distinct."""
+    """The distinct values in ascending order; NaNs are distinct.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.unique_values(jnp.array([3, 1, 3]))
+        Array([1, 3], dtype=int32)
+    """
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
@@ -230,7 +259,13 @@ def isin(
     *,
     method: str = "auto",
 ) -> Array:
-    """For each element, whether it is among others; `method` is not used."""
+    """For each element, whether it is among others; `method` is not used.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([2, 3]))
+        Array([False,  True,  True], dtype=bool)
+    """
     (x, others), _ = promoted("isin", array_of(element, "isin"), array_of(test_elements, "isin"))
     flat = movement.reshape_to(others, (1,) * x.ndim + (others.size,))
     found = any(arith.equal(movement.reshape_to(x, (*x.shape, 1)), flat), -1)
@@ -271,7 +306,13 @@ def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> A
 
 @boundary
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The distinct values of two arrays in ascending order; `size` of them, as in `unique`."""
+    """The distinct values of two arrays in ascending order; `size` of them, as in `unique`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3]))
+        Array([1, 2, 3], dtype=int32)
+    """
     if size is not None:
         (x, y), _ = promoted("union1d", *(ravel(array_of(a, "union1d")) for a in (ar1, ar2)))
         return unique(concatenate([x, y]), size=size, fill_value=fill_value)
@@ -289,7 +330,13 @@ def intersect1d(
     fill_value: Any = None,
 ) -> Any:
     """The distinct values that two arrays both have, in ascending order, and where they are in each; or `size` values,
-    as in `unique`. Of places that are missing, the index is the size of the array."""
+    as in `unique`. Of places that are missing, the index is the size of the array.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.intersect1d(jnp.array([1, 2, 3]), jnp.array([2, 3, 4]))
+        Array([2, 3], dtype=int32)
+    """
     if size is not None:
         (x, y), _ = promoted("intersect1d", *(ravel(array_of(a, "intersect1d")) for a in (ar1, ar2)))
         ordered = _ordered(concatenate([x, y]))
@@ -320,7 +367,13 @@ def setdiff1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Array:
     """The distinct values of the first array that the second has not, in ascending order; or `size` of them, and
-    `fill_value` (0) for what is missing."""
+    `fill_value` (0) for what is missing.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
+        Array([1, 3], dtype=int32)
+    """
     x = ravel(array_of(ar1, "setdiff1d"))  # which keeps its type, whatever that of the second array is
     if size is not None:
         ordered = _ordered(x)
@@ -335,7 +388,13 @@ def setdiff1d(
 def setxor1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Array:
-    """The distinct values that one of two arrays has, in ascending order; `size` of them, as in `unique`."""
+    """The distinct values that one of two arrays has, in ascending order; `size` of them, as in `unique`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3]))
+        Array([1, 3], dtype=int32)
+    """
     if size is not None:
         (x, y), _ = promoted("setxor1d", *(array_of(a, "setxor1d") for a in (ar1, ar2)))
         x, y = _ordered(x), _ordered(y)

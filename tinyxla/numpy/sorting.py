@@ -97,7 +97,13 @@ def argsort(
     dtype: Any = None,
 ) -> Array:
     """The indices that sort along an axis (of the flattened array if None); equal elements stay in order.
-    `dtype` is the integer type of the indices, which must hold them."""
+    `dtype` is the integer type of the indices, which must hold them.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.argsort(jnp.array([30, 10, 20]))
+        Array([1, 2, 0], dtype=int32)
+    """
     x, along = _axis_of("argsort", array_of(a, "argsort"), axis)
     return _sorted([x, _places(x, along, index_dtype("argsort", dtype, x.shape[along]))], along, 1, descending)[1]
 
@@ -108,7 +114,13 @@ def _places(x: Any, axis: int, dtype: Any = None) -> Any:
 
 @boundary
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
-    """The indices that sort by several keys, of which the last is the first in rank."""
+    """The indices that sort by several keys, of which the last is the first in rank.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.lexsort((jnp.array([2, 1, 3]), jnp.array([1, 1, 0])))
+        Array([2, 1, 0], dtype=int32)
+    """
     arrays = [array_of(k, "lexsort") for k in keys] if is_several(keys) else []
     if not arrays:
         raise ArgumentError("lexsort: takes at least one key, but got none.")
@@ -119,7 +131,13 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
 
 @boundary
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here."""
+    """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.partition(jnp.array([30, 10, 20]), 1)
+        Array([10, 20, 30], dtype=int32)
+    """
     x, along = _axis_of("partition", array_of(a, "partition"), axis)
     canonical_axis(kth, x.shape[along], "partition: kth")
     return _sorted([x], along, 1)
@@ -127,7 +145,13 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 
 @boundary
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """The indices of `partition`."""
+    """The indices of `partition`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.argpartition(jnp.array([30, 10, 20]), 1)
+        Array([1, 2, 0], dtype=int32)
+    """
     x, along = _axis_of("argpartition", array_of(a, "argpartition"), axis)
     canonical_axis(kth, x.shape[along], "argpartition: kth")
     return argsort(x, along)
@@ -140,7 +164,13 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str | None = None
 ) -> Array:
-    """Where values would be inserted into a sorted array: before equal elements, or behind them if `side="right"`."""
+    """Where values would be inserted into a sorted array: before equal elements, or behind them if `side="right"`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.searchsorted(jnp.array([1, 3, 5]), jnp.array([2, 5]))
+        Array([1, 2], dtype=int32)
+    """
     known: Any = choice_of("searchsorted", "side", side, ("left", "right"))
     (ordered, values), _ = promoted("searchsorted", array_of(a, "searchsorted"), array_of(v, "searchsorted"))
     if ordered.ndim != 1:
@@ -187,7 +217,13 @@ def _before(x: Any, y: Any) -> Any:
 
 @replayed
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
-    """The number of the bin of each value, between edges that ascend or descend."""
+    """The number of the bin of each value, between edges that ascend or descend.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.digitize(jnp.array([0.5, 2.5]), jnp.array([0.0, 1.0, 2.0]))
+        Array([1, 3], dtype=int32)
+    """
     edges = array_of(bins, "digitize")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: edges have one dimension, but got shape {edges.shape}.")
@@ -213,6 +249,11 @@ def interp(
 
     Outside they are `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values
     may be complex.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.interp(1.5, jnp.array([1.0, 2.0]), jnp.array([10.0, 20.0]))
+        Array(15., dtype=float32)
     """
     values = array_of(fp, "interp")
     if values.dtype.kind == "c":
@@ -302,7 +343,13 @@ nanpercentile = _quantiles("nanpercentile", "As `percentile`, of what is not NaN
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """The middle of the sorted elements over axes, or the mean of the two in the middle."""
+    """The middle of the sorted elements over axes, or the mean of the two in the middle.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.median(jnp.array([3.0, 1.0, 10.0]))
+        Array(3., dtype=float32)
+    """
     refuse_out("median", out)
     canonical_axes("median", axis, array_of(a, "median").ndim)
     return quantile(a, 0.5, axis, keepdims=keepdims)
@@ -312,7 +359,13 @@ def median(
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """As `median`, of what is not NaN."""
+    """As `median`, of what is not NaN.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.nanmedian(jnp.array([jnp.nan, 1.0, 3.0]))
+        Array(2., dtype=float32)
+    """
     refuse_out("nanmedian", out)
     canonical_axes("nanmedian", axis, array_of(a, "nanmedian").ndim)
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
@@ -465,6 +518,11 @@ def bincount(
 
     The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
     count.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.bincount(jnp.array([0, 2, 2]))
+        Array([1, 0, 2], dtype=int32)
     """
     if out_sharding is not None:
         check_placement("bincount: out_sharding", out_sharding)
@@ -490,7 +548,13 @@ def bincount(
 def histogram_bin_edges(
     a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
-    """The edges of so many equal bins over the values or a range; edges that are given are themselves."""
+    """The edges of so many equal bins over the values or a range; edges that are given are themselves.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.histogram_bin_edges(jnp.array([0.0, 4.0]), bins=2)
+        Array([0., 2., 4.], dtype=float32)
+    """
     if isinstance(bins, str):
         raise ArgumentError(f"histogram: bins is a number or edges, but got {bins!r}.")
     if isinstance(bins, int) and bins >= 1 << 31:
@@ -520,7 +584,13 @@ def histogram(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array]:
-    """How many values (or how much weight) each bin has, and the edges; the last bin has its upper edge too."""
+    """How many values (or how much weight) each bin has, and the edges; the last bin has its upper edge too.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.histogram(jnp.array([1.0, 2.0, 2.5]), bins=2)
+        (Array([1., 2.], dtype=float32), Array([1.  , 1.75, 2.5 ], dtype=float32))
+    """
     x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
     edges = histogram_bin_edges(x, bins, range, weights)
     x, edges = promoted("histogram", x, edges, to_inexact=True)[0]
@@ -553,6 +623,8 @@ def histogramdd(
         weights: of the points.
         density: divide by the sum and the boxes' sizes.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import histogramdd
     >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)[0]
     Array([[1, 0],
            [0, 1]], dtype=int32)
@@ -605,7 +677,14 @@ def histogram2d(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array, Array]:
-    """As `histogramdd` for points in the plane: the counts, and the edges along x and y."""
+    """As `histogramdd` for points in the plane: the counts, and the edges along x and y.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.histogram2d(jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0]), bins=2)[0]
+        Array([[1, 0],
+               [0, 1]], dtype=int32)
+    """
     points = moveaxis(concatenate([expand_dims(array_of(v, "histogram2d"), 0) for v in (x, y)]), 0, 1)
     both = isinstance(bins, (int, np.integer)) or (is_several(bins) and len(list(bins)) == 2)
     found, (first, second) = histogramdd(points, bins if both else [bins, bins], range, weights, density)
@@ -615,6 +694,8 @@ def histogram2d(
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by the real and then the imaginary part along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.numpy import sort_complex
     >>> sort_complex(np.array([2.0, 1.0]))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
     """

@@ -63,6 +63,11 @@ def take(
 
     `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default for indices that are not known
     yet), `"clip"` or `"wrap"`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.take(jnp.array([10, 20, 30]), jnp.array([2, 0]))
+        Array([30, 10], dtype=int32)
     """
     refuse_out("take", out)
     x, along = along_axis("take", array_of(a, "take"), axis)
@@ -92,6 +97,12 @@ def take_along_axis(
 
     `mode` says what is read outside of the axis, as for `x.at[...].get`; with `"one_hot"` it is zero. Negative indices
     count from the end, unless `wrap_negative_indices` is False.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.take_along_axis(jnp.array([[10, 20], [30, 40]]), jnp.array([[1], [0]]), axis=1)
+        Array([[20],
+               [30]], dtype=int32)
     """
     wraps = wrap_negative_indices is not False
     if mode == "one_hot":
@@ -124,7 +135,14 @@ def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
 def put_along_axis(
     arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = False, *, mode: Any = None
 ) -> Array:
-    """A copy with the elements at places along an axis replaced; `inplace=False` says that it is one."""
+    """A copy with the elements at places along an axis replaced; `inplace=False` says that it is one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.put_along_axis(jnp.zeros((2, 2)), jnp.array([[1], [0]]), 5, 1, inplace=False)
+        Array([[0., 5.],
+               [5., 0.]], dtype=float32)
+    """
     x, chosen = array_of(arr, "put_along_axis"), array_of(indices, "put_along_axis")
     if inplace:
         raise ArgumentError("put_along_axis: arrays are immutable; pass inplace=False and use the result.")
@@ -137,7 +155,13 @@ def put_along_axis(
 @boundary
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
     """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
-    negative indices stand for the first element, as in NumPy."""
+    negative indices stand for the first element, as in NumPy.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.put(jnp.array([1, 2, 3]), jnp.array([0, 2]), jnp.array([7, 8]), inplace=False)
+        Array([7, 2, 8], dtype=int32)
+    """
     x = array_of(a, "put")
     if inplace:
         raise ArgumentError("put: arrays are immutable; pass inplace=False and use the result.")
@@ -159,7 +183,13 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
 @boundary
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
-    that it is one."""
+    that it is one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.place(jnp.array([1, 2, 3]), jnp.array([True, False, True]), jnp.array([7, 8]), inplace=False)
+        Array([7, 2, 8], dtype=int32)
+    """
     x = array_of(arr, "place")
     if inplace:
         raise ArgumentError("place: arrays are immutable; pass inplace=False and use the result.")
@@ -179,6 +209,11 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
 
     How many different places there are decides the shape, so arrays of them must be known; unless
     `assume_unique_indices`, which promises that all of them differ. A single integer may be traced.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.delete(jnp.array([1, 2, 3]), 1)
+        Array([1, 3], dtype=int32)
     """
     x, along = along_axis("delete", array_of(arr, "delete"), axis)
     counted = isinstance(obj, Array) and element_type(obj.dtype).is_integer and (obj.ndim == 0 or assume_unique_indices)
@@ -208,7 +243,13 @@ def _without(x: Array, places: Any, along: int) -> Array:
 
 @boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
-    """With values before these places of an axis: an integer, which may be traced, or several that are known."""
+    """With values before these places of an axis: an integer, which may be traced, or several that are known.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.insert(jnp.array([1, 3]), 1, 2)
+        Array([1, 2, 3], dtype=int32)
+    """
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
     if isinstance(obj, Tracer) and obj.size == 1 and obj.ndim < 2 and element_type(obj.dtype).is_integer:
         return _inserted(x, obj, values, along)
@@ -264,7 +305,13 @@ def _inserted(x: Array, obj: Any, values: ArrayLike, along: int) -> Array:
 
 @replayed
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
-    """Element by element, the choice of that number."""
+    """Element by element, the choice of that number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([10, 20])])
+        Array([10,  2], dtype=int32)
+    """
     refuse_out("choose", out)
     chosen = array_of(a, "choose")
     if not is_several(choices) or isinstance(choices, (str, bytes)) or not len(list(choices)):
@@ -283,7 +330,13 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
 
 @boundary
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
-    """The elements where a condition is true; as in `compress` its values must be known unless `size` is given."""
+    """The elements where a condition is true; as in `compress` its values must be known unless `size` is given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.extract(jnp.array([True, False]), jnp.array([1, 2]))
+        Array([1], dtype=int32)
+    """
     return compress(flat_array(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
@@ -301,6 +354,11 @@ def compress(
 
     How many there are decides the shape, so the condition's values must be known, unless `size` gives it: then what is
     missing is `fill_value`, and what is too many is left out.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3]))
+        Array([1, 3], dtype=int32)
     """
     refuse_out("compress", out)
     x, along = along_axis("compress", array_of(a, "compress"), axis)
@@ -360,7 +418,13 @@ def where(
 
 @replayed
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
-    """Element by element, the choice of the first condition that is true, else the default."""
+    """Element by element, the choice of the first condition that is true, else the default.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.select([jnp.array([True, False])], [jnp.array([1, 2])], default=9)
+        Array([1, 9], dtype=int32)
+    """
     if builtins.any(not hasattr(x, "__len__") or getattr(x, "ndim", 1) == 0 for x in (condlist, choicelist)):
         raise ArgumentError("select: takes a list of conditions and a list of choices; put them in lists.")
     if len(condlist) != len(choicelist) or not condlist:
@@ -374,7 +438,13 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
 
 @boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """Element by element, the function (or number) of the last condition that is true; one more of them is for none."""
+    """Element by element, the function (or number) of the last condition that is true; one more of them is for none.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.piecewise(jnp.array([-1.0, 2.0]), [jnp.array([True, False])], [lambda x: -x, lambda x: 10 * x])
+        Array([ 1., 20.], dtype=float32)
+    """
     x = array_of(x, "piecewise")
     conditions: list[Any] = list(condlist) if isinstance(condlist, Sequence) else [condlist]
     functions = several_of("piecewise", "funclist", funclist)
@@ -395,7 +465,14 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 
 @boundary
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
-    """A copy with the main diagonal replaced; `inplace=False` says that it is one."""
+    """A copy with the main diagonal replaced; `inplace=False` says that it is one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fill_diagonal(jnp.zeros((2, 2)), 5, inplace=False)
+        Array([[5., 0.],
+               [0., 5.]], dtype=float32)
+    """
     x = array_of(a, "fill_diagonal")
     if inplace:
         raise ArgumentError("fill_diagonal: arrays are immutable; pass inplace=False and use the result.")

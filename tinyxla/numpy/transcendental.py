@@ -263,7 +263,13 @@ logaddexp2 = _log_add("logaddexp2", 2.0, "log2(2**x + 2**y) without overflow.")
 
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
-    """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range."""
+    """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ldexp(jnp.array([1.0, 3.0]), jnp.array([3, -1]))
+        Array([8. , 1.5], dtype=float32)
+    """
     x, whole = inexact_array(x, "ldexp"), array_of(exponent, "ldexp")
     if element_type(whole.dtype).is_inexact:
         raise DTypeError(f"ldexp: the exponent must be an array of integers, but got {whole.dtype}; convert it.")
@@ -306,7 +312,13 @@ sinc = unary(
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """The argument of complex numbers; of real ones, 0 or pi."""
+    """The argument of complex numbers; of real ones, 0 or pi.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.angle(jnp.array([1j, -1.0]), deg=True)
+        Array([ 90., 180.], dtype=float32)
+    """
     z = default_inexact_array(z, "angle")
     imaginary = ops.imag(z) if z.dtype.kind == "c" else like(0, z)
     found = ops.atan2(imaginary, ops.real(z) if z.dtype.kind == "c" else z)

@@ -115,6 +115,7 @@ dtype = np.dtype
 def finfo(dtype: Any) -> Any:
     """The limits of a floating type, or of the type of an array: max, min, eps, tiny, bits, ...
 
+    >>> from tinyxla.numpy import finfo
     >>> import numpy as np
     >>> finfo(np.float32).bits
     32
@@ -128,6 +129,7 @@ def finfo(dtype: Any) -> Any:
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer type, or of the type of an array: max, min, bits.
 
+    >>> from tinyxla.numpy import iinfo
     >>> import numpy as np
     >>> iinfo(np.int8).max
     127
@@ -162,6 +164,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
     Python's `float` and `int` mean 64 bits here, as in NumPy. Types that arrays cannot have are of no numeric kind.
 
+    >>> from tinyxla.numpy import floating, issubdtype
     >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
     (True, False)
     """
@@ -217,7 +220,13 @@ _NAMED_KINDS = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a type is of a kind, by the names of the array API standard, or of one of several."""
+    """Whether a type is of a kind, by the names of the array API standard, or of one of several.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isdtype("float32", "real floating")
+        True
+    """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     found = element_type(dtype_of(dtype, "isdtype"))
     for k in kinds:
@@ -230,7 +239,13 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way."""
+    """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.promote_types("int32", "float16")
+        dtype('float16')
+    """
     return promote(*((dtype_of(t, "promote_types"), _is_weak(t)) for t in (a, b)))[0]
 
 
@@ -242,6 +257,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The type that arrays, numbers, types and anything else with a `dtype` have in common; with
     `return_weak_type_flag` a pair of it and of whether it gives way to other types.
 
+    >>> from tinyxla.numpy import result_type
     >>> import tinyxla as tx
     >>> result_type(tx.ShapeDtypeStruct((2,), "bfloat16"), 1.0)
     dtype(bfloat16)
@@ -260,13 +276,25 @@ def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether a type converts to another under NumPy's casting rule of that name."""
+    """Whether a type converts to another under NumPy's casting rule of that name.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.can_cast("int8", "int32")
+        True
+    """
     rule: Any = choice_of("can_cast", "casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return np.can_cast(dtype_of(from_, "can_cast"), named_dtype(to), casting=rule)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
-    """The array with elements of another type, also where that is a 64-bit one."""
+    """The array with elements of another type, also where that is a 64-bit one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.astype(jnp.array([1.7, -1.7]), "int32")
+        Array([ 1, -1], dtype=int32)
+    """
     given = x if isinstance(x, Array) else array(x)
     if isinstance(dtype, KeyType):
         return of_key_type("astype", given, dtype)
@@ -275,12 +303,24 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
 
 
 def isscalar(element: Any) -> bool:
-    """Whether it is a number or an array without dimensions."""
+    """Whether it is a number or an array without dimensions.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isscalar(3.0)
+        True
+    """
     return np.isscalar(element) or (isinstance(element, Array) and element.ndim == 0)
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the type is complex."""
+    """Whether the type is complex.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.iscomplexobj(jnp.array([1j]))
+        True
+    """
     if x is None or isinstance(x, str):
         return False
     if isinstance(x, (list, tuple)):
@@ -289,10 +329,22 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the type is not complex."""
+    """Whether the type is not complex.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isrealobj(jnp.array([1j]))
+        False
+    """
     return not iscomplexobj(x)
 
 
 def iterable(y: Any) -> bool:
-    """Whether one can go through the elements."""
+    """Whether one can go through the elements.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.iterable(jnp.ones(3))
+        True
+    """
     return np.iterable(y) and not (isinstance(y, Array) and y.ndim == 0)

@@ -30,22 +30,46 @@ def _window(what: str, M: Any, weights: Any) -> Array:
 
 
 def bartlett(M: int) -> Array:
-    """A triangle that is zero at both ends."""
+    """A triangle that is zero at both ends.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.bartlett(5)
+        Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("bartlett", M, lambda t: 1 - np.abs(t))
 
 
 def hanning(M: int) -> Array:
-    """One period of a raised cosine."""
+    """One period of a raised cosine.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.hanning(5)
+        Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("hanning", M, lambda t: 0.5 + 0.5 * np.cos(np.pi * t))
 
 
 def hamming(M: int) -> Array:
-    """A raised cosine on a small pedestal."""
+    """A raised cosine on a small pedestal.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.hamming(3)
+        Array([0.08, 1.  , 0.08], dtype=float32)
+    """
     return _window("hamming", M, lambda t: 0.54 + 0.46 * np.cos(np.pi * t))
 
 
 def blackman(M: int) -> Array:
-    """A sum of two cosines with little leakage."""
+    """A sum of two cosines with little leakage.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.blackman(3)
+        Array([-1.3877788e-17,  1.0000000e+00, -1.3877788e-17], dtype=float32)
+    """
     return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
 
 
@@ -75,7 +99,13 @@ def i0(x: ArrayLike) -> Array:
 
 @replayed
 def kaiser(M: int, beta: ArrayLike) -> Array:
-    """The window that has most of its energy in the main lobe, whose width grows with beta, which may be traced."""
+    """The window that has most of its energy in the main lobe, whose width grows with beta, which may be traced.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.kaiser(3, 5.0)
+        Array([0.03671089, 1.        , 0.03671089], dtype=float32)
+    """
     if isinstance(beta, Array) and not isinstance(beta, ConcreteArray):
         height = _window("kaiser", M, lambda t: np.sqrt(1 - t * t))
         if height.size <= 1:

@@ -64,5 +64,7 @@ from tinyxla.random.permutation import (
     permutation as permutation,
 )
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.public_names import listing as _listing
 
 __getattr__ = _missing(__name__)
+__dir__ = _listing(globals())

@@ -48,6 +48,7 @@ MaybeShape = ShapeLike | None
 def gamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
 
+    >>> from tinyxla.random import PRNGKey, gamma
     >>> gamma(PRNGKey(42), 2.0, (3,)).shape
     (3,)
     """
@@ -119,6 +120,7 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
 def beta(key: Array, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
 
+    >>> from tinyxla.random import PRNGKey, beta
     >>> beta(PRNGKey(42), 2.0, 3.0, (3,)).shape
     (3,)
     """
@@ -135,6 +137,8 @@ def beta(key: Array, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike 
 def dirichlet(key: Array, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Vectors of positive numbers with the sum 1, along a further last axis, with the concentrations alpha.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import PRNGKey, dirichlet
     >>> dirichlet(PRNGKey(42), np.ones(3), (4,)).shape
     (4, 3)
     """
@@ -151,6 +155,7 @@ def dirichlet(key: Array, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike
 def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of `df` normal numbers.
 
+    >>> from tinyxla.random import PRNGKey, chisquare
     >>> chisquare(PRNGKey(42), 3.0, (3,)).shape
     (3,)
     """
@@ -164,6 +169,7 @@ def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = 
 def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Quotients of two chi-square numbers, each divided by its degrees of freedom.
 
+    >>> from tinyxla.random import PRNGKey, f
     >>> f(PRNGKey(42), 3.0, 4.0, (3,)).shape
     (3,)
     """
@@ -178,6 +184,7 @@ def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DType
 def t(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Student's t: normal numbers divided by the root of chi-square ones per degree of freedom.
 
+    >>> from tinyxla.random import PRNGKey, t
     >>> t(PRNGKey(42), 3.0, (3,)).shape
     (3,)
     """
@@ -200,6 +207,7 @@ def _order(what: str, p: Any) -> Any:
 def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with a density proportional to exp(-|x|**p).
 
+    >>> from tinyxla.random import PRNGKey, generalized_normal
     >>> generalized_normal(PRNGKey(42), 3.0, (3,)).shape
     (3,)
     """
@@ -214,6 +222,7 @@ def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DType
 def ball(key: Array, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
 
+    >>> from tinyxla.random import PRNGKey, ball
     >>> ball(PRNGKey(42), 3, shape=(4,)).shape
     (4, 3)
     """
@@ -235,6 +244,8 @@ def multivariate_normal(
 ) -> Array:
     """Normal vectors with that mean and covariance; `method`, "cholesky", "eigh" or "svd", is how its root is found.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import PRNGKey, multivariate_normal
     >>> multivariate_normal(PRNGKey(42), np.zeros(2), np.eye(2), (3,)).shape
     (3, 2)
     """
@@ -274,6 +285,8 @@ def orthogonal(key: Array, n: int, shape: ShapeLike = (), dtype: DTypeLike = Non
     """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely;
     unitary ones if the dtype is complex.
 
+    >>> import tinyxla.numpy as tnp
+    >>> from tinyxla.random import PRNGKey, orthogonal
     >>> x = orthogonal(PRNGKey(42), 3)
     >>> bool(tnp.allclose(x @ x.T, tnp.eye(3), atol=1e-5))
     True
@@ -291,6 +304,7 @@ def orthogonal(key: Array, n: int, shape: ShapeLike = (), dtype: DTypeLike = Non
 def maxwell(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of three normal numbers.
 
+    >>> from tinyxla.random import PRNGKey, maxwell
     >>> maxwell(PRNGKey(42), (3,)).shape
     (3,)
     """
@@ -303,6 +317,7 @@ def maxwell(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array
 def double_sided_maxwell(key: Array, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers of `maxwell` with a random sign, times `scale`, around `loc`.
 
+    >>> from tinyxla.random import PRNGKey, double_sided_maxwell
     >>> double_sided_maxwell(PRNGKey(42), 0.0, 1.0, (3,)).shape
     (3,)
     """
@@ -319,6 +334,7 @@ def double_sided_maxwell(key: Array, loc: Any, scale: Any, shape: ShapeLike = ()
 def wald(key: Array, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers of the inverse normal distribution with that mean and scale 1.
 
+    >>> from tinyxla.random import PRNGKey, wald
     >>> wald(PRNGKey(42), 2.0, (3,)).shape
     (3,)
     """
@@ -339,6 +355,7 @@ def wald(key: Array, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = Non
 def pareto(key: Array, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x >= 1 with the density b x**(-b-1).
 
+    >>> from tinyxla.random import PRNGKey, pareto
     >>> pareto(PRNGKey(42), 2.0, (3,)).shape
     (3,)
     """
@@ -351,6 +368,7 @@ def pareto(key: Array, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None
 def rayleigh(key: Array, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of two normal numbers, times `scale`.
 
+    >>> from tinyxla.random import PRNGKey, rayleigh
     >>> rayleigh(PRNGKey(42), 2.0, (3,)).shape
     (3,)
     """
@@ -364,6 +382,7 @@ def rayleigh(key: Array, scale: Any, shape: MaybeShape = None, dtype: DTypeLike 
 def weibull_min(key: Array, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers whose part that is larger than x is exp(-(x / scale)**concentration).
 
+    >>> from tinyxla.random import PRNGKey, weibull_min
     >>> weibull_min(PRNGKey(42), 1.0, 2.0, (3,)).shape
     (3,)
     """
@@ -379,6 +398,7 @@ def triangular(
 ) -> Array:
     """Numbers from left to right whose density grows up to `mode` and falls from there.
 
+    >>> from tinyxla.random import PRNGKey, triangular
     >>> triangular(PRNGKey(42), 0.0, 1.0, 3.0, (3,)).shape
     (3,)
     """
@@ -405,6 +425,7 @@ def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
 def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many trials it takes until one succeeds, if each does with probability p.
 
+    >>> from tinyxla.random import PRNGKey, geometric
     >>> geometric(PRNGKey(42), 0.5, (3,)).shape
     (3,)
     """
@@ -421,6 +442,7 @@ def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = N
 def poisson(key: Array, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many events there are if they are independent and lam on average.
 
+    >>> from tinyxla.random import PRNGKey, poisson
     >>> poisson(PRNGKey(42), 3.0, (3,)).shape
     (3,)
     """
@@ -476,6 +498,7 @@ def binomial(key: Array, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeL
     """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where n is negative
     or NaN, or p is no probability. Of infinitely many trials infinitely many succeed, unless p is 0.
 
+    >>> from tinyxla.random import PRNGKey, binomial
     >>> binomial(PRNGKey(42), 10, 0.3, (3,)).shape
     (3,)
     """
@@ -561,6 +584,8 @@ def multinomial(
         dtype: a floating-point type, `float32` unless another is asked for.
         unroll: how many outcomes to write out after one another in the loop over them.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import PRNGKey, multinomial
     >>> multinomial(PRNGKey(42), 10, np.array([0.2, 0.3, 0.5])).sum()
     Array(10., dtype=float32)
     """

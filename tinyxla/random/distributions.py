@@ -63,6 +63,7 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
         dtype: a floating-point type, `float32` unless another is asked for.
         minval, maxval: the limits, which may be arrays that broadcast to the shape.
 
+    >>> from tinyxla.random import PRNGKey, uniform
     >>> uniform(PRNGKey(42), (2,))
     Array([0.48870957, 0.6797972 ], dtype=float32)
     """
@@ -95,6 +96,7 @@ def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DType
     Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
     likely.
 
+    >>> from tinyxla.random import PRNGKey, randint
     >>> randint(PRNGKey(42), (6,), 0, 10)
     Array([4, 4, 1, 9, 9, 9], dtype=int32)
     """
@@ -163,6 +165,7 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
         mode: "high" draws twice as many bits, so that also probabilities that the distance of random numbers exceeds
             are met.
 
+    >>> from tinyxla.random import PRNGKey, bernoulli
     >>> bernoulli(PRNGKey(42), 0.5, (3,))
     Array([ True, False, False], dtype=bool)
     """
@@ -186,6 +189,7 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
 def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """1 or -1, equally likely.
 
+    >>> from tinyxla.random import PRNGKey, rademacher
     >>> rademacher(PRNGKey(42), (3,))
     Array([ 1, -1, -1], dtype=int32)
     """
@@ -258,6 +262,7 @@ def _single_erf_inv(x: Any) -> Any:
 def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
 
+    >>> from tinyxla.random import PRNGKey, normal
     >>> normal(PRNGKey(42), (2,)).shape
     (2,)
     """
@@ -278,6 +283,7 @@ def truncated_normal(
 ) -> Array:
     """Normal numbers of mean 0 and variance 1, of which only those between two limits are taken.
 
+    >>> from tinyxla.random import PRNGKey, truncated_normal
     >>> x = truncated_normal(PRNGKey(42), -1.0, 1.0, (100,))
     >>> bool((x > -1).all() & (x < 1).all())
     True
@@ -301,6 +307,7 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 def lognormal(key: Array, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
     """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
 
+    >>> from tinyxla.random import PRNGKey, lognormal
     >>> lognormal(PRNGKey(42), 0.5, (3,)).shape
     (3,)
     """
@@ -325,6 +332,7 @@ def _eps(dtype: np.dtype[Any]) -> float:
 def exponential(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-x), x >= 0.
 
+    >>> from tinyxla.random import PRNGKey, exponential
     >>> exponential(PRNGKey(42), (2,)).shape
     (2,)
     """
@@ -344,6 +352,7 @@ def gumbel(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str
         mode: "low" (as None is), "high" or "highest": the latter two draw twice as many bits, for the tails; "highest"
             differs for `float32`.
 
+    >>> from tinyxla.random import PRNGKey, gumbel
     >>> gumbel(PRNGKey(42), (2,)).shape
     (2,)
     """
@@ -405,6 +414,7 @@ def _fraction(high: Any, low: Any) -> Any:
 def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-|x|) / 2.
 
+    >>> from tinyxla.random import PRNGKey, laplace
     >>> laplace(PRNGKey(42), (2,)).shape
     (2,)
     """
@@ -419,6 +429,7 @@ def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array
 def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the distribution function 1 / (1 + exp(-x)).
 
+    >>> from tinyxla.random import PRNGKey, logistic
     >>> logistic(PRNGKey(42), (2,)).shape
     (2,)
     """
@@ -432,6 +443,7 @@ def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arra
 def cauchy(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density 1 / (pi (1 + x**2)).
 
+    >>> from tinyxla.random import PRNGKey, cauchy
     >>> cauchy(PRNGKey(42), (2,)).shape
     (2,)
     """

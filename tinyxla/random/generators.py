@@ -140,6 +140,8 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     """The words of an array u32 encrypted under the two words of a key: each of the first half is a pair with one of
     the second; the last one of an odd number is a pair with 0.
 
+    >>> import numpy as np
+    >>> from tinyxla.random.generators import threefry_2x32
     >>> threefry_2x32(np.zeros(2, np.uint32), np.arange(2, dtype=np.uint32))
     Array([ 928981903, 3453687069], dtype=uint32)
     """

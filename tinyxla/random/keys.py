@@ -108,6 +108,7 @@ def _key_type(what: str, impl: Any, dtype: Any = None) -> KeyType:
 def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     """The element type of keys of a generator: of that named, or of the default one.
 
+    >>> from tinyxla.random import key_dtype
     >>> key_dtype("rbg")
     key<rbg>
     """
@@ -122,6 +123,7 @@ def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Array:
         impl: the name of a generator; that of the option `default_prng_impl` unless given. Functions take arrays of
             words for keys of the default one.
 
+    >>> from tinyxla.random import PRNGKey
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
@@ -140,6 +142,7 @@ def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | 
     Errors: `AttributeValueError` for an unknown generator, `ArgumentError` for a seed that is not one integer,
     `NumberRangeError` for one that does not fit 64 bits.
 
+    >>> from tinyxla.random import key
     >>> key(42).shape, key(42).dtype
     ((), key<fry>)
     """
@@ -149,6 +152,8 @@ def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | 
 def random_seed(seed: Any, *, impl: str | KeyType | None = None) -> KeyArray:
     """Keys from an array of integers, in its shape.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import random_seed
     >>> random_seed(np.array([1, 2])).shape
     (2,)
     """
@@ -195,6 +200,7 @@ def _words_of(what: str, seeds: Any) -> tuple[Any, Any]:
 def key_data(keys: Any) -> Array:
     """The words of keys, along one more axis.
 
+    >>> from tinyxla.random import key, key_data
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
@@ -204,6 +210,7 @@ def key_data(keys: Any) -> Array:
 def key_impl(keys: Any) -> str:
     """The name of the generator that keys are for.
 
+    >>> from tinyxla.random import key, key_impl
     >>> key_impl(key(0))
     'threefry2x32'
     """
@@ -219,6 +226,8 @@ def wrap_key_data(
         key_bits_array: the words, u32 of a shape that ends with as many as a key of the generator has.
         impl, dtype: the generator, as in `key`.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import wrap_key_data
     >>> wrap_key_data(np.array([[0, 1], [0, 2]], np.uint32)).shape
     (2,)
     """
@@ -241,6 +250,7 @@ def clone(key: Any) -> Array:
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Array:
     """New keys from one: an array of them, of shape `num`; of a key that is an array of words, their words.
 
+    >>> from tinyxla.random import key, split
     >>> split(key(0), 3).shape
     (3,)
     """
@@ -258,6 +268,7 @@ def split_words(key: KeyArray, sizes: tuple[int, ...]) -> KeyArray:
 def fold_in(key: Any, data: Any) -> Array:
     """A new key from one and a number from 0 to 2**32 - 1, such as that of a training step.
 
+    >>> from tinyxla.random import fold_in, key
     >>> fold_in(key(0), 1).shape
     ()
     """
@@ -294,6 +305,7 @@ def _fold_in_now(words: Any, number: Any) -> Array:
 def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
 
+    >>> from tinyxla.random import PRNGKey, bits
     >>> bits(PRNGKey(42), (2,))
     Array([2098992034, 2919706841], dtype=uint32)
     """

@@ -38,6 +38,7 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
         axis: the axis along which elements change place.
         independent: every line along the axis gets an order of its own, instead of one for all.
 
+    >>> from tinyxla.random import PRNGKey, permutation
     >>> permutation(PRNGKey(42), 3)
     Array([2, 0, 1], dtype=int32)
     """
@@ -91,6 +92,7 @@ def choice(
         axis: the axis along which `a` is chosen from; the shape takes its place in the result.
         mode: that of `gumbel`, by whose numbers is chosen with probabilities and without replacement.
 
+    >>> from tinyxla.random import PRNGKey, choice
     >>> choice(PRNGKey(42), 10, (6,))
     Array([4, 4, 1, 9, 9, 9], dtype=int32)
     """
@@ -165,6 +167,8 @@ def categorical(
         replace: the same index may be chosen again along the leading axes of the shape.
         mode: that of `gumbel`.
 
+    >>> import numpy as np
+    >>> from tinyxla.random import PRNGKey, categorical
     >>> categorical(PRNGKey(42), np.array([0.0, -np.inf]), shape=(3,))
     Array([0, 0, 0], dtype=int32)
     """

@@ -16,4 +16,23 @@ from tinyxla.scipy import (
     stats as stats,
 )
 
+__all__ = [
+    "cluster",
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse",
+    "spatial",
+    "special",
+    "stats",
+]
+
 set_functions({f"special.{name}": function for name, function in vars(special).items()})
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -30,6 +30,8 @@ def loggamma(x: ArrayLike) -> Array:
 
     Source: "Digital Library of Mathematical Functions", 5.5.1, 5.5.3 and 5.11.1.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import loggamma
     >>> round(float(loggamma(5.0)), 4)
     3.1781
     >>> loggamma(np.array([-0.5 + 0.0j])).round(3)
@@ -77,6 +79,7 @@ def _right_half(z: Any) -> Any:
 def wofz(z: ArrayLike) -> Array:
     """The Faddeeva function exp(-z^2) erfc(-i z) of real or complex numbers, from SciPy.
 
+    >>> from tinyxla.scipy.special import wofz
     >>> wofz(0.0)
     Array(1.+0.j, dtype=complex64)
     """
@@ -129,6 +132,8 @@ def sph_harm_y(
     Source: S. A. Holmes and W. E. Featherstone, "A unified approach to the Clenshaw summation and the recursive
     computation of very high degree and order normalised associated Legendre functions", Journal of Geodesy 76 (2002).
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import sph_harm_y
     >>> sph_harm_y(np.array([1]), np.array([0]), np.array([0.0]), np.array([0.0])).round(4)
     Array([0.4886+0.j], dtype=complex64)
     """

@@ -71,6 +71,8 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
         axis: along which the lines run.
         norm: None or "ortho".
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.fft import dct
     >>> dct(np.array([1.0, 1.0])).round(4)
     Array([4., 0.], dtype=float32)
     """
@@ -83,6 +85,8 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `dct`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.fft import idct
     >>> idct(np.array([4.0, 0.0])).round(4)
     Array([1., 1.], dtype=float32)
     """
@@ -119,6 +123,8 @@ def dctn(
 ) -> Array:
     """`dct` along several axes (all, if None), with lengths s.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.fft import dctn
     >>> dctn(np.ones((2, 2))).round(4)[0, 0]
     Array(16., dtype=float32)
     """
@@ -130,6 +136,8 @@ def idctn(
 ) -> Array:
     """The inverse of `dctn`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.fft import dctn, idctn
     >>> idctn(dctn(np.ones((2, 2)))).round(4)[0]
     Array([1., 1.], dtype=float32)
     """
@@ -137,3 +145,10 @@ def idctn(
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -72,6 +72,7 @@ def _none(ans: Any, *_: Any) -> Any:
 def exp1(x: ArrayLike) -> Any:
     """The integral of exp(-t) / t from x on, for x > 0.
 
+    >>> from tinyxla.scipy.special import exp1
     >>> round(float(exp1(1.0)), 4)
     0.2194
     """
@@ -81,6 +82,7 @@ def exp1(x: ArrayLike) -> Any:
 def expi(x: ArrayLike) -> Any:
     """The integral of exp(t) / t up to x, as a principal value.
 
+    >>> from tinyxla.scipy.special import expi
     >>> round(float(expi(1.0)), 4)
     1.8951
     """
@@ -94,6 +96,7 @@ def _expn_slope(ans: Any, n: Any, x: Any) -> Any:
 def expn(n: ArrayLike, x: ArrayLike) -> Any:
     """The integral of exp(-x t) / t^n over t from 1 on, for whole numbers n that are not negative.
 
+    >>> from tinyxla.scipy.special import expn
     >>> round(float(expn(2, 1.0)), 4)
     0.1485
     """
@@ -108,6 +111,7 @@ _sine_integral, _cosine_integral = _parts(
 def sici(x: ArrayLike) -> tuple[Array, Array]:
     """The integral of sin(t) / t from 0 to x, and that of cos(t) / t up to x.
 
+    >>> from tinyxla.scipy.special import sici
     >>> [round(float(y), 4) for y in sici(1.0)]
     [0.9461, 0.3374]
     """
@@ -123,6 +127,7 @@ _fresnel_sine, _fresnel_cosine = _parts(
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     """The integrals of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
 
+    >>> from tinyxla.scipy.special import fresnel
     >>> [round(float(y), 4) for y in fresnel(1.0)]
     [0.4383, 0.7799]
     """
@@ -134,6 +139,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 def dawsn(x: ArrayLike) -> Any:
     """Dawson's integral: exp(-x^2) times that of exp(t^2) from 0 to x.
 
+    >>> from tinyxla.scipy.special import dawsn
     >>> round(float(dawsn(1.0)), 4)
     0.5381
     """
@@ -148,6 +154,7 @@ def _erfcx(x: Any) -> Any:
 def erfcx(x: ArrayLike) -> Any:
     """exp(x^2) `erfc`(x), which is compiled.
 
+    >>> from tinyxla.scipy.host_special import erfcx
     >>> round(float(erfcx(1.0)), 4)
     0.4276
     """
@@ -173,6 +180,7 @@ _log_by_difference = with_slope(
 def spence(x: ArrayLike) -> Any:
     """The integral of log(t) / (1 - t) from 1 to x.
 
+    >>> from tinyxla.scipy.special import spence
     >>> round(float(spence(2.0)), 4)
     -0.8225
     """
@@ -187,6 +195,7 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Any:
     """Owen's function: the probability that of two normal numbers the first is above h, and the second between 0 and a
     times the first.
 
+    >>> from tinyxla.scipy.special import owens_t
     >>> round(float(owens_t(1.0, 1.0)), 4)
     0.0667
     """
@@ -203,6 +212,7 @@ def _hyp1f1_slope(ans: Any, a: Any, b: Any, x: Any) -> Any:
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     """Kummer's confluent hypergeometric function, whose series has the terms (a)_k / (b)_k x^k / k!.
 
+    >>> from tinyxla.scipy.special import hyp1f1
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 4)
     1.7183
     """
@@ -216,6 +226,7 @@ def _hyp2f1_slope(ans: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Any:
     """Gauss' hypergeometric function, whose series has the terms (a)_k (b)_k / (c)_k x^k / k!.
 
+    >>> from tinyxla.scipy.special import hyp2f1
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)
     1.3863
     """
@@ -232,6 +243,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     """The Bessel functions of the first kind of orders 0 to v, one behind the other in a new first dimension; `n_iter`
     is taken, and not used.
 
+    >>> from tinyxla.scipy.special import bessel_jn
     >>> bessel_jn(1.0, v=1).round(4)
     Array([0.7652, 0.4401], dtype=float32)
     """
@@ -244,6 +256,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
 def bernoulli(n: int) -> Array:
     """Bernoulli's numbers, from that of 0 to that of n; the one of 1 is -1/2.
 
+    >>> from tinyxla.scipy.special import bernoulli
     >>> bernoulli(4).round(4)
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """

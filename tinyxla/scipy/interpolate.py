@@ -25,6 +25,8 @@ class RegularGridInterpolator:
         bounds_error: must be False: compiled functions raise no errors.
         fill_value: the value outside of the grid; None: go on as at its edge.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.interpolate import RegularGridInterpolator
     >>> f = RegularGridInterpolator((np.array([0.0, 2.0]), np.array([0.0, 1.0])), np.array([[0.0, 1.0], [2.0, 3.0]]))
     >>> f(np.array([[1.0, 0.5]]))
     Array([1.5], dtype=float32)
@@ -82,3 +84,10 @@ def _method(method: str) -> str:
     if method not in ("linear", "nearest"):
         raise ArgumentError(f"RegularGridInterpolator: method must be 'linear' or 'nearest', but got {method!r}.")
     return method
+
+
+__all__ = ["RegularGridInterpolator"]
+
+
+def __dir__() -> list[str]:
+    return __all__

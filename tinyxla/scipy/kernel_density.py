@@ -34,6 +34,8 @@ class gaussian_kde:
 
     It is a pytree of the arrays `neff`, `dataset`, `weights`, `covariance` and `inv_cov`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import gaussian_kde
     >>> density = gaussian_kde(np.array([0.0, 1.0, 2.0]))
     >>> density(np.array([1.0])).round(4)
     Array([0.3182], dtype=float32)

@@ -96,6 +96,8 @@ def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., An
 def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     """The factor U of positive definite matrices U* U, or L of L L* if `lower`; one triangle is read.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import cholesky
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 1.],
            [0., 2.]], dtype=float32)
@@ -115,6 +117,8 @@ def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
 def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
     """The x of a x = b, by the factor of a.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
     >>> cho_solve(cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]])), np.array([8.0, 12.0]))
     Array([1., 2.], dtype=float32)
     """
@@ -139,6 +143,8 @@ def solve_triangular(
         lower: read the lower triangle.
         unit_diagonal: the diagonal is all 1, and not read.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import solve_triangular
     >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True)
     Array([1., 2.], dtype=float32)
     """
@@ -165,6 +171,8 @@ def solve(
     """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones. The arguments
     between `lower` and `assume_a` have no meaning here.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import solve
     >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float32)
     """
@@ -183,6 +191,8 @@ def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
 def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0) -> Array:
     """The x of a x = b, by the factors of a; or, as `trans` is 1 or 2, of the equation with its transpose or adjoint.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import lu_factor, lu_solve
     >>> lu_solve(lu_factor(np.array([[2.0, 0.0], [0.0, 4.0]])), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float32)
     """
@@ -203,6 +213,8 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1; or,
     with `permute_l`, P L and U.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import lu
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[1]
     Array([[1.  , 0.  ],
            [0.25, 1.  ]], dtype=float32)
@@ -228,6 +240,8 @@ def qr(a: ArrayLike, overwrite_a: Any = False, lwork: Any = None, mode: str = "f
         mode: `"full"` for a square Q, `"economic"` for one with min(m, n) columns, or `"r"` for R alone.
         pivoting: exchange columns so that the diagonal of R descends in size, and give their order, too.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import qr
     >>> qr(np.array([[1.0, 3.0], [0.0, 4.0]]), mode="r", pivoting=True)[1]
     Array([1, 0], dtype=int32)
     """
@@ -253,6 +267,8 @@ def qr_multiply(
 
     Errors: `ShapeError` if the sizes do not fit.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import qr_multiply
     >>> qr_multiply(np.array([[2.0, 1.0], [0.0, 1.0]]), np.array([3.0, 4.0]))[0].shape
     (2,)
     """
@@ -335,6 +351,8 @@ def eigh_tridiagonal(
 
     Errors: `ShapeError` if the sizes do not fit, `DTypeError` if the types differ, `ArgumentError` for another choice.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import eigh_tridiagonal
     >>> eigh_tridiagonal(np.array([1.0, 1.0]), np.array([1.0]), eigvals_only=True).round(4)
     Array([0., 2.], dtype=float32)
     """
@@ -363,6 +381,8 @@ inv = _with_options("overwrite_a check_finite")(tnp.linalg.inv)
 def block_diag(*arrs: ArrayLike) -> Array:
     """A matrix with the given ones along its diagonal, and zeros.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import block_diag
     >>> block_diag(np.ones((1, 2)), 5.0)
     Array([[1., 1., 0.],
            [0., 0., 5.]], dtype=float32)
@@ -382,3 +402,51 @@ def block_diag(*arrs: ArrayLike) -> Array:
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "block_diag",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "circulant",
+    "companion",
+    "convolution_matrix",
+    "det",
+    "dft",
+    "eigh",
+    "eigh_tridiagonal",
+    "expm",
+    "expm_frechet",
+    "fiedler",
+    "fiedler_companion",
+    "funm",
+    "hadamard",
+    "hankel",
+    "helmert",
+    "hessenberg",
+    "hilbert",
+    "inv",
+    "invhilbert",
+    "invpascal",
+    "leslie",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "pascal",
+    "polar",
+    "qr",
+    "qr_multiply",
+    "rsf2csf",
+    "schur",
+    "solve",
+    "solve_sylvester",
+    "solve_triangular",
+    "sqrtm",
+    "svd",
+    "toeplitz",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -56,6 +56,8 @@ def map_coordinates(
             "mirror" (backwards, without the edge), "reflect" (backwards, with the edge).
         cval: what is outside in the mode "constant".
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.ndimage import map_coordinates
     >>> map_coordinates(np.array([0.0, 2.0, 6.0]), [np.array([0.5, 1.5])], order=1)
     Array([1., 4.], dtype=float32)
     """
@@ -89,3 +91,10 @@ def map_coordinates(
             value = tnp.where(functools.reduce(operator.and_, inside), value, cval)
         total += functools.reduce(operator.mul, [weight for _, weight in corner]) * value
     return (round_nearest_afz(total) if x.dtype.kind in "iu" else total).astype(x.dtype)
+
+
+__all__ = ["map_coordinates"]
+
+
+def __dir__() -> list[str]:
+    return __all__

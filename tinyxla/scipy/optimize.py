@@ -44,6 +44,8 @@ def minimize(
 
     Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.optimize import minimize
     >>> minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(2), method="BFGS").x
     Array([1., 1.], dtype=float32)
     """
@@ -114,3 +116,10 @@ def _updated(inverse: Any, moved: Any, change: Any) -> Any:
     rho = tnp.where(product > 0, 1 / tnp.where(product > 0, product, 1), 0)
     side = tnp.eye(moved.size, dtype=moved.dtype) - rho * tnp.outer(moved, change)
     return side @ inverse @ side.T + rho * tnp.outer(moved, moved)
+
+
+__all__ = ["OptimizeResults", "minimize"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -59,6 +59,8 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
         method: "direct", "fft", or "auto": by the sum's length.
         precision: accepted for compatibility; sums always have the precision of the elements' type.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import convolve
     >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     Array([1., 3., 2.], dtype=float32)
     """
@@ -86,6 +88,8 @@ def convolve2d(
 ) -> Array:
     """The convolution of two matrices; modes and precision as for `convolve`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import convolve2d
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
     Array([[4.]], dtype=float32)
     """
@@ -97,6 +101,8 @@ def convolve2d(
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The cross-correlation of two arrays of any one rank, the second conjugated; arguments as for `convolve`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import correlate
     >>> correlate(np.array([1.0, 2.0]), np.array([0.0, 1.0]))
     Array([1., 2., 0.], dtype=float32)
     """
@@ -114,6 +120,8 @@ def correlate2d(
 ) -> Array:
     """The cross-correlation of two matrices, the second conjugated; modes and precision as for `convolve`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import correlate2d
     >>> correlate2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
     Array([[4.]], dtype=float32)
     """
@@ -134,6 +142,8 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
         mode: as for `convolve`.
         axes: along which to convolve (all, if None); the others broadcast.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import fftconvolve
     >>> fftconvolve(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(4)
     Array([1., 3., 2.], dtype=float32)
     """
@@ -177,6 +187,8 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, 
         bp: places at which a new line begins.
         overwrite_data: accepted for compatibility.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import detrend
     >>> detrend(np.array([1.0, 2.0, 4.0]), type="constant").round(2)
     Array([-1.33, -0.33,  1.67], dtype=float32)
     """
@@ -316,6 +328,8 @@ def stft(
 
     Source: documentation of `scipy.signal.stft`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import stft
     >>> stft(np.ones(8), nperseg=4)[2][:, 1].real
     Array([ 1. , -0.5,  0. ], dtype=float32)
     """
@@ -363,6 +377,8 @@ def istft(
 
     Source: documentation of `scipy.signal.istft`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import istft, stft
     >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(4)
     Array([0., 1., 2., 3., 4., 5., 6., 7.], dtype=float32)
     """
@@ -415,6 +431,8 @@ def csd(
 
     Source: documentation of `scipy.signal.csd`; B. Allen et al., "FINDCHIRP", appendix B (the median's bias).
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import csd
     >>> csd(np.arange(8.0), np.ones(8), nperseg=4, detrend=False)[1].real.round(2)
     Array([10.67,  5.33,  0.  ], dtype=float32)
     """
@@ -470,6 +488,8 @@ def welch(
 ) -> tuple[Array, Array]:
     """The frequencies, and a signal's power at them, averaged over segments; arguments as for `csd`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.signal import welch
     >>> welch(np.ones(8), nperseg=4, detrend=False)[1].round(2)
     Array([2.67, 1.33, 0.  ], dtype=float32)
     """
@@ -477,3 +497,21 @@ def welch(
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "csd",
+    "detrend",
+    "fftconvolve",
+    "istft",
+    "stft",
+    "welch",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -57,6 +57,8 @@ expit = sigmoid
 def softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """exp(x) divided by its sum along axes, all of them unless given (`nn.softmax` takes the last one).
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import softmax
     >>> softmax(np.zeros((2, 2)))
     Array([[0.25, 0.25],
            [0.25, 0.25]], dtype=float32)
@@ -67,6 +69,8 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The logarithm of `softmax`.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import log_softmax
     >>> log_softmax(np.zeros((2, 2)))
     Array([[-1.3862944, -1.3862944],
            [-1.3862944, -1.3862944]], dtype=float32)
@@ -78,6 +82,7 @@ def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
 def logit(x: ArrayLike) -> Array:
     """log(x / (1 - x)), the inverse of `expit`.
 
+    >>> from tinyxla.scipy.special import logit
     >>> logit(0.5)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -90,6 +95,7 @@ _log_odds = with_slope("logit", lambda x: tnp.log(x / (1.0 - x)), lambda ans, x:
 def erf(x: ArrayLike) -> Array:
     """The error function.
 
+    >>> from tinyxla.scipy.special import erf
     >>> erf(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -99,6 +105,7 @@ def erf(x: ArrayLike) -> Array:
 def erfinv(x: ArrayLike) -> Array:
     """The inverse of the error function.
 
+    >>> from tinyxla.scipy.special import erfinv
     >>> erfinv(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -109,6 +116,8 @@ def erfinv(x: ArrayLike) -> Array:
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(y), which is 0 where x is 0, with the derivatives that follow.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import xlogy
     >>> xlogy(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     Array([0., 0.], dtype=float32)
     """
@@ -119,6 +128,8 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(1 + y), which is 0 where x is 0.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import xlog1py
     >>> xlog1py(np.array([0.0]), np.array([-1.0]))
     Array([0.], dtype=float32)
     """
@@ -134,6 +145,8 @@ def _of_one_shape(what: str, *args: ArrayLike) -> Any:
 def entr(x: ArrayLike) -> Array:
     """-x log(x) of positive x, 0 at 0, and -inf below.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import entr
     >>> entr(np.array([0.0, 1.0, -1.0]))
     Array([  0.,   0., -inf], dtype=float32)
     """
@@ -162,6 +175,7 @@ def _of_one_type(what: str, *args: ArrayLike) -> Any:
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the absolute value of the gamma function.
 
+    >>> from tinyxla.scipy.special import gammaln
     >>> abs(round(float(gammaln(1.0)), 4))
     0.0
     """
@@ -171,6 +185,7 @@ def gammaln(x: ArrayLike) -> Array:
 def digamma(x: ArrayLike) -> Array:
     """The derivative of `gammaln`.
 
+    >>> from tinyxla.scipy.special import digamma
     >>> round(float(digamma(1.0)), 4)
     -0.5772
     """
@@ -181,6 +196,7 @@ def digamma(x: ArrayLike) -> Array:
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b).
 
+    >>> from tinyxla.scipy.special import betaln
     >>> round(float(betaln(2.0, 3.0)), 4)
     -2.4849
     """
@@ -233,6 +249,7 @@ _ruled_log_beta = lax_special.special_function(
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized lower incomplete gamma function of a and x.
 
+    >>> from tinyxla.scipy.special import gammainc
     >>> round(float(gammainc(1.0, 1.0)), 4)
     0.6321
     """
@@ -242,6 +259,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized upper incomplete gamma function of a and x: 1 - `gammainc`.
 
+    >>> from tinyxla.scipy.special import gammaincc
     >>> round(float(gammaincc(1.0, 1.0)), 4)
     0.3679
     """
@@ -251,6 +269,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularized incomplete beta function of a, b and x.
 
+    >>> from tinyxla.scipy.special import betainc
     >>> round(float(betainc(1.0, 1.0, 0.25)), 4)
     0.25
     """
@@ -261,6 +280,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 def erfc(x: ArrayLike) -> Array:
     """The complementary error function, 1 - `erf`, accurate where that is small.
 
+    >>> from tinyxla.scipy.special import erfc
     >>> round(float(erfc(1.0)), 4)
     0.1573
     """
@@ -270,6 +290,7 @@ def erfc(x: ArrayLike) -> Array:
 def i0e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0, times exp(-|x|).
 
+    >>> from tinyxla.scipy.special import i0e
     >>> abs(round(float(i0e(0.0)), 4))
     1.0
     """
@@ -279,6 +300,7 @@ def i0e(x: ArrayLike) -> Array:
 def i1e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1, times exp(-|x|).
 
+    >>> from tinyxla.scipy.special import i1e
     >>> abs(round(float(i1e(0.0)), 4))
     0.0
     """
@@ -288,6 +310,7 @@ def i1e(x: ArrayLike) -> Array:
 def erfcx(x: ArrayLike) -> Array:
     """exp(x^2) erfc(x) of real or complex numbers.
 
+    >>> from tinyxla.scipy.special import erfcx
     >>> round(float(erfcx(0.0)), 4)
     1.0
     """
@@ -299,6 +322,7 @@ def erfcx(x: ArrayLike) -> Array:
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal number is below x.
 
+    >>> from tinyxla.scipy.special import ndtr
     >>> abs(round(float(ndtr(0.0)), 4))
     0.5
     """
@@ -344,6 +368,7 @@ _NDTRI_FAR = (
 def ndtri(p: ArrayLike) -> Array:
     """The inverse of `ndtr`, by rational approximations (Wichura, Algorithm AS 241, 1988).
 
+    >>> from tinyxla.scipy.special import ndtri
     >>> ndtri(0.5)
     Array(0., dtype=float32)
     """
@@ -378,6 +403,7 @@ def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`; it is accurate everywhere, whatever `series_order` is.
 
+    >>> from tinyxla.scipy.special import log_ndtr
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
     """
@@ -388,6 +414,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of the gamma function: 1 or -1, NaN at its negative poles and at NaN; that of zero is of the side meant.
 
+    >>> from tinyxla.scipy.special import gammasgn
     >>> gammasgn(-0.5)
     Array(-1., dtype=float32)
     """
@@ -401,6 +428,7 @@ def gammasgn(x: ArrayLike) -> Array:
 def gamma(x: ArrayLike) -> Array:
     """The gamma function of real or complex numbers.
 
+    >>> from tinyxla.scipy.special import gamma
     >>> gamma(5.0).round(3)
     Array(24., dtype=float32)
     """
@@ -425,6 +453,8 @@ _gamma = with_slope(
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """n!, or 0 of what is negative.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import factorial
     >>> factorial(np.array([3, 4])).round(3)
     Array([ 6., 24.], dtype=float32)
     """
@@ -438,6 +468,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function, gamma(a) gamma(b) / gamma(a + b).
 
+    >>> from tinyxla.scipy.special import beta
     >>> round(float(beta(2.0, 3.0)), 4)
     0.0833
     """
@@ -450,6 +481,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The number of ways to choose k of N things, each as often as one likes with `repetition`; 0 where there are none.
 
+    >>> from tinyxla.scipy.special import comb
     >>> comb(5.0, 2.0).round(3), comb(5.0, 2.0, repetition=True).round(3)
     (Array(10., dtype=float32), Array(15., dtype=float32))
     """
@@ -466,6 +498,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The rising factorial, gamma(z + m) / gamma(z).
 
+    >>> from tinyxla.scipy.special import poch
     >>> round(float(poch(2.0, 3.0)), 3)
     24.0
     """
@@ -478,6 +511,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d.
 
+    >>> from tinyxla.scipy.special import multigammaln
     >>> round(float(multigammaln(3.0, 2)), 3)
     1.55
     """
@@ -491,6 +525,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of order n of `digamma`.
 
+    >>> from tinyxla.scipy.special import polygamma
     >>> round(float(polygamma(1, 1.0)), 4)
     1.6449
     """
@@ -502,6 +537,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
 def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
     """The Hurwitz zeta function of x and q; Riemann's if q is 1.
 
+    >>> from tinyxla.scipy.special import zeta
     >>> round(float(zeta(2.0)), 4)
     1.6449
     """
@@ -511,6 +547,7 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1.
 
+    >>> from tinyxla.scipy.special import i1
     >>> round(float(i1(1.0)), 4)
     0.5652
     """
@@ -536,6 +573,8 @@ _bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite elsewhere.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.special import rel_entr
     >>> rel_entr(np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0]))
     Array([ 0.,  0., inf], dtype=float32)
     """
@@ -569,6 +608,7 @@ _relative_entropy = with_slope(
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """The terms of the Kullback-Leibler divergence: `rel_entr`(p, q) - p + q.
 
+    >>> from tinyxla.scipy.special import kl_div
     >>> kl_div(1.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -581,6 +621,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """(x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
 
+    >>> from tinyxla.scipy.special import boxcox
     >>> round(float(boxcox(2.0, 0.5)), 4)
     0.8284
     """
@@ -592,6 +633,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`boxcox` of 1 + x.
 
+    >>> from tinyxla.scipy.special import boxcox1p
     >>> round(float(boxcox1p(1.0, 0.5)), 4)
     0.8284
     """
@@ -605,3 +647,64 @@ def _box_cox(log: Array, power: Array) -> Array:
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "bernoulli",
+    "bessel_jn",
+    "beta",
+    "betainc",
+    "betaln",
+    "boxcox",
+    "boxcox1p",
+    "comb",
+    "dawsn",
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfcx",
+    "erfinv",
+    "exp1",
+    "expi",
+    "expit",
+    "expn",
+    "factorial",
+    "fresnel",
+    "gamma",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "gammasgn",
+    "hyp1f1",
+    "hyp2f1",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "kl_div",
+    "log_ndtr",
+    "log_softmax",
+    "loggamma",
+    "logit",
+    "logsumexp",
+    "multigammaln",
+    "ndtr",
+    "ndtri",
+    "owens_t",
+    "poch",
+    "polygamma",
+    "rel_entr",
+    "sici",
+    "softmax",
+    "spence",
+    "sph_harm_y",
+    "wofz",
+    "xlog1py",
+    "xlogy",
+    "zeta",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,6 +33,8 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 
     Without r it is the conjugate of c, so that the matrix is Hermitian. Vectors are those along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import toeplitz
     >>> toeplitz(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
     Array([[1., 3.],
            [2., 1.]], dtype=float32)
@@ -54,6 +56,8 @@ def _of_one_batch(what: str, *vectors: Any) -> list[Any]:
 def circulant(c: ArrayLike) -> Array:
     """Matrices whose columns are the vectors along the last axis, turned by one place more from column to column.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import circulant
     >>> circulant(np.array([1.0, 2.0]))
     Array([[1., 2.],
            [2., 1.]], dtype=float32)
@@ -67,6 +71,8 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     """Matrices with the first column c and the last row r (without its first element; zeros, if None), equal along the
     diagonals from the upper right to the lower left. Vectors are those along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import hankel
     >>> hankel(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
     Array([[1., 2.],
            [2., 3.]], dtype=float32)
@@ -82,6 +88,8 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 def companion(a: ArrayLike) -> Array:
     """The companion matrix of polynomials, their coefficients from the highest degree on along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import companion
     >>> companion(np.array([2.0, 4.0, 6.0]))
     Array([[-2., -3.],
            [ 1.,  0.]], dtype=float32)
@@ -97,6 +105,8 @@ def companion(a: ArrayLike) -> Array:
 def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     """The matrix of a population's step: the first row f (fertility), and s (survival) under the diagonal.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import leslie
     >>> leslie(np.array([1.0, 2.0]), np.array([0.5]))
     Array([[1. , 2. ],
            [0.5, 0. ]], dtype=float32)
@@ -119,6 +129,7 @@ def _places(what: str, n: Any) -> np.ndarray[Any, Any]:
 def hilbert(n: int) -> Array:
     """The matrix with 1 / (i + j + 1) in row i and column j.
 
+    >>> from tinyxla.scipy.linalg import hilbert
     >>> hilbert(2).round(4)
     Array([[1.    , 0.5   ],
            [0.5   , 0.3333]], dtype=float32)
@@ -130,6 +141,7 @@ def hilbert(n: int) -> Array:
 def hadamard(n: int, dtype: Any = int) -> Array:
     """Sylvester's matrix of 1 and -1 with orthogonal rows; n must be a power of two.
 
+    >>> from tinyxla.scipy.linalg import hadamard
     >>> hadamard(2)
     Array([[ 1,  1],
            [ 1, -1]], dtype=int32)
@@ -145,6 +157,7 @@ def hadamard(n: int, dtype: Any = int) -> Array:
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     """The matrix of Fourier's transform of n elements, divided by "sqrtn" or "n" if `scale` says so.
 
+    >>> from tinyxla.scipy.linalg import dft
     >>> dft(2).real
     Array([[ 1.,  1.],
            [ 1., -1.]], dtype=float32)
@@ -176,6 +189,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
     """The numbers of Pascal's triangle: (i + j over i) ("symmetric", the default), (i over j) ("lower"), or (j over i)
     ("upper").
 
+    >>> from tinyxla.scipy.linalg import pascal
     >>> pascal(3, "lower")
     Array([[1., 0., 0.],
            [1., 1., 0.],
@@ -191,6 +205,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of the matrix that `pascal` gives, by its closed form.
 
+    >>> from tinyxla.scipy.linalg import invpascal
     >>> invpascal(3, "lower")
     Array([[ 1.,  0.,  0.],
            [-1.,  1.,  0.],
@@ -209,6 +224,7 @@ def invhilbert(n: int) -> Array:
 
     Source: M.-D. Choi, "Tricks or Treats with the Hilbert Matrix", American Mathematical Monthly 90 (1983).
 
+    >>> from tinyxla.scipy.linalg import invhilbert
     >>> invhilbert(2)
     Array([[ 4., -6.],
            [-6., 12.]], dtype=float32)
@@ -230,6 +246,7 @@ def helmert(n: int, full: bool = False) -> Array:
         n: the number of columns, positive.
         full: one more row in front, which is constant.
 
+    >>> from tinyxla.scipy.linalg import helmert
     >>> helmert(2, full=True).round(4)
     Array([[ 0.7071,  0.7071],
            [ 0.7071, -0.7071]], dtype=float32)
@@ -247,6 +264,8 @@ def helmert(n: int, full: bool = False) -> Array:
 def fiedler(a: ArrayLike) -> Array:
     """The symmetric matrices of the distances |a_i - a_j| of numbers along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import fiedler
     >>> fiedler(np.array([1.0, 4.0]))
     Array([[0., 3.],
            [3., 0.]], dtype=float32)
@@ -261,6 +280,8 @@ def fiedler_companion(a: ArrayLike) -> Array:
 
     Source: M. Fiedler, "A note on companion matrices", Linear Algebra and its Applications 372 (2003).
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import fiedler_companion
     >>> fiedler_companion(np.array([1.0, -6.0, 11.0, -6.0]))
     Array([[  6., -11.,   1.],
            [  1.,   0.,   0.],
@@ -293,6 +314,8 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
         n: the number of columns, positive.
         mode: `"full"` for m + n - 1 rows, `"same"` for max(m, n), `"valid"` for those that need no zeros.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.linalg import convolution_matrix
     >>> convolution_matrix(np.array([1.0, 2.0]), 2)
     Array([[1., 0.],
            [2., 1.],

@@ -6,6 +6,8 @@ definition below: its methods follow from functions of the standard variable, (x
 of Johnson, Kotz and Balakrishnan: "Continuous Univariate Distributions" (1994), "Univariate Discrete Distributions"
 (2005).
 
+>>> import numpy as np
+>>> from tinyxla.scipy.stats import gamma, norm, poisson
 >>> round(float(norm.logpdf(1.0, loc=1.0, scale=2.0)), 4)
 -1.6121
 >>> gamma.cdf(np.array([0.0, 1.0]), 1.0).round(4)
@@ -492,6 +494,8 @@ class Bernoulli(CumulativeDiscrete):
     def ppf(self, q: ArrayLike, p: ArrayLike) -> Array:
         """The number up to which the probability is at least q; NaN if q or p is not from 0 to 1.
 
+        >>> import numpy as np
+        >>> from tinyxla.scipy.stats import bernoulli
         >>> bernoulli.ppf(np.array([0.2, 0.6]), 0.5)
         Array([0., 1.], dtype=float32)
         """
@@ -509,6 +513,7 @@ class Poisson(CumulativeDiscrete):
 
         Source: R. Evans and J. Boersma, "The Entropy of a Poisson Distribution", SIAM Review 30 (1988).
 
+        >>> from tinyxla.scipy.stats import poisson
         >>> round(float(poisson.entropy(1.0)), 4)
         1.3048
         """
@@ -577,6 +582,8 @@ poisson = Poisson(
 class MultivariateNormal:
     """Normal vectors. With `mean` of shape [..., n] and `cov` [..., n, n], positive definite; of each may be a number.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import multivariate_normal
     >>> round(float(multivariate_normal.logpdf(np.zeros(2), np.zeros(2), np.eye(2))), 4)
     -1.8379
     """
@@ -618,6 +625,8 @@ multivariate_normal = MultivariateNormal()
 class Dirichlet:
     """Vectors of n positive numbers with sum 1, along the first axis, by n concentrations.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import dirichlet
     >>> round(float(dirichlet.pdf(np.array([0.5, 0.5]), np.array([1.0, 1.0]))), 4)
     1.0
     """
@@ -650,6 +659,8 @@ dirichlet = Dirichlet()
 class Multinomial:
     """Counts of n draws among outcomes with probabilities p, along the last axis.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import multinomial
     >>> round(float(multinomial.pmf(np.array([1, 1]), 2, np.array([0.5, 0.5]))), 4)
     0.5
     """
@@ -684,6 +695,8 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     no elements NaN, and 0.0. Of equal elements the first one has the derivative. `nan_policy` must be "propagate": NaN
     counts as an element.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import mode
     >>> mode(np.array([3, 1, 3, 1, 2]))
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
     """
@@ -712,6 +725,8 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense". Beside a
     NaN all places are NaN: `nan_policy` must be "propagate".
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import rankdata
     >>> rankdata(np.array([10, 30, 20, 20]))
     Array([1. , 4. , 2.5, 2.5], dtype=float32)
     """
@@ -742,6 +757,8 @@ def sem(
     """The standard error of the mean along an axis: the deviation over the root of the count. With `nan_policy` "omit"
     instead of "propagate" NaN do not count.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.stats import sem
     >>> round(float(sem(np.array([1.0, 3.0]))), 4)
     1.0
     """
@@ -755,3 +772,41 @@ def sem(
 
 
 __getattr__ = _missing(__name__)
+
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betabinom",
+    "binom",
+    "cauchy",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "gamma",
+    "gaussian_kde",
+    "gennorm",
+    "geom",
+    "gumbel_l",
+    "gumbel_r",
+    "laplace",
+    "logistic",
+    "mode",
+    "multinomial",
+    "multivariate_normal",
+    "nbinom",
+    "norm",
+    "pareto",
+    "poisson",
+    "rankdata",
+    "sem",
+    "t",
+    "truncnorm",
+    "uniform",
+    "vonmises",
+    "wrapcauchy",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

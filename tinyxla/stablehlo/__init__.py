@@ -1,5 +1,6 @@
 """StableHLO programs: read, run, and written.
 
+>>> from tinyxla.stablehlo import parse
 >>> program = parse("func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }")
 >>> program(2.0)
 Array(2., dtype=float32)
@@ -15,3 +16,7 @@ from tinyxla.stablehlo.program import (
 )
 
 __all__ = ["Function", "Program", "bytecode", "parse", "register_composite", "register_custom_call"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,7 @@
 """XLA's builder interface: graphs of operations made one by one, under the names of the XLA documents.
 
+>>> import numpy as np
+>>> from tinyxla.xla import Add, F32, Mul, Parameter, ShapeUtil, XlaBuilder
 >>> builder = XlaBuilder("axpy")
 >>> shape = ShapeUtil.MakeShape(F32, [3])
 >>> a = Parameter(builder, 0, ShapeUtil.MakeShape(F32, []), "a")

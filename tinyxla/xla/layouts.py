@@ -48,6 +48,7 @@ class LayoutUtil:
         Raises:
             ShapeError: no order of dimensions, sizes that are not positive, or padding of another rank.
 
+        >>> from tinyxla.xla.layouts import LayoutUtil
         >>> print(LayoutUtil.MakeLayout([0, 1]))
         {0,1}
         """
@@ -234,6 +235,9 @@ class IndexUtil:
         Raises:
             OutOfBoundsError: the index is outside the array.
 
+        >>> from tinyxla.lax.linalg import element_type
+        >>> from tinyxla.scipy.cluster.vq import Shape
+        >>> from tinyxla.xla.layouts import IndexUtil, Layout
         >>> shape = Shape(element_type("f32"), (2, 3), Layout((0, 1)))
         >>> IndexUtil.MultidimensionalIndexToLinearIndex(shape, [0, 1])
         2
@@ -254,6 +258,9 @@ class IndexUtil:
         Raises:
             OutOfBoundsError: the place is outside the array's memory, or in its padding.
 
+        >>> from tinyxla.lax.linalg import element_type
+        >>> from tinyxla.scipy.cluster.vq import Shape
+        >>> from tinyxla.xla.layouts import IndexUtil, Layout
         >>> shape = Shape(element_type("f32"), (2, 3), Layout((0, 1)))
         >>> IndexUtil.LinearIndexToMultidimensionalIndex(shape, 2)
         [0, 1]
@@ -310,6 +317,7 @@ class LiteralUtil:
     def MinValue(primitive_type: Any) -> Array:
         """The least scalar: minus infinity where there is one.
 
+        >>> from tinyxla.xla.layouts import LiteralUtil
         >>> LiteralUtil.MinValue("f32")
         array(-inf, dtype=float32)
         """
@@ -331,6 +339,8 @@ class LiteralUtil:
         Returns:
             An array with one dimension.
 
+        >>> import numpy as np
+        >>> from tinyxla.xla.layouts import Layout, LiteralUtil
         >>> print(LiteralUtil.LinearValues(np.array([[1, 2, 3], [4, 5, 6]]), Layout((0, 1))))
         [1 4 2 5 3 6]
         """
@@ -348,6 +358,9 @@ class LiteralUtil:
     def FromLinearValues(shape: Shape, values: Any) -> Array:
         """The array whose values in memory these are: the inverse of `LinearValues`.
 
+        >>> from tinyxla.lax.linalg import element_type
+        >>> from tinyxla.scipy.cluster.vq import Shape
+        >>> from tinyxla.xla.layouts import Layout, LiteralUtil
         >>> LiteralUtil.FromLinearValues(Shape(element_type("s32"), (2, 3), Layout((0, 1))), [1, 4, 2, 5, 3, 6])
         array([[1, 2, 3],
                [4, 5, 6]], dtype=int32)

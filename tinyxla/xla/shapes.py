@@ -34,6 +34,7 @@ class PrimitiveType:
     def from_dtype(dtype: Any) -> ElementType:
         """The element type of a NumPy dtype.
 
+        >>> from tinyxla.xla.shapes import PrimitiveType
         >>> PrimitiveType.from_dtype("float32")
         f32
         """
@@ -49,6 +50,7 @@ class ShapeUtil:
     ) -> Shape:
         """The shape of an array, in the default layout; the sizes of dynamic dimensions are bounds.
 
+        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShape(PrimitiveType.F32, [2, 3])
         f32[2,3]
         """
@@ -67,6 +69,7 @@ class ShapeUtil:
     def MakeShapeWithLayout(element_type: Any, dimensions: Sequence[int], layout: Layout | Sequence[int]) -> Shape:
         """The shape of an array in a layout, or in that with this `minor_to_major`.
 
+        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShapeWithLayout(PrimitiveType.F32, [2, 3], [0, 1]).text()
         'f32[2,3]{0,1}'
         """
@@ -85,6 +88,7 @@ class ShapeUtil:
     def MakeTupleShape(shapes: Sequence[AnyShape]) -> TupleShape:
         """The shape of a tuple.
 
+        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeTupleShape([ShapeUtil.MakeShape(PrimitiveType.F32, [2]), ShapeUtil.MakeTokenShape()])
         (f32[2], token[])
         """
@@ -119,6 +123,7 @@ class ShapeUtil:
     def TrueRank(shape: Shape) -> int:
         """The number of dimensions of size greater than 1.
 
+        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
         >>> ShapeUtil.TrueRank(ShapeUtil.MakeShape(PrimitiveType.F32, [1, 3, 1, 2]))
         2
         """

@@ -114,3 +114,7 @@ __all__ = [
     "todense",
     "value_and_grad",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,6 +24,7 @@ def todense(arr: Any) -> Array:
     """The dense array of a sparse one; an array that is dense stays as it is. In functions that are sparsified, too.
 
     Example:
+        >>> from tinyxla.experimental.sparse.api import eye, todense
         >>> todense(eye(2))
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
@@ -77,6 +78,7 @@ def eye(
         options: for BCOO `n_batch` and `n_dense`.
 
     Example:
+        >>> from tinyxla.experimental.sparse.api import eye
         >>> eye(2)
         BCOO(float32[2, 2], nse=2)
     """

@@ -40,6 +40,7 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
         ShapeError: b is no vector, or the matrix is not square.
 
     Example:
+        >>> from tinyxla.experimental.sparse.linalg import CSR, spsolve
         >>> import tinyxla as tx
         >>> m = CSR.fromdense(tx.numpy.array([[2.0, 0.0], [1.0, 4.0]]))
         >>> spsolve(m.data, m.indices, m.indptr, tx.numpy.array([2.0, 9.0]))

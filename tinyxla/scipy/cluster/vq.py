@@ -18,6 +18,8 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
         obs: observations, one in each row; a vector is one of numbers.
         code_book: codes, one in each row, of the same length.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.cluster.vq import vq
     >>> vq(np.array([[0.0, 1.0], [4.0, 4.0]]), np.array([[5.0, 4.0], [0.0, 0.0]]))
     (Array([1, 0], dtype=int32), Array([1., 1.], dtype=float32))
     """
@@ -30,3 +32,10 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
     rows, codes = rows.reshape(rows.shape[0], -1), codes.reshape(codes.shape[0], -1)
     distances = tnp.linalg.norm(rows[:, None] - codes[None], axis=-1)
     return tnp.argmin(distances, 1), tnp.min(distances, 1)
+
+
+__all__ = ["vq"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,6 +6,8 @@ steps (10 times the number of unknowns, if None).
 
 Source: R. Barrett et al., "Templates for the Solution of Linear Systems" (1994).
 
+>>> import numpy as np
+>>> from tinyxla.scipy.sparse.linalg import cg
 >>> cg(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))[0].round(4)
 Array([1., 2.], dtype=float32)
 """
@@ -142,6 +144,8 @@ def cg(
 ) -> tuple[Any, None]:
     """The solution for a Hermitian positive definite A, by conjugate gradients.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.sparse.linalg import cg
     >>> cg(lambda x: {"a": 2 * x["a"]}, {"a": np.array([2.0, 4.0])})[0]["a"]
     Array([1., 2.], dtype=float32)
     """
@@ -153,6 +157,8 @@ def bicgstab(
 ) -> tuple[Any, None]:
     """The solution for any invertible A, by stabilized biconjugate gradients.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.sparse.linalg import bicgstab
     >>> bicgstab(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 8.0]))[0].round(4)
     Array([1., 2.], dtype=float32)
     """
@@ -178,6 +184,8 @@ def gmres(
         maxiter: of these cycles.
         solve_method: "batched" or "incremental"; one way serves both.
 
+    >>> import numpy as np
+    >>> from tinyxla.scipy.sparse.linalg import gmres
     >>> gmres(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 8.0]))[0].round(4)
     Array([1., 2.], dtype=float32)
     """
@@ -186,3 +194,10 @@ def gmres(
             f"scipy.sparse.linalg.gmres: solve_method must be 'batched' or 'incremental', but got {solve_method!r}."
         )
     return _solved("gmres", _gmres(restart), A, b, x0, M, tol, atol, maxiter)
+
+
+__all__ = ["bicgstab", "cg", "gmres"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -38,6 +38,8 @@ class Rotation(NamedTuple):
         quat: unit quaternions of shape [..., 4]; `Rotation.from_quat` normalizes, this constructor does not.
 
     Example:
+        >>> import numpy as np
+        >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> quarter = Rotation.from_euler("z", 90.0, degrees=True)
         >>> quarter.apply(np.array([1.0, 0.0, 0.0])).round(3)
         Array([0., 1., 0.], dtype=float32)
@@ -278,6 +280,8 @@ class Slerp(NamedTuple):
     `Slerp.init` makes one; called with times it gives the rotations then.
 
     Example:
+        >>> import numpy as np
+        >>> from tinyxla.scipy.spatial.transform import Rotation, Slerp
         >>> ends = Rotation.from_euler("z", np.array([[0.0], [90.0]]), degrees=True)
         >>> Slerp.init(np.array([0.0, 1.0]), ends)(0.5).as_euler("xyz", degrees=True).round(3)
         Array([ 0.,  0., 45.], dtype=float32)

@@ -1,6 +1,6 @@
 """What type checkers see of the public functions: results that are not `Any`, and wrong calls.
 
-The programs in `tests/types` are checked by pyright and mypy, both strict, where these are installed.
+The programs in `tests/typed_programs` are checked by pyright and mypy, both strict, where these are installed.
 """
 
 from __future__ import annotations
