@@ -17,6 +17,9 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.support import absent_jax
+from tests.support.uses import names_using_jax
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # of which each part would be compiled by a thread
@@ -31,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Nothing that another run compiled is used. The workers of pytest-xdist inherit the directory, and share it."""
     if not hasattr(config, "workerinput"):
         os.environ[_CACHE] = tempfile.mkdtemp(prefix="tinyxla-test-cache-")
+    if absent_jax.IS_ABSENT:
+        absent_jax.stand_in()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -64,6 +69,18 @@ def _fixed_seeds(seed: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {item.nodeid.split("::")[1].partition("[")[0], "*"} & names_using_jax(item.path):
+            item.add_marker("jax")
+        if absent_jax.IS_ABSENT and item.get_closest_marker("jax") is not None:
+            item.add_marker(pytest.mark.skip(reason="JAX is not installed"))
+    _choose_samples(items)
+    for item in items:
+        if item.get_closest_marker("thorough") or item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+
+
+def _choose_samples(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
     with at least `_LONG` sets two of four. Half of what remains is marked `thorough`, the other half `exhaustive`. They
     are chosen by a hash of their names, since strides miss values of nested parameters."""
@@ -90,6 +107,7 @@ _LONG = 12  # sets of parameters
 
 def pytest_collection_finish() -> None:
     """The tests themselves, of which there are many, stay to the end; the garbage collector leaves them alone."""
+    absent_jax.withdraw()
     gc.collect()
     gc.freeze()
 
