@@ -17,14 +17,15 @@ import hypothesis
 import numpy as np
 import pytest
 
-from tests.support import absent_jax
-from tests.support.uses import names_using_jax
+from tests.support import absent
+from tests.support.uses import PACKAGES, names_using
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # of which each part would be compiled by a thread
 
 _CACHE = "TINYXLA_CACHE_DIR"
+_FOLDERS = {"llvm": ("tests/backends/numba/", "tests/compiler/fusion/", "tests/compiler/schedule/", "tests/loopir/")}
 
 hypothesis.settings.register_profile("tinyxla", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("tinyxla")
@@ -34,8 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Nothing that another run compiled is used. The workers of pytest-xdist inherit the directory, and share it."""
     if not hasattr(config, "workerinput"):
         os.environ[_CACHE] = tempfile.mkdtemp(prefix="tinyxla-test-cache-")
-    if absent_jax.IS_ABSENT:
-        absent_jax.stand_in()
+    absent.stand_in()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -70,10 +70,12 @@ def _fixed_seeds(seed: int) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {item.nodeid.split("::")[1].partition("[")[0], "*"} & names_using_jax(item.path):
-            item.add_marker("jax")
-        if absent_jax.IS_ABSENT and item.get_closest_marker("jax") is not None:
-            item.add_marker(pytest.mark.skip(reason="JAX is not installed"))
+        for marker in PACKAGES:
+            names = {item.nodeid.split("::")[1].partition("[")[0], "*"}
+            if names & names_using(marker, item.path) or item.nodeid.startswith(_FOLDERS.get(marker, ())):
+                item.add_marker(marker)
+            if marker in absent.ABSENT and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{marker} is not installed"))
     _choose_samples(items)
     for item in items:
         if item.get_closest_marker("thorough") or item.get_closest_marker("exhaustive"):
@@ -107,7 +109,7 @@ _LONG = 12  # sets of parameters
 
 def pytest_collection_finish() -> None:
     """The tests themselves, of which there are many, stay to the end; the garbage collector leaves them alone."""
-    absent_jax.withdraw()
+    absent.withdraw()
     gc.collect()
     gc.freeze()
 

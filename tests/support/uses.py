@@ -1,8 +1,8 @@
-"""Which tests use JAX: a use analysis of the source of test modules, over the names at their top.
+"""Which tests use JAX, or LLVM: a use analysis of the source of test modules, over the names at their top.
 
-A test uses JAX if its function, its decorators, or a fixture, function or table that it names do so, in its own module
-or in another one of the tests. So the marker `jax` needs no list. What a program in a string imports is not seen: such
-a test is marked by hand.
+A test uses a package if its function, its decorators, or a fixture, function or table that it names do so, in its own
+module or in another one of the tests. So the markers `jax` and `llvm` need no list. What a program in a string imports
+is not seen: such a test is marked by hand.
 """
 
 from __future__ import annotations
@@ -15,29 +15,36 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-PACKAGES = {"jax", "jaxlib"}
+PACKAGES = {"jax": ("jax", "jaxlib"), "llvm": ("llvmlite", "numba", "tinyxla.backends.numba")}
 _IMPORTING = {"importorskip", "import_module"}
 
 
+def is_in(module: str, packages: Iterable[str]) -> bool:
+    """Whether a module is one of these packages, or in one."""
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
 @cache
-def names_using_jax(path: Path) -> frozenset[str]:
-    """The names at the top of a module whose definition uses JAX; "*" if all of its tests do."""
-    module = _Module(path)
+def names_using(marker: str, path: Path) -> frozenset[str]:
+    """The names at the top of a module whose definition uses the packages of a marker; "*" if all of its tests do."""
+    module = _Module(marker, path)
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         module.read(statement)
     return module.using()
 
 
 class _Module:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, marker: str, path: Path) -> None:
+        self.marker, self.path = marker, path
+        self.imported: set[str] = set()
         self.direct: set[str] = set()
         self.uses = defaultdict[str, set[str]](set)  # of other names, by each name
 
     def read(self, statement: ast.stmt) -> None:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                self.direct.update(_bound_to_jax(statement, self.path))
+                self.imported.update(x.asname or x.name.partition(".")[0] for x in statement.names)
+                self.direct.update(self.bound(statement))
             case ast.FunctionDef() | ast.ClassDef():
                 self.define([statement.name], statement)
                 if any("autouse=True" in ast.unparse(x) for x in statement.decorator_list):
@@ -56,8 +63,8 @@ class _Module:
                 self.define(_assigned(statement), statement)
 
     def define(self, names: Iterable[str], node: ast.AST) -> None:
-        names = list(names)
-        is_direct = any(_imports_jax(x, self.path) for x in ast.walk(node))
+        names = set(names) - self.imported
+        is_direct = any(map(self.imports, ast.walk(node)))
         used = set(_used(node))
         for name in names:
             self.uses[name] |= used
@@ -65,11 +72,39 @@ class _Module:
                 self.direct.add(name)
 
     def using(self) -> frozenset[str]:
-        self.uses.pop("pytest", None)
         found = set(self.direct)
         while more := {name for name, used in self.uses.items() if name not in found and used & found}:
             found |= more
         return frozenset(found)
+
+    def imports(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return bool(self.bound(node))
+        is_call = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTING
+        if not is_call or not node.args:
+            return False
+        first = next((x.value for x in ast.walk(node.args[0]) if isinstance(x, ast.Constant)), "")
+        return isinstance(first, str) and is_in(first.rstrip("."), PACKAGES[self.marker])
+
+    def bound(self, statement: ast.Import | ast.ImportFrom) -> set[str]:
+        """The names that an import binds to the packages, or to what uses them."""
+        if isinstance(statement, ast.Import):
+            found = [x for x in statement.names if is_in(x.name, PACKAGES[self.marker])]
+            return {x.asname or x.name.partition(".")[0] for x in found}
+        module = statement.module or ""
+        if statement.level:
+            folder = self.path.parents[statement.level - 1]
+            module = ".".join([*folder.relative_to(ROOT).parts, *filter(None, [module])])
+        return {x.asname or x.name for x in statement.names if self.is_using(module, x.name)}
+
+    def is_using(self, module: str, name: str) -> bool:
+        if module.partition(".")[0] != "tests":
+            return is_in(f"{module}.{name}", PACKAGES[self.marker])
+        path = ROOT.joinpath(*module.split("."))
+        if path.with_suffix(".py").exists():
+            return name in names_using(self.marker, path.with_suffix(".py"))
+        inner = path / f"{name}.py"
+        return inner.exists() and bool(names_using(self.marker, inner))
 
 
 def _root(node: ast.AST | None) -> ast.Name | None:
@@ -101,35 +136,3 @@ def _used(node: ast.AST) -> Iterator[str]:
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, ast.AST):
                 yield from _used(inner)
-
-
-def _imports_jax(node: ast.AST, path: Path) -> bool:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return bool(_bound_to_jax(node, path))
-    if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] not in _IMPORTING or not node.args:
-        return False
-    first = next((x.value for x in ast.walk(node.args[0]) if isinstance(x, ast.Constant)), "")
-    return isinstance(first, str) and first.partition(".")[0] in PACKAGES
-
-
-def _bound_to_jax(statement: ast.Import | ast.ImportFrom, path: Path) -> set[str]:
-    """The names that an import binds to JAX, or to what uses it."""
-    if isinstance(statement, ast.Import):
-        found = [x for x in statement.names if x.name.partition(".")[0] in PACKAGES]
-        return {x.asname or x.name.partition(".")[0] for x in found}
-    module = statement.module or ""
-    if statement.level:
-        folder = path.parents[statement.level - 1]
-        module = ".".join([*folder.relative_to(ROOT).parts, *filter(None, [module])])
-    if module.partition(".")[0] in PACKAGES:
-        return {x.asname or x.name for x in statement.names}
-    if module.partition(".")[0] != "tests":
-        return set()
-    return {x.asname or x.name for x in statement.names if _is_of_jax(ROOT.joinpath(*module.split(".")), x.name)}
-
-
-def _is_of_jax(module: Path, name: str) -> bool:
-    if module.with_suffix(".py").exists():
-        return name in names_using_jax(module.with_suffix(".py"))
-    inner = module / f"{name}.py"
-    return inner.exists() and bool(names_using_jax(inner))

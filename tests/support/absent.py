@@ -1,12 +1,13 @@
-"""A stand-in for JAX where it is not installed, so that modules of tests can be imported that compare with it.
+"""Stand-ins for JAX and for what compiles where JAX or LLVM is not installed, so that tests can be collected.
 
-It is there while tests are collected: tables of cases at the top of modules are made with it. What is called later is
-an error: tests that use JAX are skipped.
+They are there while tests are collected: tables of cases at the top of modules are made with them. What is called later
+is an error: tests that use these packages are skipped.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -16,14 +17,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.uses import PACKAGES
+from tests.support.uses import PACKAGES, is_in
 
-IS_ABSENT = importlib.util.find_spec("jax") is None
+_NEEDED = {"jax": "jax", "llvm": "llvmlite"}
+ABSENT = [marker for marker, package in _NEEDED.items() if importlib.util.find_spec(package) is None]
 _ARITHMETIC = "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg getitem or ror and rand".split()
 
 
 class Absent:
-    """An attribute of JAX, or what a call of it would give."""
+    """An attribute of what is not installed, or what a call of it would give."""
 
     _is_collecting = False
 
@@ -37,11 +39,11 @@ class Absent:
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         if not Absent._is_collecting:
-            raise ModuleNotFoundError(f"JAX is not installed: {self._name} is called by a test without the marker jax")
+            raise ModuleNotFoundError(f"{self._name}, which is not installed, is called by a test without its marker")
         return Absent(f"{self._name}()")
 
     def __iter__(self) -> Iterator[Any]:
-        pytest.skip("JAX is not installed, and cases come from it", allow_module_level=True)
+        pytest.skip(f"{self._name} is not installed, and cases come from it", allow_module_level=True)
 
     def __instancecheck__(self, _: Any) -> bool:
         return False
@@ -62,8 +64,11 @@ class _AbsentModule(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
+    def __init__(self, *modules: str) -> None:
+        self.modules = modules
+
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
+        return ModuleSpec(fullname, self, is_package=True) if is_in(fullname, self.modules) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _AbsentModule(spec.name)
@@ -72,19 +77,24 @@ class _Finder(MetaPathFinder, Loader):
         pass
 
 
-_finder = _Finder()
+# Not Numba and llvmlite themselves: where they are looked for, the library sees that they are absent.
+_STAND_INS = {"jax": PACKAGES["jax"], "llvm": ("tinyxla.backends.numba",)}
+_finder = _Finder(*itertools.chain.from_iterable(_STAND_INS[marker] for marker in ABSENT))
 
 
 def stand_in() -> None:
-    """Begin to give the stand-in to who imports JAX."""
+    """Begin to give stand-ins to who imports what is not installed."""
     Absent._is_collecting = True
-    sys.meta_path.append(_finder)
+    sys.meta_path.insert(0, _finder)
 
 
 def withdraw() -> None:
-    """Importing JAX is an error again."""
+    """Importing it is an error again."""
     Absent._is_collecting = False
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     for name in [x for x, module in sys.modules.items() if isinstance(module, _AbsentModule)]:
-        del sys.modules[name]
+        module = sys.modules.pop(name)
+        folder, _, last = name.rpartition(".")
+        if getattr(sys.modules.get(folder), last, None) is module:
+            delattr(sys.modules[folder], last)
