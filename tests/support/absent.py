@@ -7,7 +7,6 @@ is an error: tests that use these packages are skipped.
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -78,8 +77,7 @@ class _Finder(MetaPathFinder, Loader):
 
 
 # Not Numba and llvmlite themselves: where they are looked for, the library sees that they are absent.
-_STAND_INS = {"jax": PACKAGES["jax"], "llvm": ("tinyxla.backends.numba",)}
-_finder = _Finder(*itertools.chain.from_iterable(_STAND_INS[marker] for marker in ABSENT))
+_finder = _Finder(*(x for marker in ABSENT for x in PACKAGES[marker] if x not in ("numba", "llvmlite")))
 
 
 def stand_in() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-PACKAGES = {"jax": ("jax", "jaxlib"), "llvm": ("llvmlite", "numba", "tinyxla.backends.numba")}
+_COMPILER = ("backends.numba", "loopir", "compiler.pipeline", "compiler.schedule")  # what imports llvmlite
+PACKAGES = {"jax": ("jax", "jaxlib"), "llvm": ("llvmlite", "numba", *(f"tinyxla.{x}" for x in _COMPILER))}
 _IMPORTING = {"importorskip", "import_module"}
 
 
