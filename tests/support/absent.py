@@ -44,6 +44,12 @@ class Absent:
     def __iter__(self) -> Iterator[Any]:
         pytest.skip(f"{self._name} is not installed, and cases come from it", allow_module_level=True)
 
+    def __len__(self) -> int:
+        return len(list(self))
+
+    def __bool__(self) -> bool:
+        return True
+
     def __instancecheck__(self, _: Any) -> bool:
         return False
 

@@ -131,6 +131,8 @@ def _used(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.arg):
         yield node.arg
         return
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("usefixtures"):
+        yield from (x.value for x in node.args if isinstance(x, ast.Constant) and isinstance(x.value, str))
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns"):
             continue
