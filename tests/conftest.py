@@ -67,12 +67,21 @@ def _fixed_seeds(seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
 
 
+def _is_using(item: pytest.Item, marker: str) -> bool:
+    parameters = (
+        item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    )
+    if marker == "llvm" and any(isinstance(x, str) and x == "interpreter" for x in parameters):
+        return False
+    names = {item.nodeid.split("::")[1].partition("[")[0], "*"}
+    return bool(names & names_using(marker, item.path)) or item.nodeid.startswith(_FOLDERS.get(marker, ()))
+
+
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in PACKAGES:
-            names = {item.nodeid.split("::")[1].partition("[")[0], "*"}
-            if names & names_using(marker, item.path) or item.nodeid.startswith(_FOLDERS.get(marker, ())):
+            if _is_using(item, marker):
                 item.add_marker(marker)
             if marker in absent.ABSENT and item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"{marker} is not installed"))

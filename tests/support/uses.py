@@ -81,6 +81,8 @@ class _Module:
     def imports(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
             return bool(self.bound(node))
+        if self.marker == "llvm" and isinstance(node, ast.Constant) and node.value == "numba":
+            return True  # the backend
         is_call = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTING
         if not is_call or not node.args:
             return False
