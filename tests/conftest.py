@@ -17,6 +17,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.support import absent
+from tests.support.uses import PACKAGES, names_using
 from tinyxla.tracing.config import config
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -24,6 +26,7 @@ os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # of which each part would be compiled by a thread
 
 _CACHE = "TINYXLA_CACHE_DIR"
+_FOLDERS = {"llvm": ("tests/backends/numba/", "tests/compiler/fusion/", "tests/compiler/schedule/", "tests/loopir/")}
 
 hypothesis.settings.register_profile("tinyxla", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("tinyxla")
@@ -33,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Nothing that another run compiled is used. The workers of pytest-xdist inherit the directory, and share it."""
     if not hasattr(config, "workerinput"):
         os.environ[_CACHE] = tempfile.mkdtemp(prefix="tinyxla-test-cache-")
+    absent.stand_in()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -72,8 +76,31 @@ def _fixed_seeds(seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
 
 
+def _is_using(item: pytest.Item, marker: str) -> bool:
+    parameters = (
+        item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    )
+    if marker == "llvm" and any(isinstance(x, str) and x == "interpreter" for x in parameters):
+        return False
+    names = {item.nodeid.split("::")[1].partition("[")[0], "*"}
+    return bool(names & names_using(marker, item.path)) or item.nodeid.startswith(_FOLDERS.get(marker, ()))
+
+
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in PACKAGES:
+            if _is_using(item, marker):
+                item.add_marker(marker)
+            if marker in absent.ABSENT and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{marker} is not installed"))
+    _choose_samples(items)
+    for item in items:
+        if item.get_closest_marker("thorough") or item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+
+
+def _choose_samples(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
     with at least `_LONG` sets two of four. Half of what remains is marked `thorough`, the other half `exhaustive`. They
     are chosen by a hash of their names, since strides miss values of nested parameters."""
@@ -100,6 +127,7 @@ _LONG = 12  # sets of parameters
 
 def pytest_collection_finish() -> None:
     """The tests themselves, of which there are many, stay to the end; the garbage collector leaves them alone."""
+    absent.withdraw()
     gc.collect()
     gc.freeze()
 

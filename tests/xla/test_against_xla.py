@@ -47,7 +47,7 @@ NOT_COMPARED = {
     ("sign", "unsigned"): "StableHLO, by which XLA is entered here, has none",
     ("maximum", "complex"): "no order of complex numbers is documented",
     ("minimum", "complex"): "no order of complex numbers is documented",
-    ("power", "complex"): "of powers of zero XLA gives NaN; the rest is in test_vector_functions and test_loops",
+    ("power", "complex"): "of powers of zero XLA gives NaN; the rest is in test_vector_variants and test_loop_ir",
 }
 WITHOUT_NAN = ("maximum", "minimum", "clamp")  # whose fast form, which XLA takes unless JAX asks otherwise, drops them
 

@@ -1,4 +1,8 @@
-"""Examples that take the package, `jax` or `tinyxla`, and give the same with both."""
+"""One harness for programs that take the package, `jax` or `tinyxla`, and give the same with both.
+
+A table of programs is a `Programs`; `check` runs one of them at once, compiled and in the interpreter,
+and compares what comes out with JAX's.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import jax.numpy
 import numpy as np
 
 import tinyxla
+from tinyxla.backends import compile_module
 
 generator = np.random.default_rng(11)
 
@@ -18,13 +23,13 @@ def floats(*shape: int) -> np.ndarray[Any, Any]:
     return generator.normal(size=shape).astype(np.float32)
 
 
-class Example(NamedTuple):
+class Program(NamedTuple):
     run: Callable[..., Any]
     arrays: tuple[Any, ...]
     traced: bool
 
 
-class Examples(dict[str, Example]):
+class Programs(dict[str, Program]):
     """Called as a decorator, it takes a function of the package and of the arrays.
 
     What is not `traced` looks at values, raises or prints: it is run as it stands, and is itself never compiled.
@@ -33,20 +38,25 @@ class Examples(dict[str, Example]):
     def __call__(self, *arrays: Any, traced: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             assert function.__name__ not in self
-            self[function.__name__] = Example(function, arrays, traced)
+            self[function.__name__] = Program(function, arrays, traced)
             return function
 
         return register
 
-    def check(self, name: str) -> None:
-        run, arrays, traced = self[name]
-        mine = [tinyxla.numpy.asarray(x) for x in arrays]
-        if traced:
-            theirs = jax.jit(lambda *x: run(jax, *x), compiler_options={"xla_backend_optimization_level": 0})(*arrays)
-            same(run(tinyxla, *mine), theirs)
-            same(tinyxla.jit(lambda *x: run(tinyxla, *x))(*mine), theirs)
-        else:
-            same(run(tinyxla, *mine), run(jax, *map(jax.numpy.asarray, arrays)))
+
+def check(program: Program) -> None:
+    """The results at once, compiled and interpreted are those of JAX."""
+    run, arrays, traced = program
+    mine = [tinyxla.numpy.asarray(x) for x in arrays]
+    if not traced:
+        same(run(tinyxla, *mine), run(jax, *map(jax.numpy.asarray, arrays)))
+        return
+    theirs = jax.jit(lambda *x: run(jax, *x), compiler_options={"xla_backend_optimization_level": 0})(*arrays)
+    same(run(tinyxla, *mine), theirs)
+    compiled = tinyxla.jit(lambda *x: run(tinyxla, *x))
+    same(compiled(*mine), theirs)
+    interpreted = compile_module(compiled.lower(*mine).module, "interpreter")
+    same(interpreted([np.asarray(x) for x in mine]), jax.tree.leaves(theirs))
 
 
 def same(mine: Any, theirs: Any) -> None:

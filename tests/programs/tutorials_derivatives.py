@@ -8,13 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
-import tinyxla as tx
-from tests.support.both_packages import Examples, error_of, floats
-from tinyxla.test_util import check_grads
+from tests.programs.harness import Programs, error_of, floats
 
-example = Examples()
+programs = Programs()
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------
@@ -38,7 +35,7 @@ def logistic(jax: Any) -> Callable[..., Any]:
     return loss
 
 
-@example(floats(3) / 4, np.float32(0.3))  # small, or `1 - chances` cancels
+@programs(floats(3) / 4, np.float32(0.3))  # small, or `1 - chances` cancels
 def gradients(jax: Any, w: Any, b: Any) -> Any:
     jnp, grad = jax.numpy, jax.grad
     loss = logistic(jax)
@@ -73,7 +70,7 @@ def gradients(jax: Any, w: Any, b: Any) -> Any:
     )
 
 
-@example(floats(3), traced=False)
+@programs(floats(3), traced=False)
 def what_grad_refuses(jax: Any, x: Any) -> Any:
     grad = jax.grad
     assert isinstance(error_of(grad(lambda x: x), x), TypeError)  # a vector
@@ -92,7 +89,7 @@ def what_grad_refuses(jax: Any, x: Any) -> Any:
     return grad(lambda x: x.sum())(x), allowed.shape, allowed.dtype == jax.dtypes.float0
 
 
-@example(floats(3), floats(3), np.float32(1.5), floats(4, 3), floats(4, 3))
+@programs(floats(3), floats(3), np.float32(1.5), floats(4, 3), floats(4, 3))
 def where_gradients_stop(jax: Any, theta: Any, state: Any, reward: Any, states: Any, nexts: Any) -> Any:
     """Temporal differences, the straight-through estimator, and updates for each example."""
     jnp, stop = jax.numpy, jax.lax.stop_gradient
@@ -124,7 +121,7 @@ def where_gradients_stop(jax: Any, theta: Any, state: Any, reward: Any, states: 
     )
 
 
-@example(np.float32(2), floats(2), floats(4), floats(4))
+@programs(np.float32(2), floats(2), floats(4), floats(4))
 def learning_to_learn(jax: Any, theta: Any, w: Any, x: Any, y: Any) -> Any:
     """Gradients of what comes out of steps along gradients."""
     jnp, grad = jax.numpy, jax.grad
@@ -152,7 +149,7 @@ def learning_to_learn(jax: Any, theta: Any, w: Any, x: Any, y: Any) -> Any:
 # --- the cookbook -----------------------------------------------------------------------------------------------------
 
 
-@example(floats(3), floats(3), floats(2, 3))
+@programs(floats(3), floats(3), floats(2, 3))
 def products_with_jacobians(jax: Any, w: Any, v: Any, rows: Any) -> Any:
     jnp, jvp, vjp, vmap = jax.numpy, jax.jvp, jax.vjp, jax.vmap
     inputs = jnp.arange(12.0).reshape(4, 3) / 10
@@ -187,7 +184,7 @@ def products_with_jacobians(jax: Any, w: Any, v: Any, rows: Any) -> Any:
     )
 
 
-@example(floats(2, 2), floats(2, 2))
+@programs(floats(2, 2), floats(2, 2))
 def products_with_hessians(jax: Any, x: Any, v: Any) -> Any:
     jnp, grad, jvp, vjp = jax.numpy, jax.grad, jax.jvp, jax.vjp
 
@@ -211,7 +208,7 @@ def products_with_hessians(jax: Any, x: Any, v: Any) -> Any:
     )
 
 
-@example(np.complex64(2 + 3j), np.complex64([1 + 1j, 0.5 - 2j]))
+@programs(np.complex64(2 + 3j), np.complex64([1 + 1j, 0.5 - 2j]))
 def complex_derivatives(jax: Any, z: Any, u: Any) -> Any:
     """Holomorphic functions, functions of the plane with two real parts, real functions, and the rules that cross."""
     jnp, grad = jax.numpy, jax.grad
@@ -246,7 +243,7 @@ def complex_derivatives(jax: Any, z: Any, u: Any) -> Any:
     )
 
 
-@example(floats(5), np.float32(0.4))
+@programs(floats(5), np.float32(0.4))
 def derivatives_of_any_order(jax: Any, x: Any, t: Any) -> Any:
     jnp, grad, jvp = jax.numpy, jax.grad, jax.jvp
 
@@ -273,7 +270,7 @@ def derivatives_of_any_order(jax: Any, x: Any, t: Any) -> Any:
 # --- derivatives of one's own -----------------------------------------------------------------------------------------
 
 
-@example(np.float32(100), floats(3))
+@programs(np.float32(100), floats(3))
 def stability(jax: Any, large: Any, x: Any) -> Any:
     """log(1 + exp(x)), whose derivative overflows unless it is given."""
     jnp = jax.numpy
@@ -311,7 +308,7 @@ def stability(jax: Any, large: Any, x: Any) -> Any:
     return results, jax.grad(plain)(3.0)
 
 
-@example(np.float32(0), floats(3))
+@programs(np.float32(0), floats(3))
 def conventions(jax: Any, zero: Any, x: Any) -> Any:
     """A derivative at a place where the formula gives 0/0, and one that is not defined everywhere."""
     jnp = jax.numpy
@@ -330,7 +327,7 @@ def conventions(jax: Any, zero: Any, x: Any) -> Any:
     return jax.grad(f)(zero), jax.grad(f)(2.0), jax.grad(plain)(2.0), jax.vmap(jax.grad(f))(x**2)
 
 
-@example(floats(4), np.float32(0.1))
+@programs(floats(4), np.float32(0.1))
 def clipped_gradients(jax: Any, x: Any, bound: Any) -> Any:
     jnp = jax.numpy
 
@@ -384,7 +381,7 @@ def fixed_point(jax: Any) -> Callable[..., Any]:
     return solve
 
 
-@example(np.float32(2), np.float32([2, 3, 5]))
+@programs(np.float32(2), np.float32([2, 3, 5]))
 def implicit_differentiation(jax: Any, a: Any, many: Any) -> Any:
     """Square roots: by the custom rule, and by `custom_root`."""
     jnp, lax = jax.numpy, jax.lax
@@ -421,7 +418,7 @@ def implicit_differentiation(jax: Any, a: Any, many: Any) -> Any:
     )
 
 
-@example(floats(2), np.float32([0.2, 1.3]))
+@programs(floats(2), np.float32([0.2, 1.3]))
 def adjoint_of_an_integrator(jax: Any, start: Any, args: Any) -> Any:
     """An integrator whose gradient is integrated backwards in time, with a function as a static argument."""
     jnp, lax = jax.numpy, jax.lax
@@ -470,7 +467,7 @@ def adjoint_of_an_integrator(jax: Any, start: Any, args: Any) -> Any:
     )
 
 
-@example(floats(3), np.float32(2))
+@programs(floats(3), np.float32(2))
 def rules_of_every_form(jax: Any, x: Any, scale: Any) -> Any:
     """Trees in and out, static arguments, tangents that are missing, closures, and rules made by the function."""
     jnp = jax.numpy
@@ -533,7 +530,7 @@ def rules_of_every_form(jax: Any, x: Any, scale: Any) -> Any:
     )
 
 
-@example(floats(3), traced=False)
+@programs(floats(3), traced=False)
 def what_rules_may_do(jax: Any, x: Any) -> Any:
     """Rules see values, and can stop or print; bad rules are errors."""
     jnp = jax.numpy
@@ -586,7 +583,7 @@ def layers(jax: Any, wrap: Callable[..., Any] = lambda f: f) -> Callable[..., An
     return chain
 
 
-@example(floats(3, 3, 3), floats(3))
+@programs(floats(3, 3, 3), floats(3))
 def checkpoints(jax: Any, ws: Any, x: Any) -> Any:
     jnp, lax, policies = jax.numpy, jax.lax, jax.checkpoint_policies
     name = importlib.import_module(f"{jax.__name__}.ad_checkpoint").checkpoint_name
@@ -631,7 +628,7 @@ def checkpoints(jax: Any, ws: Any, x: Any) -> Any:
     )
 
 
-@example(floats(3, 3, 3), floats(3), traced=False)
+@programs(floats(3, 3, 3), floats(3), traced=False)
 def how_much_checkpoints_keep(jax: Any, ws: Any, x: Any) -> Any:
     """Fewer values are kept with a checkpoint around each layer, and what is computed again is computed twice."""
     checkpoint = importlib.import_module(f"{jax.__name__}.ad_checkpoint")
@@ -650,44 +647,3 @@ def how_much_checkpoints_keep(jax: Any, ws: Any, x: Any) -> Any:
         counts.append(counts[0])
     checkpoint.print_saved_residuals(layers(jax), ws, x)
     return checkpoint.checkpoint_name(x, "x"), counts[1] < counts[2]
-
-
-def test_checks_by_differences() -> None:
-    w, b = tx.numpy.array([0.3, -1.0, 0.5]), tx.numpy.float32(0.3)
-    loss = logistic(tx)
-    check_grads(loss, (w, b), order=2, modes=["fwd", "rev"], atol=2e-2, rtol=2e-2)
-    step = 1e-2
-    by_b = (loss(w, b + step / 2) - loss(w, b - step / 2)) / step
-    assert abs(by_b - tx.grad(loss, 1)(w, b)) < 1e-3
-
-    @tx.custom_jvp
-    def wrong(x: Any) -> Any:
-        return x**2
-
-    wrong.defjvp(lambda x, t: (x[0] ** 2, 3 * x[0] * t[0]))
-    with pytest.raises(AssertionError):
-        check_grads(wrong, (1.0,), order=1, modes=["fwd"])
-
-
-def test_the_reverse_mode_takes_loops_of_any_length() -> None:
-    """Where JAX's does not: the square root by steps of Newton's, until it is found."""
-
-    def root(a: Any) -> Any:
-        def goes_on(x: Any) -> Any:
-            return abs(x * x - a) > 1e-5
-
-        return tx.lax.while_loop(goes_on, lambda x: (x + a / x) / 2, a)
-
-    for gradient in (
-        tx.grad(root),
-        tx.jit(tx.grad(root)),
-        tx.jacfwd(root),
-        lambda a: tx.vmap(tx.grad(root))(a[None])[0],
-    ):
-        np.testing.assert_allclose(gradient(tx.numpy.float32(2)), 0.5 / np.sqrt(2), rtol=1e-4)
-
-
-@pytest.mark.sample(every=3)
-@pytest.mark.parametrize("name", example)
-def test_tutorial(name: str) -> None:
-    example.check(name)

@@ -6,15 +6,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import jax
 import numpy as np
-import pytest
 
-import tinyxla
-from tests.support.both_packages import Examples, error_of, floats
+from tests.programs.harness import Programs, error_of, floats
 
-example = Examples()
-printing = Examples()
+programs = Programs()
+printing = Programs()
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -76,24 +73,10 @@ def printed_gradients(jax: Any, x: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("name", printing)
-def test_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines may come in another order where none was asked for."""
-    run, (x,), _ = printing[name]
-    outputs = []
-    for package in (tinyxla, jax):
-        capsys.readouterr()
-        run(package, package.numpy.asarray(x))
-        outputs.append(capsys.readouterr().out.splitlines())
-    mine, theirs = outputs
-    assert sorted(mine) == sorted(theirs)
-    assert [x for x in mine if x[1:] == " 5"] == ["0 5", "1 5", "2 5"] or "0 5" not in theirs
-
-
 # --- calls of the host ------------------------------------------------------------------------------------------------
 
 
-@example(floats(4), traced=False)
+@programs(floats(4), traced=False)
 def debug_callbacks(jax: Any, x: Any) -> Any:
     seen: list[Any] = []
 
@@ -115,7 +98,7 @@ def debug_callbacks(jax: Any, x: Any) -> Any:
     return y, sorted(v for _, v in seen), {name for name, _ in seen} == {"x"}, kinds
 
 
-@example(np.float32([0.5, 1.5, 2.5]))
+@programs(np.float32([0.5, 1.5, 2.5]))
 def pure_callbacks(jax: Any, x: Any) -> Any:
     """A host function with shapes, batching of every method, and derivatives by a rule and by further callbacks."""
 
@@ -172,7 +155,7 @@ def pure_callbacks(jax: Any, x: Any) -> Any:
     )
 
 
-@example(floats(3), traced=False)
+@programs(floats(3), traced=False)
 def what_callbacks_refuse(jax: Any, x: Any) -> Any:
     shape = jax.ShapeDtypeStruct((3,), np.float32)
     bare = lambda x: jax.pure_callback(lambda x: np.asarray(x) + 1, shape, x)  # noqa: E731
@@ -189,7 +172,7 @@ def what_callbacks_refuse(jax: Any, x: Any) -> Any:
     return jax.jit(bare)(x)
 
 
-@example(np.int32(3), traced=False)
+@programs(np.int32(3), traced=False)
 def ordered_effects(jax: Any, n: Any) -> Any:
     """A generator of the host's that a compiled program draws from, in order; a log that it writes."""
     io_callback = importlib.import_module(f"{jax.__name__}.experimental").io_callback
@@ -223,7 +206,7 @@ def ordered_effects(jax: Any, n: Any) -> Any:
 # --- looking inside ---------------------------------------------------------------------------------------------------
 
 
-@example(floats(3), traced=False)
+@programs(floats(3), traced=False)
 def debugging_options(jax: Any, x: Any) -> Any:
     jnp = jax.numpy
     seen: list[float] = []
@@ -253,9 +236,3 @@ def debugging_options(jax: Any, x: Any) -> Any:
     text = str(jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(x))
     assert "sin" in text
     return seen, named, f(x)
-
-
-@pytest.mark.sample(every=3)
-@pytest.mark.parametrize("name", example)
-def test_tutorial(name: str) -> None:
-    example.check(name)

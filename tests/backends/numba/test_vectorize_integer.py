@@ -11,7 +11,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tests.loopir.test_loops import INTEGERS, UNSIGNED, dtype, run_address, run_python, values
+from tests.loopir.test_loop_ir import INTEGERS, UNSIGNED, dtype, run_address, run_python, values
 from tinyxla import lax
 from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
 from tinyxla.backends.numba.jit import engine

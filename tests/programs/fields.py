@@ -9,11 +9,10 @@ import jax.ops
 import jax.scipy.linalg
 import jax.scipy.special  # noqa: F401 - programs take these from the package
 import numpy as np
-import pytest
 
-from tests.support.both_packages import Examples, floats
+from tests.programs.harness import Programs, floats
 
-example = Examples()
+programs = Programs()
 random = np.random.default_rng(5)
 
 
@@ -28,7 +27,7 @@ def fractions(*shape: int) -> np.ndarray[Any, Any]:
 # --- element by element -----------------------------------------------------------------------------------------------
 
 
-@example(fractions(20) * 100 + 50, fractions(20) * 100 + 50, fractions(20) + 0.1, fractions(20) * 0.5 + 0.1)
+@programs(fractions(20) * 100 + 50, fractions(20) * 100 + 50, fractions(20) + 0.1, fractions(20) * 0.5 + 0.1)
 def greeks(jax: Any, spot: Any, strike: Any, years: Any, volatility: Any) -> Any:
     """Black and Scholes' prices of options, and what they depend on."""
     jnp, ndtr = jax.numpy, jax.scipy.special.ndtr
@@ -40,7 +39,7 @@ def greeks(jax: Any, spot: Any, strike: Any, years: Any, volatility: Any) -> Any
     return jax.vmap(jax.value_and_grad(price, argnums=(0, 2, 3)))(spot, strike, years, volatility)
 
 
-@example(floats(6, 8) * 3, floats(6, 8), whole(8, 6))
+@programs(floats(6, 8) * 3, floats(6, 8), whole(8, 6))
 def losses(jax: Any, logits: Any, targets: Any, labels: Any) -> Any:
     jnp, nn = jax.numpy, jax.nn
 
@@ -65,7 +64,7 @@ def losses(jax: Any, logits: Any, targets: Any, labels: Any) -> Any:
     return total(logits), jax.jacrev(total)(logits)
 
 
-@example(np.arange(1, 200, dtype=np.uint32) * 2654435761)
+@programs(np.arange(1, 200, dtype=np.uint32) * 2654435761)
 def hashes(jax: Any, x: Any) -> Any:
     """The end of MurmurHash 3, and Marsaglia's generators by shifts."""
     jnp, lax = jax.numpy, jax.lax
@@ -81,7 +80,7 @@ def hashes(jax: Any, x: Any) -> Any:
     return h, x, lax.population_count(x), lax.clz(x >> 3), (h % 1000).astype(jnp.uint16), jnp.bitwise_count(h)
 
 
-@example(floats(5, 16) * 40)
+@programs(floats(5, 16) * 40)
 def quantized(jax: Any, x: Any) -> Any:
     jnp = jax.numpy
     scale = jnp.max(jnp.abs(x), -1, keepdims=True) / 127
@@ -90,7 +89,7 @@ def quantized(jax: Any, x: Any) -> Any:
     return codes, codes.astype(jnp.float32) * scale, [x.astype(kind).astype(jnp.float32) for kind in kinds]
 
 
-@example(floats(40), fractions(7, 5, 3))
+@programs(floats(40), fractions(7, 5, 3))
 def pieces(jax: Any, x: Any, image: Any) -> Any:
     """Functions in pieces, and an image's hue, saturation and value."""
     jnp = jax.numpy
@@ -110,7 +109,7 @@ def pieces(jax: Any, x: Any, image: Any) -> Any:
 # --- sums and products ------------------------------------------------------------------------------------------------
 
 
-@example(floats(9, 12), fractions(9, 12) > 0.3)
+@programs(floats(9, 12), fractions(9, 12) > 0.3)
 def statistics(jax: Any, x: Any, kept: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
     holes = jnp.where(kept, x, jnp.nan)
@@ -131,7 +130,7 @@ def statistics(jax: Any, x: Any, kept: Any) -> Any:
     )
 
 
-@example(floats(2, 6, 4, 8), floats(2, 6, 2, 8), floats(2, 6, 2, 8))
+@programs(floats(2, 6, 4, 8), floats(2, 6, 2, 8), floats(2, 6, 2, 8))
 def grouped_attention(jax: Any, q: Any, k: Any, v: Any) -> Any:
     """Causal attention with rotated positions, whose queries share keys and values in groups."""
     jnp = jax.numpy
@@ -151,7 +150,7 @@ def grouped_attention(jax: Any, q: Any, k: Any, v: Any) -> Any:
     return attended(q, k, v), jax.grad(lambda *x: (attended(*x) ** 2).sum(), (0, 1, 2))(q, k, v)
 
 
-@example(floats(10, 4), floats(10), floats(7, 4), floats(6, 6) * 0.5)
+@programs(floats(10, 4), floats(10), floats(7, 4), floats(6, 6) * 0.5)
 def kernels_and_exponentials(jax: Any, x: Any, y: Any, new: Any, a: Any) -> Any:
     jnp = jax.numpy
 
@@ -168,7 +167,7 @@ def kernels_and_exponentials(jax: Any, x: Any, y: Any, new: Any, a: Any) -> Any:
     return ridge, pairs(new, x), jax.scipy.linalg.expm(jnp.stack([a, 9 * a])), jax.jacrev(exponential)(a)
 
 
-@example(floats(12, 12), floats(12), floats(8, 5))
+@programs(floats(12, 12), floats(12), floats(8, 5))
 def iterated_algebra(jax: Any, m: Any, b: Any, a: Any) -> Any:
     """Conjugate gradients, the power method, Gram and Schmidt's basis, and Riccati's equation."""
     jnp, lax = jax.numpy, jax.lax
@@ -203,7 +202,7 @@ def iterated_algebra(jax: Any, m: Any, b: Any, a: Any) -> Any:
 # --- signals and images -----------------------------------------------------------------------------------------------
 
 
-@example(floats(300), fractions(33, 10), floats(2, 103), floats(2, 12))
+@programs(floats(300), fractions(33, 10), floats(2, 103), floats(2, 12))
 def spectra(jax: Any, x: Any, bands: Any, signal: Any, taps: Any) -> Any:
     """Cepstral coefficients, and a convolution by transforms whose length is a prime's multiple."""
     jnp = jax.numpy
@@ -215,7 +214,7 @@ def spectra(jax: Any, x: Any, bands: Any, signal: Any, taps: Any) -> Any:
     return energy @ cosines, long, jax.vmap(jnp.convolve)(signal, taps)
 
 
-@example(floats(2, 20, 4), floats(3, 2, 4, 8) / 3)
+@programs(floats(2, 20, 4), floats(3, 2, 4, 8) / 3)
 def causal_network(jax: Any, x: Any, kernels: Any) -> Any:
     """A gated network of dilated causal convolutions, and its gradient."""
     jnp, lax = jax.numpy, jax.lax
@@ -231,7 +230,7 @@ def causal_network(jax: Any, x: Any, kernels: Any) -> Any:
     return jax.value_and_grad(loss)(kernels)
 
 
-@example(floats(2, 9, 9, 4), floats(3, 3, 1, 8), floats(1, 1, 8, 3))
+@programs(floats(2, 9, 9, 4), floats(3, 3, 1, 8), floats(1, 1, 8, 3))
 def separable_convolution(jax: Any, x: Any, deep: Any, point: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
     order = ("NHWC", "HWIO", "NHWC")
@@ -245,7 +244,7 @@ def separable_convolution(jax: Any, x: Any, deep: Any, point: Any) -> Any:
     return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(x, deep, point)
 
 
-@example(fractions(12, 14), fractions(12, 14), np.float32([[0.91, 0.12, 0.3], [-0.13, 1.07, 0.2]]))
+@programs(fractions(12, 14), fractions(12, 14), np.float32([[0.91, 0.12, 0.3], [-0.13, 1.07, 0.2]]))
 def image_filters(jax: Any, image: Any, other: Any, affine: Any) -> Any:
     """Edges, medians, closings, structural similarity, and an image that is moved, with its derivatives."""
     jnp, lax = jax.numpy, jax.lax
@@ -286,7 +285,7 @@ def image_filters(jax: Any, image: Any, other: Any, affine: Any) -> Any:
 # --- graphs, order and search -----------------------------------------------------------------------------------------
 
 
-@example(floats(8, 5), floats(2, 5), floats(12, 8), whole(12, 40), whole(12, 40))
+@programs(floats(8, 5), floats(2, 5), floats(12, 8), whole(12, 40), whole(12, 40))
 def graph_attention(jax: Any, w: Any, a: Any, x: Any, senders: Any, receivers: Any) -> Any:
     jnp, ops = jax.numpy, jax.ops
 
@@ -300,7 +299,7 @@ def graph_attention(jax: Any, w: Any, a: Any, x: Any, senders: Any, receivers: A
     return jax.value_and_grad(loss, (0, 1))(w, a)
 
 
-@example(floats(3, 30) * 2, whole(4, 3, 30), floats(50), (fractions(50) > 0.4).astype(np.float32))
+@programs(floats(3, 30) * 2, whole(4, 3, 30), floats(50), (fractions(50) > 0.4).astype(np.float32))
 def ranks(jax: Any, scores: Any, gains: Any, x: Any, truth: Any) -> Any:
     """The kernel of likely words, a discounted gain, the area under a curve, and a loss of sorted numbers."""
     jnp = jax.numpy
@@ -319,7 +318,7 @@ def ranks(jax: Any, scores: Any, gains: Any, x: Any, truth: Any) -> Any:
     return jnp.where(keep, scores, -1.0), jax.vmap(gain)(scores, gains), area, tails
 
 
-@example(whole(20, 300), floats(300), fractions(2, 300), np.sort(floats(15)), floats(15))
+@programs(whole(20, 300), floats(300), fractions(2, 300), np.sort(floats(15)), floats(15))
 def counted(jax: Any, k: Any, x: Any, places: Any, edges: Any, heights: Any) -> Any:
     jnp = jax.numpy
     column, row = jnp.clip((places * 6).astype(int), 0, 5)
@@ -333,7 +332,7 @@ def counted(jax: Any, k: Any, x: Any, places: Any, edges: Any, heights: Any) -> 
     )
 
 
-@example(whole(4, 25), whole(4, 30), floats(9, 9), fractions(10, 10), whole(10, 40), whole(10, 40), fractions(40))
+@programs(whole(4, 25), whole(4, 30), floats(9, 9), fractions(10, 10), whole(10, 40), whole(10, 40), fractions(40))
 def dynamic_programs(jax: Any, a: Any, b: Any, t: Any, far: Any, tails: Any, heads: Any, lengths: Any) -> Any:
     """Local alignment, the likeliest path, all shortest paths, and those from one place."""
     jnp, lax = jax.numpy, jax.lax
@@ -357,7 +356,7 @@ def dynamic_programs(jax: Any, a: Any, b: Any, t: Any, far: Any, tails: Any, hea
     return lax.scan(row, jnp.zeros(len(b), int), a)[1].max(), path, paths, one
 
 
-@example((fractions(40) > 0.5).astype(np.uint8), floats(32), np.arange(1, 60, dtype=np.int32))
+@programs((fractions(40) > 0.5).astype(np.uint8), floats(32), np.arange(1, 60, dtype=np.int32))
 def machines(jax: Any, cells: Any, x: Any, numbers: Any) -> Any:
     """Rule 110, a sorting network, Collatz' and Euclid's loops, one for each number, and a sieve."""
     jnp, lax = jax.numpy, jax.lax
@@ -401,7 +400,7 @@ def machines(jax: Any, cells: Any, x: Any, numbers: Any) -> Any:
 # --- chance and control -----------------------------------------------------------------------------------------------
 
 
-@example(np.array([0, 7], np.uint32), np.float32(100), np.float32(0.2), floats(12))
+@programs(np.array([0, 7], np.uint32), np.float32(100), np.float32(0.2), floats(12))
 def simulations(jax: Any, key: Any, spot: Any, volatility: Any, seen: Any) -> Any:
     """An option on an average, its derivatives, a particle filter, and bootstrapped means."""
     jnp, lax = jax.numpy, jax.lax
@@ -428,7 +427,7 @@ def simulations(jax: Any, key: Any, spot: Any, volatility: Any, seen: Any) -> An
     return jax.value_and_grad(option, (0, 1))(spot, volatility), filtered, means
 
 
-@example(floats(4) * 0.1, floats(6, 4) * 0.05, fractions(3, 9, 9), fractions(9, 3), floats(15, 3), floats(16, 3))
+@programs(floats(4) * 0.1, floats(6, 4) * 0.05, fractions(3, 9, 9), fractions(9, 3), floats(15, 3), floats(16, 3))
 def controllers(jax: Any, w: Any, starts: Any, moves: Any, rewards: Any, paid: Any, values: Any) -> Any:
     """A gradient through rollouts of a cart with a pole, values by iteration, and advantages."""
     jnp, lax = jax.numpy, jax.lax
@@ -460,7 +459,7 @@ def controllers(jax: Any, w: Any, starts: Any, moves: Any, rewards: Any, paid: A
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@example(floats(2, 12, 6), floats(2, 12, 6), -fractions(6, 4), floats(2, 12, 4), floats(2, 12, 4), floats(12, 6))
+@programs(floats(2, 12, 6), floats(2, 12, 6), -fractions(6, 4), floats(2, 12, 4), floats(2, 12, 4), floats(12, 6))
 def state_spaces(jax: Any, x: Any, dt: Any, a: Any, b: Any, c: Any, decay: Any) -> Any:
     """A selective state space, linear attention, and a linear recurrence by associative scans, with a gradient."""
     jnp, lax = jax.numpy, jax.lax
@@ -494,7 +493,7 @@ def state_spaces(jax: Any, x: Any, dt: Any, a: Any, b: Any, c: Any, decay: Any) 
     )
 
 
-@example(floats(20, 6), floats(20, 6), whole(20, 8), whole(20, 8), whole(20, 8, 3), floats(10, 6), floats(10, 6))
+@programs(floats(20, 6), floats(20, 6), whole(20, 8), whole(20, 8), whole(20, 8, 3), floats(10, 6), floats(10, 6))
 def embeddings(jax: Any, inner: Any, outer: Any, centre: Any, word: Any, wrong: Any, a: Any, b: Any) -> Any:
     """Words by negative samples, and views of images by contrast."""
     jnp, nn = jax.numpy, jax.nn
@@ -513,7 +512,7 @@ def embeddings(jax: Any, inner: Any, outer: Any, centre: Any, word: Any, wrong: 
     return jax.value_and_grad(words, (0, 1))(inner, outer), jax.value_and_grad(contrast, (0, 1))(a, b)
 
 
-@example(np.array([3, 4], np.uint32), floats(16, 2), floats(10, 16) / 3, floats(16, 5) / 4, floats(16), whole(4, 16))
+@programs(np.array([3, 4], np.uint32), floats(16, 2), floats(10, 16) / 3, floats(16, 5) / 4, floats(16), whole(4, 16))
 def policies_and_noise(jax: Any, key: Any, x: Any, w1: Any, w2: Any, gain: Any, action: Any) -> Any:
     """The losses of a diffusion model and of proximal policy optimization, of one small network."""
     jnp, random = jax.numpy, jax.random
@@ -541,7 +540,7 @@ def policies_and_noise(jax: Any, key: Any, x: Any, w1: Any, w2: Any, gain: Any, 
     return jax.value_and_grad(diffusion)((w1, w2)), jax.value_and_grad(proximal)((w1, w2))
 
 
-@example(floats(12, 9), (fractions(12, 9) > 0.4).astype(np.float32), floats(9, 3), floats(4, 4), floats(4, 3, 3, 3))
+@programs(floats(12, 9), (fractions(12, 9) > 0.4).astype(np.float32), floats(9, 3), floats(4, 4), floats(4, 3, 3, 3))
 def alternating_and_layers(jax: Any, r: Any, known: Any, v: Any, x: Any, stack: Any) -> Any:
     """A factor by alternating least squares, and layers in a scan that are computed again for the gradient."""
     jnp, lax = jax.numpy, jax.lax
@@ -559,7 +558,7 @@ def alternating_and_layers(jax: Any, r: Any, known: Any, v: Any, x: Any, stack: 
     return jax.vmap(row)(r, known), jax.value_and_grad(loss)(stack)
 
 
-@example(floats(3, 5, 4), np.array([3, 0, -1, 2, 1], np.int32), np.array([0, 3, -2, 1, 1], np.int32))
+@programs(floats(3, 5, 4), np.array([3, 0, -1, 2, 1], np.int32), np.array([0, 3, -2, 1, 1], np.int32))
 def many_parts_put_together(jax: Any, x: Any, i: Any, j: Any) -> Any:
     """More arrays than a loop chooses among: rolled ones, as streams of a lattice gas; single elements; those kept."""
     jnp = jax.numpy
@@ -567,9 +566,3 @@ def many_parts_put_together(jax: Any, x: Any, i: Any, j: Any) -> Any:
     patches = [x[:, a : a + 2, b : b + 2] for a in range(4) for b in range(3)]
     picked = x[0][i, j] + jnp.zeros((5, 4)).at[i, j].add(1.0)[i, j]
     return jnp.stack(rolled), jnp.stack(rolled, 1), jnp.concatenate(rolled, 1), jnp.stack(patches, -1), picked
-
-
-@pytest.mark.sample(every=6)
-@pytest.mark.parametrize("name", example)
-def test_program(name: str) -> None:
-    example.check(name)

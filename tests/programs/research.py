@@ -11,19 +11,18 @@ from typing import Any, NamedTuple
 import jax.experimental
 import jax.flatten_util  # noqa: F401 - programs take it from the package
 import numpy as np
-import pytest
 import scipy.optimize
 import scipy.special
 
-from tests.support.both_packages import Examples, floats
+from tests.programs.harness import Programs, floats
 
-example = Examples()
+programs = Programs()
 
 
 # --- equations and derivatives ----------------------------------------------------------------------------------------
 
 
-@example(floats(2), floats(2, 8) * 0.5, floats(8, 2) * 0.5)
+@programs(floats(2), floats(2, 8) * 0.5, floats(8, 2) * 0.5)
 def neural_ode_adjoint(jax: Any, y0: Any, w1: Any, w2: Any) -> Any:
     """Neural ODE with a continuous adjoint written by custom_vjp."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -99,7 +98,7 @@ def neural_ode_adjoint(jax: Any, y0: Any, w1: Any, w2: Any) -> Any:
     return (jax.value_and_grad(loss, argnums=(0, 1))(y0, p), jax.grad(direct)(y0, p), per_example)
 
 
-@example(floats(4, 4) * 0.2, floats(4))
+@programs(floats(4, 4) * 0.2, floats(4))
 def deep_equilibrium(jax: Any, w: Any, x: Any) -> Any:
     """Fixed point by while_loop; gradient by the implicit function theorem, vmapped and hessian'd."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -144,7 +143,7 @@ def deep_equilibrium(jax: Any, w: Any, x: Any) -> Any:
     return (g, gg, jax.vmap(jax.grad(loss, 1), (None, 0))(w, jnp.stack([x, 2 * x])))
 
 
-@example(np.float32(2.0), np.float32([0.5, 3.0, 9.0]))
+@programs(np.float32(2.0), np.float32([0.5, 3.0, 9.0]))
 def implicit_roots(jax: Any, a: Any, many: Any) -> Any:
     """custom_root with Newton and a bisection; nth derivative."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -187,7 +186,7 @@ def implicit_roots(jax: Any, a: Any, many: Any) -> Any:
     )
 
 
-@example(floats(5, 5), floats(5), floats(3, 5))
+@programs(floats(5, 5), floats(5), floats(3, 5))
 def implicit_linear_solves(jax: Any, m: Any, b: Any, bs: Any) -> Any:
     """custom_linear_solve with CG by while_loop; symmetric; transposed; batched."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -232,7 +231,7 @@ def implicit_linear_solves(jax: Any, m: Any, b: Any, bs: Any) -> Any:
     )
 
 
-@example(floats(20, 4), floats(20), floats(8, 4), floats(8))
+@programs(floats(20, 4), floats(20), floats(8, 4), floats(8))
 def hypergradients(jax: Any, x: Any, y: Any, xv: Any, yv: Any) -> Any:
     """Ridge penalties tuned through the implicit solution and through unrolled SGD with momentum."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -275,7 +274,7 @@ def hypergradients(jax: Any, x: Any, y: Any, xv: Any, yv: Any) -> Any:
     )
 
 
-@example(floats(12, 3), floats(3, 4), floats(4, 2))
+@programs(floats(12, 3), floats(3, 4), floats(4, 2))
 def natural_gradient(jax: Any, x: Any, w1: Any, w2: Any) -> Any:
     """Fisher-vector products by linearize and linear_transpose, CG in a while_loop."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -335,7 +334,7 @@ class State(NamedTuple):
     failed: Any
 
 
-@example(floats(4))
+@programs(floats(4))
 def lbfgs(jax: Any, start: Any) -> Any:
     """L-BFGS with two-loop recursion and backtracking by while and cond."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -401,7 +400,7 @@ def lbfgs(jax: Any, start: Any) -> Any:
 # --- inference --------------------------------------------------------------------------------------------------------
 
 
-@example(floats(4, 4), floats(4, 6), np.int32([0, 3, 5, 1, 2, 2, 4, 0]))
+@programs(floats(4, 4), floats(4, 6), np.int32([0, 3, 5, 1, 2, 2, 4, 0]))
 def hmm_parallel(jax: Any, t: Any, e: Any, obs: Any) -> Any:
     """Forward-backward as associative scans of log matrices; Baum-Welch gradient."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -426,7 +425,7 @@ def hmm_parallel(jax: Any, t: Any, e: Any, obs: Any) -> Any:
     return (z, post, post.sum(-1), g)
 
 
-@example(floats(15, 2), floats(3, 2))
+@programs(floats(15, 2), floats(3, 2))
 def gmm_em(jax: Any, x: Any, mu: Any) -> Any:
     """EM by while_loop on the likelihood; stick-breaking parameters by gradient."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -462,7 +461,7 @@ def gmm_em(jax: Any, x: Any, mu: Any) -> Any:
     return (out, jax.grad(lambda m: e_step({**init, "mu": m})[1])(mu))
 
 
-@example(floats(5, 2), floats(6, 2))
+@programs(floats(5, 2), floats(6, 2))
 def sinkhorn(jax: Any, x: Any, y: Any) -> Any:
     """Entropic OT in log space by while_loop, implicit differentiation of the dual by custom_vjp; unrolled too."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -524,7 +523,7 @@ def sinkhorn(jax: Any, x: Any, y: Any) -> Any:
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
-@example(np.float32([1.2, 0.4]), np.float32([0.1, -0.3]))
+@programs(np.float32([1.2, 0.4]), np.float32([0.1, -0.3]))
 def lagrangian(jax: Any, q: Any, qd: Any) -> Any:
     """A double pendulum from its Lagrangian, and the Hamiltonian by a Legendre transform."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -563,7 +562,7 @@ def lagrangian(jax: Any, q: Any, qd: Any) -> Any:
     return (acceleration(q, qd), path, jax.vmap(H)(path[0], path[1]), (dq, dp), sens)
 
 
-@example(np.random.default_rng(0).uniform(0, 4, (12, 2)).astype(np.float32), np.uint32(2))
+@programs(np.random.default_rng(0).uniform(0, 4, (12, 2)).astype(np.float32), np.uint32(2))
 def molecular_dynamics(jax: Any, r: Any, seed: Any) -> Any:
     """Lennard-Jones in a periodic box with cutoff masks and neighbour lists by top_k."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -614,7 +613,7 @@ def molecular_dynamics(jax: Any, r: Any, seed: Any) -> Any:
     return (lax.scan(step, (r, v, force(r)), None, length=4), jnp.sort(idx), jax.grad(energy_nl)(r, idx), pressure)
 
 
-@example(np.linspace(-1, 1, 6, dtype=np.float32))
+@programs(np.linspace(-1, 1, 6, dtype=np.float32))
 def ray_marching(jax: Any, xs: Any) -> Any:
     """Sphere tracing by while_loop, normals by grad, shading, gradient by scene via implicit custom_jvp."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -673,7 +672,7 @@ def ray_marching(jax: Any, xs: Any) -> Any:
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
-@example(floats(7, 4), np.int32([1, 3, 3]))
+@programs(floats(7, 4), np.int32([1, 3, 3]))
 def ctc(jax: Any, logits: Any, labels: Any) -> Any:
     """CTC loss by scan over time; gradient, vmap with lengths; Viterbi."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -700,7 +699,7 @@ def ctc(jax: Any, logits: Any, labels: Any) -> Any:
     return (grads, jax.vmap(loss, (0, None))(jnp.stack([logits, -logits]), 7))
 
 
-@example(np.int32([3, 1, 4, 1]), np.uint32(1))
+@programs(np.int32([3, 1, 4, 1]), np.uint32(1))
 def transformer_kv_cache(jax: Any, prompt: Any, seed: Any) -> Any:
     """A causal transformer: the whole pass, decoding with a cache, and training."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -788,7 +787,7 @@ def transformer_kv_cache(jax: Any, prompt: Any, seed: Any) -> Any:
     return (tokens, logits, same, jax.value_and_grad(loss)(p))
 
 
-@example(floats(5, 5), floats(5))
+@programs(floats(5, 5), floats(5))
 def beam_search(jax: Any, t: Any, start: Any) -> Any:
     """Beam search by while_loop with top_k, finished masks and backpointers; vmap over starts."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -818,7 +817,7 @@ def beam_search(jax: Any, t: Any, start: Any) -> Any:
     return (search(start), jax.vmap(search)(jnp.stack([start, -start, start[::-1]])))
 
 
-@example(floats(7, 3))
+@programs(floats(7, 3))
 def decision_tree(jax: Any, x: Any) -> Any:
     """A tree of nested conds and a table of leaves by switch; soft tree's gradient; vmapped switch."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -860,7 +859,7 @@ def decision_tree(jax: Any, x: Any) -> Any:
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@example(floats(3, 5, 1), floats(3, 5, 1), floats(1, 8), floats(8, 1))
+@programs(floats(3, 5, 1), floats(3, 5, 1), floats(1, 8), floats(8, 1))
 def maml(jax: Any, xs: Any, noise: Any, w1: Any, w2: Any) -> Any:
     """Two inner steps by scan, meta gradient through them, vmap over tasks, Adam outside."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -908,7 +907,7 @@ def maml(jax: Any, xs: Any, noise: Any, w1: Any, w2: Any) -> Any:
     return (params, results)
 
 
-@example(floats(8, 2), floats(3, 6), floats(6, 2), floats(2, 6), floats(6, 1), np.uint32(0))
+@programs(floats(8, 2), floats(3, 6), floats(6, 2), floats(2, 6), floats(6, 1), np.uint32(0))
 def gan(jax: Any, data: Any, g1: Any, g2: Any, d1: Any, d2: Any, seed: Any) -> Any:
     """Alternating updates with tree-wise Adam; critic steps in a fori_loop; gradient penalty."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -964,7 +963,7 @@ def gan(jax: Any, data: Any, g1: Any, g2: Any, d1: Any, d2: Any, seed: Any) -> A
     return lax.scan(step, (g, d, z(g), z(d)), random.split(random.PRNGKey(seed), 3))
 
 
-@example(floats(5, 2), floats(2, 1, 8) * 0.3, floats(2, 8, 2) * 0.3)
+@programs(floats(5, 2), floats(2, 1, 8) * 0.3, floats(2, 8, 2) * 0.3)
 def real_nvp(jax: Any, x: Any, w1: Any, w2: Any) -> Any:
     """Coupling flow stacked by scan; log-det agrees with jacfwd's slogdet; inverse; training."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1007,7 +1006,7 @@ def real_nvp(jax: Any, x: Any, w1: Any, w2: Any) -> Any:
     return (y, ld, dets, jax.vmap(inverse, (None, 0))(p, y), jax.value_and_grad(nll)(p))
 
 
-@example(floats(6, 3), floats(3, 8) * 0.5, floats(8, 3) * 0.5, np.uint32(5))
+@programs(floats(6, 3), floats(3, 8) * 0.5, floats(8, 3) * 0.5, np.uint32(5))
 def score_matching(jax: Any, x: Any, w1: Any, w2: Any, seed: Any) -> Any:
     """Exact score matching by jacobian trace, sliced by jvp, denoising; Langevin sampling."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -1059,7 +1058,7 @@ def score_matching(jax: Any, x: Any, w1: Any, w2: Any, seed: Any) -> Any:
     )
 
 
-@example(floats(1, 8), floats(8), floats(8, 1), floats(6), floats(6))
+@programs(floats(1, 8), floats(8), floats(8, 1), floats(6), floats(6))
 def pinn(jax: Any, w1: Any, b1: Any, w2: Any, xs: Any, ts: Any) -> Any:
     """Burgers' residual by grad of grad of vmap; loss by two optimisers."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1096,7 +1095,7 @@ def pinn(jax: Any, w1: Any, b1: Any, w2: Any, xs: Any, ts: Any) -> Any:
     return (v, g, lax.scan(gauss_newton, flat, None, length=3))
 
 
-@example(floats(4, 2), np.uint32(7))
+@programs(floats(4, 2), np.uint32(7))
 def actor_critic(jax: Any, w: Any, seed: Any) -> Any:
     """Rollouts by scan with resets, advantages by reverse scan, clipped objective, minibatches by permutation."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -1163,7 +1162,7 @@ def actor_critic(jax: Any, w: Any, seed: Any) -> Any:
     return lax.scan(update, p, random.split(random.PRNGKey(seed), 3))
 
 
-@example(floats(6, 4), floats(4, 3), floats(6, 3))
+@programs(floats(6, 4), floats(4, 3), floats(6, 3))
 def quantised_training(jax: Any, x: Any, w: Any, y: Any) -> Any:
     """Straight-through rounding by custom_vjp and by stop_gradient; int8 matmul; per-channel scales."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1216,7 +1215,7 @@ def quantised_training(jax: Any, x: Any, w: Any, y: Any) -> Any:
     )
 
 
-@example(floats(8, 5), floats(5), floats(8), np.uint32(1))
+@programs(floats(8, 5), floats(5), floats(8), np.uint32(1))
 def private_accumulated_sgd(jax: Any, x: Any, w: Any, y: Any, seed: Any) -> Any:
     """Per-example clipping and noise; gradient accumulation by scan of microbatches; global norms."""
     jnp, lax, random = (jax.numpy, jax.lax, jax.random)
@@ -1266,7 +1265,7 @@ def private_accumulated_sgd(jax: Any, x: Any, w: Any, y: Any, seed: Any) -> Any:
     return (private(p, random.key(seed)), g1, ok, clip_by_global_norm(g2, 0.1))
 
 
-@example(floats(10, 4), floats(4), np.float32([0, 1] * 5))
+@programs(floats(10, 4), floats(4), np.float32([0, 1] * 5))
 def sam_and_influence(jax: Any, x: Any, w: Any, y: Any) -> Any:
     """Sharpness-aware steps; influence of each training point on a test loss via inverse Hessian-vector products."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1300,7 +1299,7 @@ def sam_and_influence(jax: Any, x: Any, w: Any, y: Any) -> Any:
     return (w, path, s, exact, -each @ exact, jac)
 
 
-@example(floats(5, 3), floats(5))
+@programs(floats(5, 3), floats(5))
 def optax_like(jax: Any, x: Any, y: Any) -> Any:
     """Chained gradient transformations; schedules; masked weight decay; lookahead."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1366,7 +1365,7 @@ def optax_like(jax: Any, x: Any, y: Any) -> Any:
 # --- packages around --------------------------------------------------------------------------------------------------
 
 
-@example(floats(4, 6, 3), floats(3, 2), floats(2))
+@programs(floats(4, 6, 3), floats(3, 2), floats(2))
 def ensembles_with_axes(jax: Any, x: Any, w: Any, b: Any) -> Any:
     """Gradients and batch norm over a named axis; axis_index, all_gather, ppermute."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1398,7 +1397,7 @@ def ensembles_with_axes(jax: Any, x: Any, w: Any, b: Any) -> Any:
     return (new, aux, both)
 
 
-@example(np.float32([1.5, 2.5, 4.0]), np.float32(1.5), traced=False)
+@programs(np.float32([1.5, 2.5, 4.0]), np.float32(1.5), traced=False)
 def host_functions(jax: Any, x: Any, a: Any) -> Any:
     """pure_callback to SciPy with custom_jvp, vmapped; io_callback and debug prints with captured output."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1456,7 +1455,7 @@ def host_functions(jax: Any, x: Any, a: Any) -> Any:
     return (results, str(log), out.getvalue())
 
 
-@example(floats(4, 3), floats(3), traced=False)
+@programs(floats(4, 3), floats(3), traced=False)
 def ahead_of_time(jax: Any, x: Any, w: Any) -> Any:
     """lower and compile, initialisers by eval_shape, donation, static arguments."""
     jnp, lax = (jax.numpy, jax.lax)
@@ -1498,7 +1497,7 @@ def ahead_of_time(jax: Any, x: Any, w: Any) -> Any:
     return (a, b, c, str(sizes), zeros, err, str(jax.tree.map(lambda s: s.shape, jax.tree.leaves(out))))
 
 
-@example(floats(6, 3), floats(6), traced=False)
+@programs(floats(6, 3), floats(6), traced=False)
 def scipy_minimize(jax: Any, x: Any, y: Any) -> Any:
     """ravel_pytree with SciPy's L-BFGS, Newton-CG with hvp, least_squares with jacfwd, root."""
     jnp = jax.numpy
@@ -1542,7 +1541,7 @@ def scipy_minimize(jax: Any, x: Any, y: Any) -> Any:
     )
 
 
-@example(floats(5, 4), floats(4, 4), floats(4), floats(3, 4, 4), traced=False)
+@programs(floats(5, 4), floats(4, 4), floats(4), floats(3, 4, 4), traced=False)
 def module_system(jax: Any, x: Any, w: Any, b: Any, ws: Any) -> Any:
     """Modules that are pytrees: filtered arrays, mapped initialisers, scan over layers, frozen parts."""
     jnp, lax, tu = (jax.numpy, jax.lax, jax.tree_util)
@@ -1621,9 +1620,3 @@ def module_system(jax: Any, x: Any, w: Any, b: Any, ws: Any) -> Any:
 
     new, v = step(arrays)
     return (tu.tree_leaves(new), v, str(paths), str(tu.tree_map(jnp.shape, tu.tree_leaves(net))))
-
-
-@pytest.mark.sample(every=5)
-@pytest.mark.parametrize("name", example)
-def test_program(name: str) -> None:
-    example.check(name)
