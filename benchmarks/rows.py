@@ -51,7 +51,7 @@ def _efficiency(workload: Workload, libraries: Sequence[Library]) -> dict[int, f
     """The bound on parallel efficiency of tinyxla's program, if it takes part."""
     for library in libraries:
         if library.name == "tinyxla":
-            lowered = workload.function(library).lower(*workload.arguments(library))
+            lowered = library.tx.jit(workload.make(library.tx)).lower(*workload.arguments(library))
             return lowered.compile().parallel_efficiency(THREADS)
     return {}
 
