@@ -52,8 +52,7 @@ def _efficiency(workload: Workload, libraries: Sequence[Library]) -> dict[int, f
     """The bound on parallel efficiency of tinyxla's program, if it takes part."""
     for library in libraries:
         if library.name == "tinyxla":
-            function: Any = workload.function(library)
-            lowered = function.lower(*workload.arguments(library))
+            lowered = library.tx.jit(workload.make(library.tx)).lower(*workload.arguments(library))
             return lowered.compile().parallel_efficiency(THREADS)
     return {}
 

@@ -168,7 +168,11 @@ def test_parallel_efficiency_of_impossible_numbers_is_an_error(count: Any) -> No
 
 # --- results ------------------------------------------------------------------------------------------------------
 
-CONVOLUTION = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+CONVOLUTION: dict[str, Any] = {
+    "window_strides": (1, 1),
+    "padding": "SAME",
+    "dimension_numbers": ("NHWC", "HWIO", "NHWC"),
+}
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "element-wise": (lambda x: jnp.sin(x) * 2 + x, (_normal(300_007),)),

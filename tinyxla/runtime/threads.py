@@ -1,9 +1,10 @@
 """How many threads share the work.
 
-Compiled functions cut their work at places that do not depend on the number of threads, and add up parts in a fixed
-order: so their results are the same, bit for bit, for any number. Without a word from the user there are as many as
-processors that the process may use - its affinity and the limits of its control groups (a container's) count - but not
-more than TINYXLA_NUM_THREADS or else OMP_NUM_THREADS say. The threads start with the first work that is split.
+Compiled functions cut their work at places that do not depend on the number of threads, sums at places that follow from
+their shapes alone, and add up parts in a fixed order: so their results are the same, bit for bit, for any number.
+Without a word from the user there are as many as processors that the process may use - its affinity and the limits of
+its control groups (a container's) count - but not more than TINYXLA_NUM_THREADS or else OMP_NUM_THREADS say. The
+threads start with the first work that is split.
 
 Eager operations are calls of NumPy, whose BLAS has threads of its own. It is kept to the number that is set here, but
 its products may differ in the last bit from one number to another; and so may what compiled functions leave to NumPy,

@@ -72,7 +72,7 @@ _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists hav
 # Candidates for output positions of one stride in the input: the first that divides the innermost axis.
 _STRIDED_ROWS = (4, 2, 1)
 _CHUNKS = 8  # chunks that threads share, if the work suffices
-_LONG_CHUNKS, _LONG_MULTIPLIES = 128, 1 << 27  # the same from so many multiplications on
+_LONG_CHUNKS, _LONG_MULTIPLIES = 64, 1 << 27  # the same from so many multiplications on
 _MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
 _LIST_ROWS = 4  # output positions whose sums take as long as a tile's offset lists
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
@@ -295,10 +295,10 @@ class _ImplicitGemm:
         self.tiles, tiles = -(-positions // self.height), -(-terms // self.depth)
         self.tile_count = groups * self.blocks * self.tiles
         covers_result = groups * positions * axes.channel.size == x.array_shape.size
-        chunks, multiplies = _CHUNKS, self.tile_count * self.height * self.width * terms
-        if multiplies >= _LONG_MULTIPLIES:
-            chunks = _LONG_CHUNKS
-        splits = min(tiles, chunks // self.tile_count) if covers_result and 2 * self.tile_count <= chunks else 1
+        splits = min(tiles, _CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= _CHUNKS else 1
+        multiplies = self.tile_count * self.height * self.width * terms
+        if covers_result and multiplies >= _LONG_MULTIPLIES:  # adding the parts takes no time if they are of many terms
+            splits = max(splits, min(terms // _MAX_KC, _LONG_CHUNKS // self.tile_count))
         self.length = -(-tiles // splits) * self.depth  # of a part of a split reduction
         self.splits = -(-terms // self.length)
         self._balance(positions, groups * self.blocks * self.splits, multiplies)
