@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
 
 from benchmarks.first_calls import compare_first_calls
 from benchmarks.groups import GROUPS
