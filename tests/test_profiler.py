@@ -17,6 +17,8 @@ from tinyxla import errors, lax, profiler
 from tinyxla.backends import compile_module
 from tinyxla.compiler.report import Cost, Machine, amount, duration, table
 
+pytestmark = pytest.mark.llvm  # plans and steps of compiled programs
+
 X = np.random.default_rng(0).normal(size=(64, 48)).astype(np.float32)
 W = np.random.default_rng(1).normal(size=(48, 48)).astype(np.float32)
 SLOW = Machine(1, ((1e6, 2e9), (1e9, 1e9)), 1e9, 1e8)

@@ -17,6 +17,7 @@ from tests.support import ROOT
 
 _COMPILER = ("backends.numba", "loopir", "compiler.pipeline", "compiler.schedule")  # what imports llvmlite
 PACKAGES = {"jax": ("jax", "jaxlib"), "llvm": ("llvmlite", "numba", *(f"tinyxla.{x}" for x in _COMPILER))}
+_OF_COMPILED = {"kernels", "report", "stages"}  # attributes of compiled programs that say what was compiled
 _IMPORTING = {"importorskip", "import_module"}
 
 
@@ -81,8 +82,8 @@ class _Module:
     def imports(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
             return bool(self.bound(node))
-        if self.marker == "llvm" and isinstance(node, ast.Constant) and node.value == "numba":
-            return True  # the backend
+        if self.marker == "llvm" and isinstance(node, ast.Constant | ast.Attribute):
+            return node.value == "numba" if isinstance(node, ast.Constant) else node.attr in _OF_COMPILED
         is_call = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTING
         if not is_call or not node.args:
             return False

@@ -185,6 +185,7 @@ def test_scopes_stay_through_transformations(f: Any, x: Any, parts: list[str]) -
     assert "outer" not in lowered.as_text()
 
 
+@pytest.mark.llvm
 def test_scopes_of_plans_and_of_functions_used_elsewhere() -> None:
     inner = tx.jit(lambda x: tnp.sin(x))
     with tx.named_scope("first"):

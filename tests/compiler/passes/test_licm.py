@@ -17,6 +17,8 @@ from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.errors import ConcretizationError, LeakedTracerError
 from tinyxla.hlo import Computation
 
+pytestmark = pytest.mark.llvm  # plans and steps of compiled programs
+
 W = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32) / 4
 X = np.linspace(-1, 1, 8).astype(np.float32)
 ROWS = np.linspace(-1, 1, 40).astype(np.float32).reshape(5, 8)
