@@ -69,7 +69,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("scipy.stats.uniform.cdf", "sign of zero value .*", ANY, "the probability at minus zero is that zero"),
     Intended("numpy.isposinf numpy.isneginf", "accepts eager", "not well defined for complex", "parts of complex numbers are infinite or not"),
     Intended("numpy.argpartition", "value value .*", ANY, "the order inside of the parts is not specified"),
-    Intended("Array.clip numpy.clip", "raises value .*", "does not fit the element type", "a Python integer outside of the type's range is an error, as in NumPy"),
+    Intended("Array.clip numpy.clip numpy.piecewise", "raises value .*", "does not fit the element type", "a Python integer outside of the type's range is an error, as in NumPy"),
     Intended("lax.pow numpy.place random.lognormal", "accepts eager", "must match, but got|implicit dtype promotion path|cannot safely cast", "types are promoted"),
     Intended("numpy.floor_divide", "value value .*", "^value: -1 at .*expected -2", "an integer over zero is -1, as XLA documents it"),
     Intended("composition*", "accepts eager", "INTERNAL: RET_CHECK failure", "JAX's compiler fails"),

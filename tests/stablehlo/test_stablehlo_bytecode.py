@@ -13,7 +13,7 @@ import pytest
 
 import tinyxla as tx
 from tests.support import xla_oracle
-from tests.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_of
+from tests.stablehlo.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_of
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError
 from tinyxla.stablehlo import bytecode

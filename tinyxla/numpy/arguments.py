@@ -21,7 +21,7 @@ from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
+from tinyxla.shapes.symbolic import SymbolicDimension, has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device, check_placement
@@ -100,7 +100,7 @@ def type_of(value: Any) -> Type:
     """The dtype and weakness with which a value takes part in promotion."""
     if isinstance(value, Array):
         return value.dtype, value.weak_type
-    if is_symbolic(value):
+    if type(value) is SymbolicDimension:
         return default_int(), True
     if isinstance(value, SCALARS) and not isinstance(value, np.generic):
         return scalar_dtype(value), not isinstance(value, bool)

@@ -244,7 +244,7 @@ def take_index(x: Array, index: Any) -> Array:
             return read(x, index, None, None)
         try:
             return ConcreteArray(x.buffer()[known], x.weak_type)
-        except (IndexError, MemoryError, TypeError, ValueError):
+        except (IndexError, MemoryError, OverflowError, TypeError, ValueError):
             pass  # the long way says what is wrong
     return read(x, index, None, None)
 

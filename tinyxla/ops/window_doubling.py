@@ -151,7 +151,10 @@ def neutral(dtype: Any, to_apply: Computation) -> Array | None:
 def cumulative_direction(w: WindowDimension, size: int) -> str | None:
     """`forward` if the windows of a dimension are its beginnings, `backward` if they are its ends."""
     edges = w.padding_low, w.padding_high
-    is_short = w.size != size if has_symbolic((w.size, size)) else w.size < max(size, 2)
+    if w.size == size:
+        is_short = type(size) is int and size < 2
+    else:
+        is_short = has_symbolic((w.size, size)) or w.size < max(size, 2)
     if is_short or (w.stride, w.window_dilation, w.base_dilation) != (1, 1, 1):
         return None
     return {(w.size - 1, 0): "forward", (0, w.size - 1): "backward"}.get(edges)
