@@ -22,7 +22,7 @@ from benchmarks import ROOT
 from benchmarks.measure import ONCE, PAUSE, QUICK, THOROUGH, Effort, Timing, take_turns
 from benchmarks.workload import Calls, Once, Workload
 
-PACKAGES = ("tinyxla", "tinyxla.scalar_math")  # the second one in commits before version 0.1.0 only
+PACKAGES = ("tinyxla", "tinyxla_kernels")  # the second one in commits before version 0.1.0 only
 SLOWER = 0.9  # rows below this ratio are listed
 
 
