@@ -96,10 +96,9 @@ class _OuterReduction:
         ops_per_index = math.prod(a.size for a in self.reduced_axes[1:]) * self.block_size * space.ops_per_element
         if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
             chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
-            long_splits = min(
-                -(-MAX_LONG_PARTIALS // independent), chunks // LONG_CHUNKS, reduced_size // MIN_LONG_CHUNK_ROWS
-            )
-            self.splits = max(1, min(MAX_SPLITS, chunks), long_splits)
+            rows = MIN_LONG_CHUNK_ROWS * len(self.accumulators)
+            long_splits = min(-(-MAX_LONG_PARTIALS // independent), chunks // LONG_CHUNKS, reduced_size // rows)
+            self.splits = long_splits if long_splits >= 2 * MAX_SPLITS else max(1, min(MAX_SPLITS, chunks))
         self._note_schedule(blocks, reduced_size)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
