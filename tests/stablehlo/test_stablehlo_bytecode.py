@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tests.support import xla_oracle
 from tests.stablehlo.test_stablehlo_programs import PROGRAMS, SYMBOLIC, compare, function_of
+from tests.support import xla_oracle
 from tinyxla import stablehlo
 from tinyxla.errors import ArgumentError, BytecodeError, TinyxlaError
 from tinyxla.stablehlo import bytecode

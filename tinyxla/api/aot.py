@@ -108,7 +108,7 @@ class Lowered(_Stage):
             >>> "lowering" in stages
             True
             >>> print(stages["fusion"])
-            loop over [8]: multiply f32[8] of parameter f32[8]
+            loop over [8]: multiply f32[8] of parameter f32[8] at [d0]
         """
         from tinyxla.compiler.stages import stages  # here, since few programs need it
 

@@ -381,7 +381,7 @@ def _refuse(what: str, name: str, kind: str, value: Any) -> NoReturn:
 def integer_of(what: str, name: str, value: Any) -> int:
     """A static integer argument."""
     try:
-        return value if is_symbolic(value) else int(value.__index__())
+        return value if type(value) is SymbolicDimension else int(value.__index__())
     except TinyxlaError:
         raise
     except (AttributeError, TypeError):  # of an array of several

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
 from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value, Zero
@@ -100,10 +100,16 @@ class SymbolicSize(NamedTuple):
     size: int
 
 
+def _symbolic_size_shape(*, size: Any) -> Shape:
+    if not is_symbolic(size) and (type(size) is not int or not -(2**31) <= size < 2**31):
+        raise AttributeValueError(f"symbolic-size: a size must be an integer of 32 bits, but is {size!r}.")
+    return Shape(element_type("s32"))
+
+
 symbolic_size = Op(
     "symbolic-size",  # the value of a dimension that may be symbolic: of a program which is exported for all its sizes
     attributes=SymbolicSize,
-    shape=lambda *, size: Shape(element_type("s32")),
+    shape=_symbolic_size_shape,
     evaluate=lambda *, size: np.asarray(operator.index(size), np.int32),
     derivative=Zero(),
     batch=_nullary_batch,
