@@ -379,9 +379,10 @@ def _refuse(what: str, name: str, kind: str, value: Any) -> NoReturn:
 
 
 def integer_of(what: str, name: str, value: Any) -> int:
-    """A static integer argument."""
+    """A static integer argument; a symbolic dimension is one, too."""
+    given: Any = value
     try:
-        return value if type(value) is SymbolicDimension else int(value.__index__())
+        return given if type(value) is SymbolicDimension else int(value.__index__())
     except TinyxlaError:
         raise
     except (AttributeError, TypeError):  # of an array of several
