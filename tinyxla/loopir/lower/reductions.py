@@ -49,7 +49,7 @@ MIN_ARGMINMAX_ELEMENTS = 16  # fewer elements are compared one after the other
 MIN_ACCUMULATED_ELEMENTS = 80  # of all rows; with fewer, combining the accumulators costs too much
 MAX_UNROLLED_PARTIALS = 32  # partial results that are combined by an unrolled loop
 MAX_LONG_PARTIALS, MIN_LONG_CHUNK_ROWS = 128, 128  # of reductions that take long; combining 128 rows takes no time then
-LONG_CHUNKS = 4  # chunks of usual work in a chunk of a reduction that takes long
+LONG_CHUNKS = 12  # chunks of usual work in a chunk of a reduction that takes long
 
 
 class Reductions:
