@@ -87,9 +87,10 @@ def _is_using(item: pytest.Item, marker: str) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    asked = [m for m in PACKAGES if m in config.option.markexpr or m in absent.ABSENT]  # the analysis takes a while
     for item in items:
-        for marker in PACKAGES:
+        for marker in asked:
             if _is_using(item, marker):
                 item.add_marker(marker)
             if marker in absent.ABSENT and item.get_closest_marker(marker) is not None:
