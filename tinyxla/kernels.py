@@ -24,6 +24,7 @@ from tinyxla.ops.custom_call import CustomCall, Target
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.cache_keys import exact
 from tinyxla.util.wrapping import wraps
 
 __all__ = ["Kernel", "kernel"]
@@ -102,7 +103,7 @@ class Kernel:
     def _static_key(self, static: dict[str, Any]) -> Any:
         """Equal for static values for which the compiled function is the same: 1 and 1.0, or 0.0 and -0.0, are not."""
         try:
-            key = tuple((name, _exact(value)) for name, value in sorted(static.items()))
+            key = tuple((name, exact(value)) for name, value in sorted(static.items()))
             hash(key)
         except TypeError:
             raise ArgumentError(
@@ -244,13 +245,6 @@ def kernel(
     if not callable(function):
         raise ArgumentError(f"kernel takes a function, but got {function!r}.")
     return Kernel(function, out or (lambda x, *others: x), vmap)
-
-
-def _exact(value: Any) -> Any:
-    """A static value with its type; floats by their text, which tells zeros apart and is equal for NaN."""
-    if isinstance(value, tuple):
-        return (type(value), *map(_exact, value))
-    return (type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value)
 
 
 def _repeated(x: Any, size: int) -> Any:

@@ -9,6 +9,7 @@ from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
+from tinyxla.runtime.threads import MAX_THREADS
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from tinyxla.api.jit import Program
     from tinyxla.compiler.report import Machine, Report
     from tinyxla.profiler import Profile
-
-_MAX_THREADS = 1024
 
 
 class _Stage:
@@ -233,9 +232,9 @@ class Compiled(_Stage):
             {2: 1.0, 64: 1.0}
         """
         for count in threads:
-            if type(count) is not int or not 1 <= count <= _MAX_THREADS:
+            if type(count) is not int or not 1 <= count <= MAX_THREADS:
                 raise AttributeValueError(
-                    f"parallel_efficiency: a number of threads must be a whole number from 1 to {_MAX_THREADS}, but "
+                    f"parallel_efficiency: a number of threads must be a whole number from 1 to {MAX_THREADS}, but "
                     f"got {count!r}."
                 )
         return self._executable.parallel_efficiency(threads)

@@ -70,6 +70,11 @@ class Target:
         return max(_MIN_TASKS, self.max_chunks // 4 if self.processors <= _MIN_TASKS else self.max_chunks)
 
     @property
+    def balanced_tasks(self) -> int:
+        """Twice as many: the processor with one chunk more than others is late by half of its share only."""
+        return 2 * self.tasks
+
+    @property
     def private_bytes(self) -> int:
         """Bytes from which on arrays are surely not in a core's own caches, whatever ran before."""
         return min(4 * self.l2_bytes, self.last_level_bytes)
@@ -179,11 +184,6 @@ def vector_bytes() -> int:
     """Bytes of the widest vector register."""
     features = processor()[1]
     return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
-
-
-def vector_registers() -> int:
-    """How many vector registers kernels count on."""
-    return 32 if vector_bytes() == 64 else 16
 
 
 @functools.cache

@@ -512,7 +512,3 @@ def shape_of(what: str, shape: Any) -> tuple[int, ...]:
     if any(n < 0 for n in sizes):
         raise ShapeError(f"{what}: the shape {sizes} has a negative size.")
     return sizes
-
-
-def element_count(shape: Iterable[int]) -> int:
-    return math.prod(shape)

@@ -33,7 +33,7 @@ from tinyxla.errors import AttributeValueError, TinyxlaError
 
 __all__ = ["get_num_threads", "num_threads", "set_num_threads"]
 
-_MOST = 1024
+MAX_THREADS = 1024
 
 _chosen: int | None = None
 _watchers: list[Callable[[int], None]] = []
@@ -78,10 +78,10 @@ def set_num_threads(threads: int) -> None:
         count = 0 if isinstance(threads, bool) else operator.index(threads)
     except TypeError:
         count = 0
-    if not 1 <= count <= _MOST:
+    if not 1 <= count <= MAX_THREADS:
         raise AttributeValueError(
             f"set_num_threads: the number of threads must be a whole number from 1, the calling thread alone, to "
-            f"{_MOST}, but got {threads!r}."
+            f"{MAX_THREADS}, but got {threads!r}."
         )
     _chosen = count
     for watcher in _watchers:
@@ -214,7 +214,7 @@ def shielded(function: Callable[[], object]) -> None:
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
     """The processors this process may use, further limited by TINYXLA_NUM_THREADS or else OMP_NUM_THREADS."""
-    limits = [available_processors(), control_group_limit(), _MOST]
+    limits = [available_processors(), control_group_limit(), MAX_THREADS]
     own = environment.get("TINYXLA_NUM_THREADS")
     if own is not None:
         if not own.strip().isdecimal() or int(own) == 0:

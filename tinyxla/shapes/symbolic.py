@@ -261,49 +261,28 @@ class SymbolicDimension:
     def __hash__(self) -> int:
         return hash(self.polynomial)
 
-    def _difference(self, other: Any, what: str) -> Interval | None:
-        q = self._operand(other, what)
-        return None if q is None else self.scope.interval(self.scope.normal(_minus(self.polynomial, q)))
+    def _compared(self, name: str, symbol: str, other: Any) -> Any:
+        """A comparison, if it has one truth value at both bounds of the difference, and so between them."""
+        q = self._operand(other, symbol)
+        if q is None:
+            return _array_operation(name, self, other)
+        bounds = self.scope.interval(self.scope.normal(_minus(self.polynomial, q)))
+        at_least, at_most = (getattr(operator, name)(bound, 0) for bound in bounds)
+        if at_least != at_most:
+            raise self._inconclusive(symbol, other)
+        return at_least
 
     def __ge__(self, other: Any) -> Any:
-        bounds = self._difference(other, ">=")
-        if bounds is None:
-            return _array_operation("ge", self, other)
-        if bounds[0] >= 0:
-            return True
-        if bounds[1] < 0:
-            return False
-        raise self._inconclusive(">=", other)
+        return self._compared("ge", ">=", other)
 
     def __gt__(self, other: Any) -> Any:
-        bounds = self._difference(other, ">")
-        if bounds is None:
-            return _array_operation("gt", self, other)
-        if bounds[0] > 0:
-            return True
-        if bounds[1] <= 0:
-            return False
-        raise self._inconclusive(">", other)
+        return self._compared("gt", ">", other)
 
     def __lt__(self, other: Any) -> Any:
-        bounds = self._difference(other, "<")
-        if bounds is None:
-            return _array_operation("lt", self, other)
-        if bounds[1] < 0:
-            return True
-        if bounds[0] >= 0:
-            return False
-        raise self._inconclusive("<", other)
+        return self._compared("lt", "<", other)
 
     def __le__(self, other: Any) -> Any:
-        bounds = self._difference(other, "<=")
-        if bounds is None:
-            return _array_operation("le", self, other)
-        if bounds[1] <= 0:
-            return True
-        if bounds[0] > 0:
-            return False
-        raise self._inconclusive("<=", other)
+        return self._compared("le", "<=", other)
 
     def __bool__(self) -> bool:
         low, high = self.scope.interval(self.polynomial)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 
 class _Identity:
     """Stands for an object that cannot be hashed: equal to itself alone."""
@@ -25,3 +27,10 @@ def hashable(value: Any) -> Any:
     except TypeError:
         return _Identity(value)
     return type(value), value
+
+
+def exact(value: Any) -> Any:
+    """A value with its type, as a key; floats by their text, which tells zeros apart and is equal for NaN."""
+    if isinstance(value, tuple):
+        return (type(value), *map(exact, value))
+    return (type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value)

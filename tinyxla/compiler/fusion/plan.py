@@ -94,46 +94,37 @@ class KernelLowering(Protocol):
 
 
 @dataclass(eq=False)
-class LibraryKernel:
-    """An operation with a kernel of its own, whose algorithm fixes the order of loops: a GEMM, a sort, an FFT."""
+class _Operation:
+    """An operation that no nest computes. Its class says what becomes of it."""
 
     root: Instruction
+
+
+@dataclass(eq=False)
+class LibraryKernel(_Operation):
+    """An operation with a kernel of its own, whose algorithm fixes the order of loops: a GEMM, a sort, an FFT."""
+
     lowering: KernelLowering
 
 
-@dataclass(eq=False)
-class BlasCall:
+class BlasCall(_Operation):
     """A matrix product by the BLAS, or by a small kernel with the same interface."""
 
-    root: Instruction
 
-
-@dataclass(eq=False)
-class HostCall:
+class HostCall(_Operation):
     """An operation that Python evaluates on arrays: it has no kernel, or is a function of the user's."""
 
-    root: Instruction
 
-
-@dataclass(eq=False)
-class Collective:
+class Collective(_Operation):
     """A collective operation: replicas meet in a call of the host and exchange arrays."""
 
-    root: Instruction
 
-
-@dataclass(eq=False)
-class Loop:
+class Loop(_Operation):
     """A `while` whose condition and body are programs of their own."""
 
-    root: Instruction
 
-
-@dataclass(eq=False)
-class Switch:
+class Switch(_Operation):
     """A `conditional` whose branches are programs of their own."""
-
-    root: Instruction
 
 
 SingleOp = LibraryKernel | BlasCall | HostCall | Collective | Loop | Switch

@@ -56,7 +56,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         contiguous_from = last
     outer, row = update_sizes[: max(contiguous_from, 0)], math.prod(update_sizes[max(contiguous_from, 0) :])
     rows = math.prod(outer)
-    chunks = max(1, -(-row // PARALLEL_CHUNK_ELEMENTS)) if rows < 2 * current_target().tasks else 1
+    chunks = max(1, -(-row // PARALLEL_CHUNK_ELEMENTS)) if rows < current_target().balanced_tasks else 1
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         row_index, begin, end = tile_of(low, index, chunks, row)
         limits = [n - size for n, size in zip(total, update_sizes, strict=True)]
@@ -108,7 +108,7 @@ class _Scatter:
         moving = self.a.start_index_map
         fixed_dims = [k for k, d in enumerate(self.window) if d not in moving and self.update_sizes[k] > 1]
         self.cut, self.chunks = 0, 1
-        if self.independent < 2 * current_target().tasks:
+        if self.independent < current_target().balanced_tasks:
             self.cut, self.chunks = _cut_window(self.update_sizes, fixed_dims, math.prod(self.batch))
         is_single, elements = self.independent * self.chunks == 1, math.prod(self.update_sizes) * math.prod(self.batch)
         self.private_copies = _private_copy_count(x, elements) if is_single else 1
@@ -257,7 +257,7 @@ def _cut_window(update_sizes: Sequence[int], fixed_dims: Sequence[int], updates:
     cut = max(fixed_dims, key=lambda k: update_sizes[k])
     elements = math.prod(update_sizes)
     count = min(
-        2 * current_target().tasks,
+        current_target().balanced_tasks,
         update_sizes[cut],
         elements // MIN_WINDOW_ELEMENTS,
         elements * updates // PARALLEL_CHUNK_ELEMENTS,

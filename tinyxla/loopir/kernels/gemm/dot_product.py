@@ -227,7 +227,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     a_tiles, b_tiles = -(-p.m // rows), -(-p.n // columns)
     # The skinny operand's rows stay in the cache.
     tile_order = (1, a_tiles, a_tiles, b_tiles) if p.m <= p.n else (b_tiles, a_tiles, 1, b_tiles)
-    length = -(-a_tiles * b_tiles // max(1, 2 * current_target().tasks // p.batch))
+    length = -(-a_tiles * b_tiles // max(1, current_target().balanced_tasks // p.batch))
     chunks = -(-a_tiles * b_tiles // length)
     parameters = (p.m, p.n, p.k, *strides, *tile_order, chunks, length)
     work = length * tile_sums * p.k // min(2, skinny)  # for one row, loads cost as much as multiply-adds

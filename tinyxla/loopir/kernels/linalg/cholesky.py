@@ -146,7 +146,7 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
     strip_columns = strip_width(n)
     if count > 1 or n < MIN_SHARED_SIZE:
-        chunks = min(count, 2 * current_target().tasks)
+        chunks = min(count, current_target().balanced_tasks)
         length = -(-count // chunks)
         parameters, work = (n, n, pitch, count, length, panel_elements, strip_columns), length * n * n * (n // 8 + 8)
         kernels = [bind_parameters(_cholesky_kernel(type, lower), [x, panels(chunks)], parameters, chunks, work, x)]

@@ -70,7 +70,7 @@ class _BatchedLapack(FortranCalls):
         self.copy_arguments = self.b.scratch(INDEX, len(COPY_ARGUMENTS))
         work = cost * math.prod(self.sizes[2:]) // components
         self.work = _CALL_COST + work
-        self.chunks = min(self.count * components, 2 * current_target().tasks) if work > _MIN_PARALLEL_WORK else 1
+        self.chunks = min(self.count * components, current_target().balanced_tasks) if work > _MIN_PARALLEL_WORK else 1
         self.chunk: Index = 0
         self.index: Index = 0  # of the current matrix
         self.part: Index = 0

@@ -56,7 +56,7 @@ def panel_layout(type: str, rows: int) -> tuple[int, int]:
 
 def strip_width(columns: int) -> int:
     """Columns of a strip of the trailing matrix, which one thread updates."""
-    return min(_MAX_STRIP_COLUMNS, max(BLOCK, columns // (2 * current_target().tasks) // BLOCK * 2 * BLOCK))
+    return min(_MAX_STRIP_COLUMNS, max(BLOCK, columns // current_target().balanced_tasks // BLOCK * 2 * BLOCK))
 
 
 class PanelBuilder(ParametricBuilder):
@@ -233,7 +233,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     matrix = results.get(0) or memory(type, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * min_size)
     if count > 1 or min_size < MIN_SHARED_SIZE:
-        chunks = min(count, 2 * current_target().tasks)
+        chunks = min(count, current_target().balanced_tasks)
         length = -(-count // chunks)
         panels = memory(type, chunks * panel_elements)
         work = length * rows * columns * (min_size // 4 + 8)

@@ -187,7 +187,7 @@ class SortProblem:
         if self.length <= self._room:
             return [self._order_in_scratch()]
         whole_lines = self.lines >= MIN_PARALLEL_LINES or self.length < 2 * MIN_CHUNK_ELEMENTS
-        chunks = 1 if whole_lines else min(2 * current_target().tasks, self.length // MIN_CHUNK_ELEMENTS)
+        chunks = 1 if whole_lines else min(current_target().balanced_tasks, self.length // MIN_CHUNK_ELEMENTS)
         return _BucketSort(self, chunks).kernels()
 
     @property

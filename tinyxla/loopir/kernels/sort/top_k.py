@@ -62,7 +62,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if 2 * k > MAX_CANDIDATES:
         return sort.kernels()
     min_chunk = max(MIN_CHUNK_ELEMENTS, MIN_CHUNK_PER_K * k)
-    chunks = min(2 * current_target().tasks, sort.length // min_chunk) if sort.lines < MIN_PARALLEL_LINES else 1
+    chunks = min(current_target().balanced_tasks, sort.length // min_chunk) if sort.lines < MIN_PARALLEL_LINES else 1
     if chunks < 2:
         return [_TopK(sort, operand, (1, sort.length)).kernel(sort.results)]
     types = shape.element_type, index_shape.element_type
