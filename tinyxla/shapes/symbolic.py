@@ -12,7 +12,7 @@ Source: "Shape polymorphism" of the JAX documentation, for what users expect of 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -435,7 +435,7 @@ def exceeds_int32(size: Any) -> bool:
 
 def slice_indices(entry: slice, size: Any) -> tuple[Any, Any, int]:
     """`slice.indices` for a size or bounds that may be symbolic."""
-    if not any(map(is_symbolic, (size, entry.start, entry.stop))):
+    if not has_symbolic((size, entry.start, entry.stop)):
         return entry.indices(size)
     step = 1 if entry.step is None else operator.index(entry.step)
     low, high = (0, size) if step > 0 else (-1, size - 1)
@@ -460,6 +460,6 @@ def size_of(x: Any, sizes: Mapping[str, int]) -> int:
     return polynomials.evaluated(x.polynomial, sizes) if is_symbolic(x) else x
 
 
-def has_symbolic(sizes: Sequence[Any]) -> bool:
+def has_symbolic(sizes: Iterable[Any]) -> bool:
     """Whether one of the sizes is symbolic."""
     return SymbolicDimension in map(type, sizes)

@@ -40,9 +40,16 @@ from tinyxla.text.mlir.ir import (
     Type,
     UnitAttr,
     Value,
+    enumeration,
 )
 from tinyxla.text.mlir.printer import print_module_op
-from tinyxla.text.stablehlo_dynamic import OF_ATTRIBUTES, OF_RESULT, has_symbolic_attributes, has_symbolic_result
+from tinyxla.text.stablehlo_dynamic import (
+    OF_ATTRIBUTES,
+    OF_RESULT,
+    RNG_ALGORITHMS,
+    has_symbolic_attributes,
+    has_symbolic_result,
+)
 from tinyxla.text.stablehlo_sizes import I32, Sizes
 from tinyxla.text.stablehlo_transfers import TRANSFER_RULES
 
@@ -216,10 +223,6 @@ def _flags(values: Sequence[bool]) -> DenseAttr:
     return DenseAttr(found, TensorType((found.size,), "i1"), is_array=True)
 
 
-def _word(kind: str, value: str) -> DialectAttr:
-    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(value.encode())})
-
-
 def _ints(values: Sequence[int]) -> ArrayAttr:
     return ArrayAttr(tuple(IntegerAttr(int(n)) for n in values))
 
@@ -237,7 +240,7 @@ def _group(name: str, **parameters: Any) -> DialectAttr:
 def _precisions(precisions: Sequence[str]) -> Attributes:
     if not precisions:
         return {}
-    return {"precision_config": ArrayAttr(tuple(_word("precision", p.upper()) for p in precisions))}
+    return {"precision_config": ArrayAttr(tuple(enumeration("precision", p.upper()) for p in precisions))}
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -252,8 +255,8 @@ def _same(name: str) -> Rule:
 def _compare(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
     attributes: Attributes = {
-        "comparison_direction": _word("comparison_direction", a.direction),
-        "compare_type": _word("comparison_type", a.type),
+        "comparison_direction": enumeration("comparison_direction", a.direction),
+        "compare_type": enumeration("comparison_type", a.type),
     }
     return body.of(x, "stablehlo.compare", operands, attributes)
 
@@ -409,13 +412,12 @@ def _triangular_solve(body: Body, x: Instruction, operands: list[Value]) -> list
     attributes: Attributes = {
         name: IntegerAttr(int(getattr(a, name)), "i1") for name in ("left_side", "lower", "unit_diagonal")
     }
-    attributes["transpose_a"] = _word("transpose", a.transpose_a)
+    attributes["transpose_a"] = enumeration("transpose", a.transpose_a)
     return body.of(x, "stablehlo.triangular_solve", operands, attributes)
 
 
 def _rng_bit_generator(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
-    algorithms = {"rng_default": "DEFAULT", "rng_three_fry": "THREE_FRY", "rng_philox": "PHILOX"}
-    attributes: Attributes = {"rng_algorithm": _word("rng_algorithm", algorithms[x.attributes.algorithm])}
+    attributes: Attributes = {"rng_algorithm": enumeration("rng_algorithm", RNG_ALGORITHMS[x.attributes.algorithm])}
     return body.of(x, "stablehlo.rng_bit_generator", operands, attributes)
 
 
@@ -522,7 +524,7 @@ _RULES: dict[str, Rule] = {
     "concatenate": _with("stablehlo.concatenate", lambda x, a: {"dimension": IntegerAttr(a.dimension)}),
     "fft": _with(
         "stablehlo.fft",
-        lambda x, a: {"fft_type": _word("fft_type", a.fft_type), "fft_length": _array(a.fft_length)},
+        lambda x, a: {"fft_type": enumeration("fft_type", a.fft_type), "fft_length": _array(a.fft_length)},
     ),
     "cholesky": _with("stablehlo.cholesky", lambda x, a: {"lower": IntegerAttr(int(a.lower), "i1")}),
     "pad": _pad,

@@ -21,12 +21,12 @@ from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
     DenseAttr,
-    DialectAttr,
     IntegerAttr,
     StringAttr,
     SymbolAttr,
     TensorType,
     Value,
+    enumeration,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Attributes = dict[str, Attribute]
 Rule = Callable[["Body", Instruction, list[Value]], list[Value]]
+
+RNG_ALGORITHMS = {"rng_default": "DEFAULT", "rng_three_fry": "THREE_FRY", "rng_philox": "PHILOX"}
 
 
 def has_symbolic_attributes(x: Instruction) -> bool:
@@ -117,11 +119,9 @@ def _window_call(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
 
 
 def _random_bits(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
-    algorithms = {"rng_default": "DEFAULT", "rng_three_fry": "THREE_FRY", "rng_philox": "PHILOX"}
-    kind = {"kind": StringAttr(b"rng_algorithm"), "value": StringAttr(algorithms[x.attributes.algorithm].encode())}
     attributes: Attributes = {
         "call_target_name": StringAttr(b"stablehlo.dynamic_rng_bit_generator"),
-        "rng_algorithm": DialectAttr("stablehlo", kind),
+        "rng_algorithm": enumeration("rng_algorithm", RNG_ALGORITHMS[x.attributes.algorithm]),
     }
     sizes = body.sizes.vector(x.attributes.shape.dimensions)
     return body.of(x, "stablehlo.custom_call", [*operands, sizes], attributes)

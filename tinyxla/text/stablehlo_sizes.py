@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from tinyxla.shapes.polynomials import Atom, Polynomial, as_number, of_atom, shown
-from tinyxla.shapes.symbolic import Scope, is_symbolic
+from tinyxla.shapes.symbolic import Scope, has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import Equation, System, constraints_of
 from tinyxla.text.mlir.ir import (
     Attribute,
     DenseAttr,
-    DialectAttr,
     IntegerAttr,
     StringAttr,
     TensorType,
     Type,
     Value,
+    enumeration,
 )
 
 I32 = TensorType((), "i32")
@@ -49,7 +49,7 @@ class Sizes:
 
     def vector(self, sizes: Sequence[Any]) -> Value:
         """Sizes, as a vector."""
-        if not any(map(is_symbolic, sizes)):
+        if not has_symbolic(sizes):
             numbers = np.asarray(sizes, np.int32).reshape(-1)
             return self._constant(numbers)
         rows = [self._one("stablehlo.reshape", [self.value(n)], TensorType((1,), "i32")) for n in sizes]
@@ -162,8 +162,8 @@ class Sizes:
         return self._one("stablehlo.get_dimension_size", [arguments[e.argument]], I32, attributes)
 
     def _assert(self, direction: str, x: Value, y: Value, message: str, *shown: Value) -> None:
-        attributes = {"comparison_direction": _word("comparison_direction", direction)}
-        attributes["compare_type"] = _word("comparison_type", "SIGNED")
+        attributes = {"comparison_direction": enumeration("comparison_direction", direction)}
+        attributes["compare_type"] = enumeration("comparison_type", "SIGNED")
         holds = self._one("stablehlo.compare", [x, y], _I1, attributes)
         call: dict[str, Attribute] = {
             "call_target_name": StringAttr(b"shape_assertion"),
@@ -172,7 +172,3 @@ class Sizes:
             "has_side_effect": IntegerAttr(1, "i1"),
         }
         self._emit("stablehlo.custom_call", [holds, *shown], [], call)
-
-
-def _word(kind: str, value: str) -> DialectAttr:
-    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(value.encode())})

@@ -14,7 +14,6 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.stablehlo.bytecode.properties import PROPERTIES
-from tinyxla.stablehlo.bytecode.vhlo import enumeration
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,
@@ -27,6 +26,7 @@ from tinyxla.text.mlir.ir import (
     SymbolAttr,
     TensorType,
     UnitAttr,
+    enumeration,
 )
 
 Attributes = dict[str, Attribute]

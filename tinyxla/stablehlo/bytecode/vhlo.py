@@ -34,6 +34,7 @@ from tinyxla.text.mlir.ir import (
     StringAttr,
     Type,
     TypeAttr,
+    enumeration,
 )
 
 # --- attributes -------------------------------------------------------------------------------------------------------
@@ -77,11 +78,6 @@ def _enumeration(kind: str) -> Callable[[EntryCursor], DialectAttr]:
         return enumeration(kind, names[found])
 
     return read
-
-
-def enumeration(kind: str, word: str) -> DialectAttr:
-    """`#stablehlo<kind WORD>`."""
-    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(word.encode())})
 
 
 def _api_version(cursor: EntryCursor) -> IntegerAttr:

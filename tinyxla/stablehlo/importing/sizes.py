@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import InconclusiveDimensionOperation
 from tinyxla.ops.op import ops
 from tinyxla.shapes import element_type
-from tinyxla.shapes.symbolic import array_of, is_symbolic, max_dim, min_dim
+from tinyxla.shapes.symbolic import array_of, has_symbolic, is_symbolic, max_dim, min_dim
 from tinyxla.tracing.array import ConcreteArray, wrap
 
 
@@ -77,7 +77,7 @@ def on_sizes(context: Any, operands: Sequence[Any]) -> Any:
     dtype = np.dtype({"i1": "bool", "i32": "int32", "i64": "int64"}.get(result.element, "V1"))
     if dtype.kind == "V":
         return None
-    if any(map(is_symbolic, elements.reshape(-1))):
+    if has_symbolic(elements.reshape(-1)):
         return SymbolicInts(elements, dtype)
     return wrap(elements.astype(dtype))
 

@@ -135,6 +135,11 @@ class DialectAttr:
     parameters: Mapping[str, Attribute]
 
 
+def enumeration(kind: str, word: str) -> DialectAttr:
+    """`#stablehlo<kind WORD>`."""
+    return DialectAttr("stablehlo", {"kind": StringAttr(kind.encode()), "value": StringAttr(word.encode())})
+
+
 @dataclass(frozen=True, slots=True)
 class OpaqueAttr:
     """An attribute that is passed on as text."""
