@@ -1,16 +1,18 @@
-"""Meshes, partition specs and shardings. There is one device, so that every sharding puts all of an array there."""
+"""Meshes of devices, and shardings: which part of an array is on which device."""
 
-from tinyxla.tracing.shardings import (
+from tinyxla.tracing.meshes import (
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,
     Mesh as Mesh,
+    current_mesh as get_mesh,
+    make_mesh as make_mesh,
+    set_mesh as set_mesh,
+)
+from tinyxla.tracing.shardings import (
     NamedSharding as NamedSharding,
     PartitionSpec as PartitionSpec,
     Sharding as Sharding,
     SingleDeviceSharding as SingleDeviceSharding,
-    current_mesh as get_mesh,
-    make_mesh as make_mesh,
-    set_mesh as set_mesh,
 )
 
 

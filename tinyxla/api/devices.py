@@ -1,4 +1,4 @@
-"""What there is to run on: one process with one device, the CPU. Threads are its own matter."""
+"""What there is to run on: devices, which are shares of the CPUs of one process or several. Threads are another matter."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import arrays_of
-from tinyxla.tracing import pytrees
+from tinyxla.errors import ArgumentError
+from tinyxla.partitioning.placement import placed
+from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.device import CPU, Device, check_device, check_placement, check_platform
-from tinyxla.tracing.placement import placed
+from tinyxla.tracing.device import (
+    CPU,
+    Device,
+    all_devices,
+    check_device,
+    check_placement,
+    check_platform,
+    devices_of,
+)
 from tinyxla.util.version import VERSION
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of a platform: one CPU.
+    """The devices of all processes: one for each, or as many as the option `num_cpu_devices` says.
 
     Raises:
         PlatformError: a platform that is not "cpu".
@@ -31,22 +40,30 @@ def devices(backend: str | None = None) -> list[Device]:
         [CpuDevice(id=0)]
     """
     check_platform("devices", backend)
-    return [CPU]
+    return all_devices()
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> Any:
-    """The devices of this process: those of `devices`.
+    """The devices of a process, by default of this one.
+
+    Raises:
+        PlatformError: a platform that is not "cpu".
+        ArgumentError: there is no such process.
 
     Example:
         >>> import tinyxla as tx
         >>> len(tx.local_devices())
         1
     """
-    return devices(backend)
+    check_platform("local_devices", backend)
+    number = _process.process_index() if process_index is None else process_index
+    if not 0 <= number < _process.process_count():
+        raise ArgumentError(f"local_devices: there are {_process.process_count()} processes, but got number {number}.")
+    return devices_of(number)
 
 
 def device_count(backend: str | None = None) -> int:
-    """The number of devices.
+    """The number of devices of all processes.
 
     Example:
         >>> import tinyxla as tx
@@ -64,7 +81,7 @@ def local_device_count(backend: str | None = None) -> int:
         >>> tx.local_device_count()
         1
     """
-    return len(devices(backend))
+    return len(local_devices(backend=backend))
 
 
 def default_backend() -> str:
@@ -89,25 +106,25 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those that compute together: 0.
+    """The number of this process among those that compute together.
 
     Example:
         >>> import tinyxla as tx
         >>> tx.process_index()
         0
     """
-    return 0
+    return _process.process_index()
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that compute together: 1.
+    """The number of processes that compute together.
 
     Example:
         >>> import tinyxla as tx
         >>> tx.process_count()
         1
     """
-    return 1
+    return _process.process_count()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
@@ -118,7 +135,7 @@ def process_indices(backend: str | None = None) -> list[int]:
         >>> tx.process_indices()
         [0]
     """
-    return [0]
+    return list(range(_process.process_count()))
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
@@ -149,11 +166,17 @@ def block_until_ready(x: Any) -> Any:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
-    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where; the
-    results tell the sharding with which they were placed.
+    """The leaves of a pytree as arrays where they are wanted.
+
+    Args:
+        x: a pytree of arrays, NumPy arrays and numbers.
+        device: a device or a sharding, or a pytree of these that may stop earlier than x. Inside of transformed
+            functions it is what `lax.with_sharding_constraint` does.
+        src, donate, may_alias: as in JAX; nothing depends on them.
 
     Raises:
-        ArgumentError: a leaf that is no array, or another device.
+        ArgumentError: a leaf that is no array, or a device that there is not.
+        ShapeError: a sharding that does not fit an array.
     """
     check_placement("device_put", device)
     check_placement("device_put: src", src)

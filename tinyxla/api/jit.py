@@ -34,6 +34,9 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, Nesti
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
+from tinyxla.partitioning.array import ShardedArray
+from tinyxla.partitioning.execution import Partitioned, mesh_of, partitioned, run as run_partitioned, spec_over
+from tinyxla.partitioning.placement import names_mesh, placed
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
@@ -41,7 +44,7 @@ from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.placement import names_mesh, placed
+from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.tracing.references import (
     OuterReferenceError,
@@ -157,6 +160,30 @@ class DonatingProgram(Program):
         made = Program.__new__(Program)
         made.__dict__.update(self.__dict__, _executable=executable)
         return made
+
+
+class PartitionedProgram(Program):
+    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded."""
+
+    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any]) -> None:
+        self.__dict__.update(program.__dict__)
+        self.mesh = mesh
+        self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
+        self.runs = True
+
+    @property
+    def partitioned(self) -> Partitioned:
+        """The program of each device, and of this process."""
+        return partitioned(self.computation, self.mesh, self._specs)
+
+    @property
+    def executable(self) -> Executable:
+        return self.partitioned.executable
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        found = run_partitioned(self.computation, self.mesh, [*leaves, *self.captured])
+        arrays = [x.with_weak_type(weak) for x, weak in zip(found, self.weak, strict=True)]
+        return pytrees.unflatten(self.tree, arrays)
 
 
 def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
@@ -418,9 +445,13 @@ class Jitted(Generic[P, R]):
             whole = pytrees.unflatten(treedef, leaves)
             given, others = whole if named else (whole, {})
             program = Program(self._with_static(len(args), static), given, others, treedef)
-            if (self._donated or self._donated_names) and not (program.captured or axes or config.special):
+            traced = [x for x in program.captured if isinstance(x, Tracer)]
+            mesh = mesh_of([*leaves, *program.captured], program.computation)
+            if mesh is not None and not (traced or axes):
+                program = PartitionedProgram(program, mesh, leaves)
+            elif (self._donated or self._donated_names) and not (traced or axes or config.special):
                 program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
-            if not program.captured:  # what it captured belongs to a trace that will end
+            if not traced:  # what it captured belongs to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
                 program.runs = have_values and not (axes and program.computation.axis_names)
                 if have_values and not (axes or config.special):  # first: an interrupt between must not make it slow
@@ -542,14 +573,24 @@ def _all_functions() -> list[Jitted[..., Any]]:
 
 
 class PlacingJitted(Jitted[P, R]):
-    """A compiled function whose results tell the shardings with which they were placed."""
+    """A compiled function whose arguments and results have shardings."""
 
-    def __init__(self, out_shardings: Any, *function_and_arguments: Any) -> None:
-        super().__init__(*function_and_arguments)
+    def __init__(self, in_shardings: Any, out_shardings: Any, function: Function, *arguments: Any) -> None:
+        def constrained(*args: Any, **kwargs: Any) -> Any:
+            return self._placed_result(function(*self._placed_arguments(args), **kwargs))
+
+        super().__init__(wraps(function)(constrained), *arguments)
+        self._in_shardings = in_shardings
         self._out_shardings = out_shardings
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return placed(f"jit of {self.__name__}: out_shardings", super().__call__(*args, **kwargs), self._out_shardings)
+        return self._placed_result(super().__call__(*self._placed_arguments(args), **kwargs))
+
+    def _placed_arguments(self, args: tuple[Any, ...]) -> Any:
+        return placed(f"jit of {self.__name__}: in_shardings", args, self._in_shardings)
+
+    def _placed_result(self, result: Any) -> Any:
+        return placed(f"jit of {self.__name__}: out_shardings", result, self._out_shardings)
 
 
 def _forget_programs() -> None:
@@ -562,6 +603,7 @@ config.watch(_forget_programs)
 
 
 _CONTAINERS = frozenset((dict, list, tuple))  # types of what is taken apart first
+_WITH_SIGNATURE = (ConcreteArray, ShardedArray)
 _NUMBERS = frozenset((bool, int, float, complex, np.ndarray, *np.sctypeDict.values()))  # types of what becomes arrays
 
 
@@ -570,7 +612,7 @@ def _with_signatures(leaves: Sequence[Any]) -> tuple[Sequence[Any], list[int | N
     signatures = [getattr(x, "_signature", None) for x in leaves]
     if None in signatures:
         leaves = [as_array(x) if type(x) in _NUMBERS else x for x in leaves]
-        signatures = [x.signature() if type(x) is ConcreteArray else None for x in leaves]
+        signatures = [x.signature() if type(x) in _WITH_SIGNATURE else None for x in leaves]
     return leaves, signatures
 
 
@@ -582,7 +624,7 @@ def _positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...], tu
 
 
 def _signature(x: Any) -> Any:
-    if type(x) is ConcreteArray:
+    if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
     return (np.dtype(x.dtype), tuple(x.shape), x.weak_type)
 
@@ -658,8 +700,9 @@ def jit(
             a NumPy view does, are copied first. An array that no result can replace stays; a `NoEffectWarning` says
             so. In other transformations and compiled functions nothing is donated.
         donate_argnames: the same by name.
-        device, backend, in_shardings, out_shardings: None or "cpu" (or the device), which is all there is; shardings
-            may be pytrees of these.
+        in_shardings, out_shardings: how arguments and results are sharded: pytrees of shardings, or of `PartitionSpec`s
+            for the current mesh, that may stop earlier than the arguments. None leaves it open.
+        device, backend: None or "cpu" (or a device), which is all there is.
         keep_unused, inline: accepted as JAX has them; neither changes anything.
         compiler_options: a dictionary of options of XLA, which is another compiler: a `NoEffectWarning` says so once.
 
@@ -692,6 +735,7 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            in_shardings=in_shardings,
             out_shardings=out_shardings,
         )
     check_callable("jit", function)
@@ -708,8 +752,8 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
-    if names_mesh(out_shardings):
-        return PlacingJitted(out_shardings, function, *static, *donated)
+    if names_mesh(in_shardings) or names_mesh(out_shardings):
+        return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
     return Jitted(function, *static, *donated)
 
 

@@ -13,9 +13,10 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
-from tinyxla.tracing.shardings import AbstractMesh, NamedSharding
+from tinyxla.tracing.shardings import NamedSharding
 from tinyxla.transforms.key_arrays import KeyArray
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.recording import with_axes
+from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import Placement
-from tinyxla.tracing.placement import placed
-from tinyxla.tracing.shardings import AbstractMesh, NamedSharding, PartitionSpec, current_mesh
+from tinyxla.tracing.meshes import AbstractMesh, current_mesh
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]

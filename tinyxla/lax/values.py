@@ -15,10 +15,10 @@ from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.ops import elementwise
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
-from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import as_array, default_dtype
 from tinyxla.tracing.signatures import Tree
 

@@ -17,6 +17,7 @@ from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeErr
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
+from tinyxla.partitioning.placement import placed
 from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
@@ -25,7 +26,6 @@ from tinyxla.shapes.symbolic import SymbolicDimension, has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device, check_placement
-from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,

@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Array, Bilinear, Ints, Op, Sample, Value
+from tinyxla.ops.op import Array, Bilinear, Factors, Ints, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 Precision = tuple[str, ...]  # "default", "high" or "highest" for each operand; or none
@@ -234,9 +234,25 @@ def _dot_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((x, y), exact._asdict())
 
 
+def dot_factors(x: Shape, y: Shape, **attributes: Any) -> Factors:
+    """Batch dimensions, rows and columns stand in the result; what is contracted is summed over."""
+    a = Dot(**attributes)
+    lhs: list[int | None] = list(range(x.rank))
+    rhs: list[int | None] = list(range(x.rank, x.rank + y.rank))
+    for i, j in zip(
+        (*a.lhs_batch_dims, *a.lhs_contracting_dims), (*a.rhs_batch_dims, *a.rhs_contracting_dims), strict=True
+    ):
+        rhs[j] = lhs[i]
+    rows = free_dimensions(x.rank, a.lhs_contracting_dims, a.lhs_batch_dims)
+    columns = free_dimensions(y.rank, a.rhs_contracting_dims, a.rhs_batch_dims)
+    result = (*a.lhs_batch_dims, *rows, *(rhs[d] for d in columns))
+    return Factors((tuple(lhs), tuple(rhs)), (result,), tuple((d, "add") for d in a.lhs_contracting_dims))
+
+
 dot = Op(
     "dot",
     attributes=Dot,
+    sharding=dot_factors,
     shape=dot_shape,
     evaluate=_dot_evaluate,
     derivative=Bilinear(dot_left, dot_right),

@@ -33,6 +33,7 @@ from tinyxla.ops.op import (
     ScalarFunction,
     Value,
     Zero,
+    same_dimensions,
 )
 from tinyxla.scalar_math.accuracy import EXACT, Accuracy
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
@@ -101,6 +102,7 @@ def _elementwise(
         samples=samples,
         attributes=attributes,
         expand=expand,
+        sharding=same_dimensions,
         **facts,
     )
     NAMES.add(name)

@@ -15,7 +15,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
-from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Factors, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.symbolic import is_symbolic, max_dim
@@ -215,6 +215,15 @@ def _broadcast_batch(size: int, operands: tuple[Value], axes: tuple[int], *, siz
     return broadcast(x, sizes=(size, *sizes), dimensions=tuple(inner)), 0
 
 
+def with_result_sizes(attributes: dict[str, Any], operands: Any, results: Sequence[Ints]) -> dict[str, Any]:
+    """Attributes whose `sizes` are those of the result, for parts."""
+    return {**attributes, "sizes": results[0]}
+
+
+def _broadcast_factors(x: Shape, *, sizes: Ints, dimensions: Ints) -> Factors:
+    return Factors((dimensions,), (tuple(range(len(sizes))),), localize=with_result_sizes)
+
+
 broadcast = Op(
     "broadcast",
     attributes=Broadcast,
@@ -222,6 +231,7 @@ broadcast = Op(
     evaluate=_broadcast_evaluate,
     derivative=Linear(_broadcast_transpose),
     batch=_broadcast_batch,
+    sharding=_broadcast_factors,
     samples=samples_at(
         Broadcast,
         ((), (2, 3), ()),
@@ -300,9 +310,29 @@ def _reshape_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes
     return reshape_to(move_axis(operands[0], axes[0], 0), (size, *sizes)), 0
 
 
+def _reshape_factors(x: Shape, *, sizes: Ints) -> Factors:
+    """Dimensions that stay have a factor; of those that become others together the first ones have: a part of the major
+    one is a part of what it is merged to."""
+    operand: list[int | None] = [None] * x.rank
+    result: list[int | None] = [None] * len(sizes)
+    before, after = ([d for d, n in enumerate(shape) if n != 1] for shape in (x.dimensions, sizes))
+    i = j = 0
+    while x.size and i < len(before):
+        operand[before[i]] = result[after[j]] = i
+        left, right = x.dimensions[before[i]], sizes[after[j]]
+        i, j = i + 1, j + 1
+        while left != right:
+            if left < right:
+                left, i = left * x.dimensions[before[i]], i + 1
+            else:
+                right, j = right * sizes[after[j]], j + 1
+    return Factors((tuple(operand),), (tuple(result),), localize=with_result_sizes)
+
+
 reshape = Op(
     "reshape",
     attributes=Reshape,
+    sharding=_reshape_factors,
     shape=_reshape_shape,
     evaluate=lambda x, *, sizes: x.reshape(sizes),
     derivative=Linear(lambda g, x, *, sizes: (reshape_to(g, x.shape),)),
@@ -350,6 +380,7 @@ def inverse_permutation(permutation: Ints) -> Ints:
 transpose = Op(
     "transpose",
     attributes=Transpose,
+    sharding=lambda x, *, permutation: Factors((tuple(range(x.rank)),), (permutation,)),
     shape=_transpose_shape,
     evaluate=lambda x, *, permutation: x.transpose(permutation),
     derivative=Linear(_transpose_transpose),

@@ -15,7 +15,9 @@ The rules, with `x, y, ...` the operands and attributes by keyword:
   (`None` for those without);
 - `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests;
 - `expand(*operands, **attributes) -> result`, where the op has one: the same made of other ops. The compiler puts it in
-  the op's place.
+  the op's place;
+- `sharding(*shapes, **attributes) -> Factors`, where the op has one: how its dimensions may be split over devices. One
+  without it is computed whole by each device.
 
 Facts that passes, printers and reports read: `cost` of an element, the `scalar` function that computes it, and the name
 in `stablehlo`.
@@ -147,6 +149,39 @@ class Sample(NamedTuple):
     attributes: dict[str, Any] = {}  # noqa: RUF012 - a default that nothing writes to
 
 
+Dimensions = tuple[int | None, ...]
+
+
+def _as_they_are(attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]) -> dict[str, Any]:
+    return attributes
+
+
+class Factors(NamedTuple):
+    """The sharding rule of an instruction: its iteration space, as an einsum writes it.
+
+    A factor is an index of this space, a number. `operands` and `results` have for each dimension its factor; None
+    where each device must have all of the dimension. Dimensions of one factor are split alike. A factor that a result
+    does not have is reduced over: where it is split, devices have partial results, which `reductions` combines by the
+    binary op with this name. `localize(attributes, operands, results)` gives the attributes of the instruction on the
+    parts, which have these sizes.
+
+    Source: "Shardy", section "Sharding rule"; "GSPMD: General and Scalable Parallelization for ML Computation Graphs"
+    (Xu et al., 2021).
+    """
+
+    operands: tuple[Dimensions, ...]
+    results: tuple[Dimensions, ...]
+    reductions: tuple[tuple[int, str], ...] = ()
+    localize: Callable[[dict[str, Any], Sequence[Ints], Sequence[Ints]], dict[str, Any]] = _as_they_are
+
+
+def same_dimensions(*shapes: Any, **attributes: Any) -> Factors:
+    """The factors of an op whose result has the dimensions of its operands, element by element; scalars go with all."""
+    rank = max((x.rank for x in shapes), default=0)
+    every = tuple(range(rank))
+    return Factors(tuple(every if x.rank == rank else () for x in shapes), (every,))
+
+
 class NoAttributes(NamedTuple):
     """Of an op that has none."""
 
@@ -229,6 +264,7 @@ class Op:
         scalar: ScalarFunction | None = None,
         cost: Cost = ADDITION,
         stablehlo: str = "",
+        sharding: Callable[..., Factors] | None = None,
     ) -> None:
         self.name = name
         self.scalar = scalar
@@ -244,6 +280,7 @@ class Op:
         self.batch = batch
         self.samples = samples
         self.expand = expand
+        self.sharding = sharding
         self.structural = structural  # only regroups values, so it evaluates alike on arrays and tracers
         if name in ops:
             raise ValueError(f"there are two ops named {name}")

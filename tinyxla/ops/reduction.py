@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement
-from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Linear, Op, Rules, Sample, Value, Zero, ops
+from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Factors, Linear, Op, Rules, Sample, Value, Zero, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.symbolic import is_symbolic
@@ -350,9 +350,20 @@ def _reduce_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((x, index, *start), {"dimensions": (1,), "to_apply": argument_computation("GT", np.float32, np.int32)})
 
 
+def _reduce_factors(*operands: Shape, dimensions: Ints, to_apply: Computation) -> Factors:
+    """Parts of what is reduced over are combined if the computation is one associative op."""
+    rank, op = operands[0].rank, monoid(to_apply)
+    kept = tuple(d for d in range(rank) if d not in dimensions)
+    own = tuple(d if d in kept or op else None for d in range(rank))
+    count = len(operands) // 2
+    reductions = tuple((d, op) for d in dimensions) if op else ()
+    return Factors((*(own,) * count, *((),) * count), (kept,) * count, reductions)
+
+
 reduce = Op(
     "reduce",
     attributes=Reduce,
+    sharding=_reduce_factors,
     shape=_reduce_shape,
     evaluate=_reduce_evaluate,
     derivative=ByAttributes(_derivative),

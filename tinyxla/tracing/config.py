@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError, UnknownOptionError, warn
 from tinyxla.shapes import KEY_TYPES
-from tinyxla.tracing.device import CPU, check_device
+from tinyxla.tracing.device import CPU, check_device, set_devices_each
 from tinyxla.util.did_you_mean import did_you_mean
 from tinyxla.util.tracebacks import MODES, set_mode_source
 
@@ -54,7 +54,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "default_device": (CPU,),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
     "logging_level": ("NOTSET",),
-    "num_cpu_devices": (1, -1),
     "persistent_cache_min_compile_time_secs": (0,),
     "persistent_cache_min_entry_size_bytes": (0, -1),
     "platform_name": ("cpu",),
@@ -118,6 +117,8 @@ class Config(threading.local):
         target: sizes of the machine that code is generated for, where they are not those of this one:
             "last_level_bytes=4096,processors=64"; see `tinyxla.loopir.target`. What is compiled already keeps its code.
             The environment variable TINYXLA_TARGET sets it.
+        num_cpu_devices: how many devices a process has, so that programs for many can be tried on one machine. The
+            environment variable TINYXLA_NUM_CPU_DEVICES sets it. Meshes and arrays that are there keep their devices.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -145,6 +146,7 @@ class Config(threading.local):
     out_of_bounds_updates: str = "raise"
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")
+    num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -170,6 +172,8 @@ class Config(threading.local):
             self._of_no_effect[option] = value
             return
         setattr(Config, option, _checked(option, value))
+        if option == "num_cpu_devices":
+            set_devices_each(self.num_cpu_devices)
         Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
         for watcher in self._watchers:
             watcher()
@@ -203,7 +207,9 @@ def _checked(option: str, value: Any) -> Any:
             f"There is no option {option!r}.{did_you_mean(option, _OPTIONS)} The options are {known}."
         )
     choices = _CHOICES.get(option)
-    if option == "while_residual_bytes":
+    if option == "num_cpu_devices" and value == -1:  # JAX's word for as many as there are
+        return 1
+    if option in ("while_residual_bytes", "num_cpu_devices"):
         if type(value) is not int or value <= 0:
             raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
         return value
@@ -227,6 +233,7 @@ def _checked(option: str, value: Any) -> Any:
 
 
 config = Config()
+set_devices_each(config.num_cpu_devices)
 set_mode_source(lambda: config.traceback_filtering)
 _asked = os.environ.get("TINYXLA_TRACEBACK_FILTERING", "")
 if _asked in MODES:

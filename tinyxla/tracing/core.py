@@ -51,7 +51,7 @@ class _State(threading.local):
     depth: int = 0
     staging: GraphTrace | None = None
     source: SourceLine | None = None  # of what is recorded, if that stands for instructions that have one
-    axes: Mapping[Hashable, tuple[Trace, int]] = MappingProxyType({})  # named ones: what maps them, and their sizes
+    axes: Mapping[Hashable, tuple[Trace | None, int]] = MappingProxyType({})  # named: what maps them, and their sizes
     scope: str = ""  # the names of the `named_scope`s that are open
 
 
@@ -252,7 +252,7 @@ class GraphTrace(Trace):
         self.staging = staging
         self.instructions: list[Instruction] = []
         self.parameters: list[Instruction] = []
-        self.captured: dict[int, Tracer] = {}
+        self.captured: dict[int, Interpreted] = {}
         self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
 
     def _enter(self) -> None:
@@ -279,7 +279,7 @@ class GraphTrace(Trace):
         found = self._lifted.get(id(value))
         if found is not None:
             return found[1]
-        if isinstance(value, Tracer):
+        if isinstance(value, Interpreted):
             check_active(value)
             instruction = self.parameter(Shape.of(value)).instruction
             self.captured[len(self.parameters) - 1] = value
@@ -321,6 +321,17 @@ def _scoped(source: SourceLine | None) -> SourceLine | None:
     if source is None or not state.scope or f"{source.scope}/".startswith(f"{state.scope}/"):
         return source
     return source._replace(scope="/".join(filter(None, (state.scope, source.scope))))
+
+
+def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) -> _Result:
+    """Call a function inside of which there are axes of these names and sizes that nothing maps: operations over them
+    are recorded with their names, which something resolves later."""
+    outer = state.axes
+    try:
+        state.axes = {**outer, **{name: (None, size) for name, size in sizes.items()}}
+        return function()
+    finally:
+        state.axes = outer
 
 
 # --- binding ----------------------------------------------------------------------------------------------------------
@@ -566,7 +577,7 @@ def trace(
     weak_types: Sequence[bool] | None = None,
     what: str | None = None,
     staging: bool = True,
-) -> tuple[Computation, list[Tracer], list[bool]]:
+) -> tuple[Computation, list[Interpreted], list[bool]]:
     """Run `function(*tracers)`, which returns a flat list of results.
 
     Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which

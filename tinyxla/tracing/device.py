@@ -1,4 +1,8 @@
-"""The device that arrays are on: there is one, the CPU of this machine."""
+"""Devices: what arrays are on and programs run on. Each process has one or several, all of them its CPU.
+
+`num_cpu_devices` divides a process into several devices, so that programs for many can be tried on one machine;
+several processes each have as many.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +14,109 @@ from tinyxla.tracing import pytrees
 
 
 class Device:
-    """A CPU. Equal to its name, `"cpu"`."""
+    """A CPU, or a share of one.
 
-    id = 0
-    process_index = 0
-    local_hardware_id = 0
+    Attributes:
+        id: its number among those of all processes.
+        process_index: the process that it belongs to.
+        local_hardware_id: its number among those of this process.
+    """
+
     platform = "cpu"
     device_kind = "cpu"
-    host_id = 0
+
+    def __init__(self, id: int, process_index: int, local_hardware_id: int) -> None:
+        self.id = id
+        self.process_index = process_index
+        self.local_hardware_id = local_hardware_id
+
+    host_id = property(lambda self: self.process_index)
 
     def memory_stats(self) -> None:
         """Nothing is counted."""
         return None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) or other == "cpu"
+        return self.id == other.id if isinstance(other, Device) else other == self.platform
 
     def __hash__(self) -> int:
         return hash("cpu")
 
+    def __lt__(self, other: Device) -> bool:
+        return self.id < other.id
+
     def __repr__(self) -> str:
-        return "CpuDevice(id=0)"
+        return f"CpuDevice(id={self.id})"
 
     def __str__(self) -> str:
-        return "cpu:0"
+        return f"cpu:{self.id}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Device:
         return self
 
+    def __reduce__(self) -> Any:
+        return Device, (self.id, self.process_index, self.local_hardware_id)
 
-CPU = Device()
+
+class _Processes:
+    """How many processes there are, which of them this one is, and how many devices each has."""
+
+    count = 1
+    index = 0
+    devices_each = 1
+
+
+def set_processes(index: int, count: int) -> None:
+    """Say which process of how many this one is."""
+    _Processes.index, _Processes.count = index, count
+
+
+def set_devices_each(count: int) -> None:
+    """Say how many devices each process has."""
+    _Processes.devices_each = count
+
+
+def process_index() -> int:
+    """The number of this process."""
+    return _Processes.index
+
+
+def process_count() -> int:
+    """The number of processes."""
+    return _Processes.count
+
+
+def all_devices() -> list[Device]:
+    """The devices of all processes, those of process 0 first."""
+    each = _Processes.devices_each
+    return [Device(k, k // each, k % each) for k in range(_Processes.count * each)]
+
+
+def devices_of(process: int) -> list[Device]:
+    """The devices of a process."""
+    return [device for device in all_devices() if device.process_index == process]
+
+
+CPU = Device(0, 0, 0)  # the first one, which any process has
+
+
+def default_device() -> Device:
+    """The device that arrays are on which were not placed: the first one of this process."""
+    return devices_of(_Processes.index)[0]
 
 
 class Placement:
-    """Where arrays are to be, on the one device: the base class of shardings."""
+    """Where arrays are to be: the base class of shardings."""
 
 
 def check_device(what: str, device: Any) -> None:
-    """An error for another device than the one there is; None stands for any."""
-    if not (device is None or isinstance(device, (Device, Placement)) or (isinstance(device, str) and device == CPU)):
-        raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")
+    """An error for a device that there is not; None stands for any."""
+    if device is None or isinstance(device, Placement) or (isinstance(device, str) and device == CPU.platform):
+        return
+    if not isinstance(device, Device) or device not in all_devices():
+        there = ", ".join(map(repr, all_devices()))
+        more = " More of one process come by the option num_cpu_devices." if isinstance(device, Device) else ""
+        raise ArgumentError(f"{what}: the devices are {there} ('cpu'), but got {device!r}.{more}")
 
 
 def check_platform(what: str, name: Any) -> None:

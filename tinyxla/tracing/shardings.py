@@ -1,24 +1,20 @@
-"""Meshes, partition specs and shardings over the one device there is."""
+"""Shardings: which part of an array is on which device."""
 
 from __future__ import annotations
 
-import enum
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.tracing.device import CPU, Device, Placement, check_device
+from tinyxla.errors import ShapeError
+from tinyxla.tracing.device import Device, Placement, check_device, default_device, process_index
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 
-
-class AxisType(enum.Enum):
-    """Who decides how arrays are split along a mesh axis: the compiler, the types, or the function (`shard_map`)."""
-
-    Auto = enum.auto()
-    Explicit = enum.auto()
-    Manual = enum.auto()
+Index = tuple[slice, ...]
+Spec = tuple[tuple[Any, ...], ...]  # for each dimension the mesh axes that it is split along, major to minor
 
 
 class _Unconstrained:
@@ -27,9 +23,16 @@ class _Unconstrained:
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
 
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
 
 class PartitionSpec(Placement, tuple[Any, ...]):
-    """For each dimension of an array the mesh axis that it is split along, a tuple of such, or None.
+    """For each dimension of an array the mesh axis that it is split along, a tuple of such, or None. Dimensions that it
+    does not name are whole.
 
     Example:
         >>> import tinyxla as tx
@@ -37,7 +40,7 @@ class PartitionSpec(Placement, tuple[Any, ...]):
         PartitionSpec('x', None)
     """
 
-    UNCONSTRAINED = _Unconstrained()
+    UNCONSTRAINED = UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> PartitionSpec:
         spec = super().__new__(cls, [tuple(p) if isinstance(p, list) else p for p in partitions])
@@ -63,183 +66,93 @@ class PartitionSpec(Placement, tuple[Any, ...]):
         )
 
 
-class AbstractMesh:
-    """Named axes with sizes."""
+def axes_of(part: Any) -> tuple[Any, ...]:
+    """The mesh axes that an entry of a `PartitionSpec` names."""
+    if part is None or part is UNCONSTRAINED:
+        return ()
+    return part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]
 
-    def __init__(
-        self, axis_sizes: Sequence[int] = (), axis_names: Sequence[Any] = (), axis_types: Any = None, **ignored: Any
-    ) -> None:
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        if len(axis_sizes) != len(names):
-            raise ArgumentError(f"A mesh must have a name for each of its axes {tuple(axis_sizes)}, but got {names}.")
-        self.axis_sizes = tuple(int(n) for n in axis_sizes)
-        self.axis_names = names
-        self.axis_types: tuple[AxisType, ...] = tuple(axis_types or (AxisType.Auto,) * len(names))
 
-    @property
-    def shape(self) -> Mapping[Any, int]:
-        """The sizes of the axes by name."""
-        return dict(zip(self.axis_names, self.axis_sizes, strict=True))
+class Splitting(NamedTuple):
+    """How parts of an array become leading dimensions: a reshape to `sizes`, and a transpose by `permutation`. There is
+    a dimension for each axis that splits one, in the order of the axes, and then those of a part."""
+
+    sizes: tuple[int, ...]
+    permutation: tuple[int, ...]
 
     @property
-    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
-        return tuple(self.shape.items())
-
-    @property
-    def size(self) -> int:
-        """The number of devices."""
-        return math.prod(self.axis_sizes)
-
-    @property
-    def empty(self) -> bool:
-        """Whether there are no axes."""
-        return not self.axis_names
-
-    def _axes_of_type(self, kind: AxisType) -> tuple[Any, ...]:
-        return tuple(name for name, t in zip(self.axis_names, self.axis_types, strict=True) if t == kind)
-
-    def _has_only(self, kind: AxisType) -> bool:
-        return set(self.axis_types) == {kind}
-
-    auto_axes = property(lambda self: self._axes_of_type(AxisType.Auto))
-    explicit_axes = property(lambda self: self._axes_of_type(AxisType.Explicit))
-    manual_axes = property(lambda self: self._axes_of_type(AxisType.Manual))
-    are_all_axes_auto = property(lambda self: self._has_only(AxisType.Auto))
-    are_all_axes_explicit = property(lambda self: self._has_only(AxisType.Explicit))
-    are_all_axes_manual = property(lambda self: self._has_only(AxisType.Manual))
-
-    @property
-    def abstract_mesh(self) -> AbstractMesh:
-        """The axes without devices."""
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
-
-    def _key(self) -> Any:
-        return type(self), self.axis_sizes, self.axis_names, self.axis_types
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractMesh) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __repr__(self) -> str:
-        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
-        return f"{type(self).__name__}({axes})"
+    def inverse(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The permutation back, and the sizes before it."""
+        return tuple(int(k) for k in np.argsort(self.permutation)), tuple(self.sizes[d] for d in self.permutation)
 
 
-class Mesh(AbstractMesh):
-    """An array of devices with named axes. It is also a context, in which it is the current mesh.
-
-    Args:
-        devices: an array of devices. There is one device here, so all sizes are 1.
-        axis_names: a name for each axis.
-
-    Example:
-        >>> import tinyxla as tx
-        >>> tx.sharding.Mesh(tx.devices(), ("x",)).shape
-        {'x': 1}
-    """
-
-    def __init__(self, devices: Any, axis_names: Any = (), axis_types: Any = None) -> None:
-        self.devices: np.ndarray[Any, Any] = np.asarray(devices, dtype=object)
-        for device in self.devices.flat:
-            check_device("Mesh: devices", device)
-        if self.devices.size > 1:
-            raise ArgumentError(
-                f"Mesh: there is one device, but the mesh has {self.devices.size}; use vmap with axis_name for named "
-                "axes of other sizes."
-            )
-        super().__init__(self.devices.shape, axis_names, axis_types)
-        self._outer: list[Any] = []
-
-    @property
-    def device_ids(self) -> np.ndarray[Any, Any]:
-        return np.zeros(self.devices.shape, np.int64)
-
-    local_devices = property(lambda self: [CPU] * self.devices.size)
-    local_mesh = property(lambda self: self)
-    is_multi_process = False
-
-    def __enter__(self) -> Mesh:
-        global _current
-        self._outer.append(_current)
-        _current = self
-        return self
-
-    def __exit__(self, *ignored: object) -> None:
-        global _current
-        _current = self._outer.pop()
-
-
-_current: AbstractMesh = AbstractMesh()
-
-
-def current_mesh() -> AbstractMesh:
-    """The mesh of the innermost context; one without axes if there is none."""
-    return _current
-
-
-class _MeshContext:
-    """Sets the current mesh at once, and for the block if it is used as a context."""
-
-    def __init__(self, mesh: AbstractMesh) -> None:
-        global _current
-        self._before, _current = _current, mesh
-
-    def __enter__(self) -> AbstractMesh:
-        return _current
-
-    def __exit__(self, *ignored: object) -> None:
-        global _current
-        _current = self._before
-
-
-def set_mesh(mesh: AbstractMesh) -> _MeshContext:
-    """Make a mesh the current one, also as a context."""
-    return _MeshContext(mesh)
-
-
-def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
-) -> Mesh:
-    """A mesh of those sizes and names over the devices.
-
-    Raises:
-        ArgumentError: there are fewer devices.
-    """
-    if math.prod(axis_shapes) != 1:
-        raise ArgumentError(f"make_mesh: axis_shapes must take the one device there is, but are {tuple(axis_shapes)}.")
-    return Mesh(np.full(tuple(axis_shapes), CPU, dtype=object), axis_names, axis_types)
+def splitting(shape: Sequence[int], spec: Spec, axes: Sequence[tuple[Any, int]]) -> Splitting:
+    """How an array is split under a spec, along axes of these names and sizes."""
+    counts = dict(axes)
+    sizes: list[int] = []
+    place: dict[Any, int] = {}
+    rest: list[int] = []
+    for size, names in zip(shape, spec, strict=True):
+        for name in names:
+            place[name] = len(sizes)
+            sizes.append(counts[name])
+            size //= counts[name]
+        rest.append(len(sizes))
+        sizes.append(size)
+    leading = [place[name] for name, _ in axes if name in place]
+    return Splitting(tuple(sizes), (*leading, *rest))
 
 
 class Sharding(Placement):
-    """How an array is laid out over devices."""
+    """Which part of an array is on which device: the base class."""
 
     memory_kind: str | None = "device"
 
     @property
     def device_set(self) -> set[Device]:
         """The devices."""
-        return {CPU}
+        raise NotImplementedError
 
-    addressable_devices = device_set
-    is_fully_addressable = True
-    is_fully_replicated = True
-    num_devices = 1
+    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """The part of an array of this shape that each device has."""
+        raise NotImplementedError
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the part on one device: all of it."""
-        return tuple(global_shape)
+        """The shape of the part that each device has."""
+        raise NotImplementedError
 
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        """Which part of an array is on which device."""
-        return {CPU: (slice(None),) * len(global_shape)}
+    @property
+    def addressable_devices(self) -> set[Device]:
+        """The devices of this process."""
+        return {device for device in self.device_set if device.process_index == process_index()}
 
-    addressable_devices_indices_map = devices_indices_map
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all devices are of this process."""
+        return len(self.addressable_devices) == self.num_devices
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device has all of an array."""
+        return True
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices."""
+        return len(self.device_set)
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """The part of an array of this shape that each device of this process has."""
+        own = self.addressable_devices
+        return {device: index for device, index in self.devices_indices_map(global_shape).items() if device in own}
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether two shardings put the same parts on the same devices."""
-        return isinstance(other, Sharding)
+        """Whether two shardings put the same parts of an array of so many dimensions on the same devices."""
+        return isinstance(other, Sharding) and self._tiles(ndim) == other._tiles(ndim)
+
+    def _tiles(self, ndim: int) -> Any:
+        """For each device, along each dimension how many parts there are, and which of them it has."""
+        return {device.id: ((1, 0),) * ndim for device in self.device_set}
 
     def with_memory_kind(self, kind: str) -> Sharding:
         """The same in a kind of memory: there is one."""
@@ -247,26 +160,41 @@ class Sharding(Placement):
 
 
 class SingleDeviceSharding(Sharding):
-    """All of an array on one device."""
+    """All of an array on one device, by default the first one of this process."""
 
-    def __init__(self, device: Device = CPU, *, memory_kind: str | None = None) -> None:
+    def __init__(self, device: Device | None = None, *, memory_kind: str | None = None) -> None:
         check_device("SingleDeviceSharding", device)
+        self._device = device if isinstance(device, Device) else default_device()
+
+    @property
+    def device_set(self) -> set[Device]:
+        """The device."""
+        return {self._device}
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """All of it."""
+        return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """All of it."""
+        return {self._device: (slice(None),) * len(global_shape)}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding)
+        return isinstance(other, SingleDeviceSharding) and self._device == other._device
 
     def __hash__(self) -> int:
-        return hash(SingleDeviceSharding)
+        return hash(self._device.id)
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={CPU!r}, memory_kind=device)"
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
 
 
 class NamedSharding(Sharding):
-    """The dimensions of an array split along axes of a mesh.
+    """The dimensions of an array split along axes of a mesh. Each device has one part; along mesh axes that the spec
+    does not name the parts are the same.
 
     Raises:
-        ShapeError: the spec names an axis that the mesh does not have.
+        ShapeError: the spec names an axis that the mesh does not have, or one twice.
 
     Example:
         >>> import tinyxla as tx
@@ -277,14 +205,86 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: AbstractMesh, spec: Any, *, memory_kind: str | None = None) -> None:
         self.mesh = mesh
-        self.spec: PartitionSpec = PartitionSpec(*spec)
-        for name in _names(self.spec):
+        self.spec: PartitionSpec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
+        names = [name for part in self.spec for name in axes_of(part)]
+        for name in names:
             if name not in mesh.axis_names:
                 raise ShapeError(f"NamedSharding: {self.spec} names {name!r}, but the mesh has the axes {mesh.shape}.")
+        if len(set(names)) < len(names):
+            raise ShapeError(f"NamedSharding: {self.spec} must not name an axis twice; a part is along one dimension.")
 
     def update(self, *, spec: Any = None, **ignored: Any) -> NamedSharding:
         """The same with another spec."""
         return NamedSharding(self.mesh, self.spec if spec is None else spec)
+
+    @property
+    def _devices(self) -> np.ndarray[Any, Any]:
+        if not isinstance(self.mesh, Mesh):
+            raise ShapeError(f"{self}: an AbstractMesh has no devices; use a Mesh.")
+        return self.mesh.devices
+
+    @functools.cached_property
+    def device_set(self) -> set[Device]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The devices of the mesh."""
+        return set(self._devices.flat)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device has all of an array."""
+        return math.prod(self._parts(part) for part in self.spec) == 1
+
+    def _parts(self, part: Any) -> int:
+        return math.prod(self.mesh.shape[name] for name in axes_of(part))
+
+    def dimension_axes(self, shape: Sequence[int], what: str = "NamedSharding") -> Spec:
+        """For each dimension of an array the mesh axes that it is split along.
+
+        Raises:
+            ShapeError: the array has fewer dimensions, or one whose size the axes do not divide.
+        """
+        if len(self.spec) > len(shape):
+            raise ShapeError(
+                f"{what}: {self.spec} speaks of {len(self.spec)} dimensions, but the array has the shape "
+                f"{tuple(shape)}; leave out the last ones."
+            )
+        spec = tuple(axes_of(part) for part in (*self.spec, *[None] * (len(shape) - len(self.spec))))
+        for d, (size, axes) in enumerate(zip(shape, spec, strict=True)):
+            if size % self._parts(axes):
+                raise ShapeError(
+                    f"{what}: the size of dimension {d} of {tuple(shape)} must be a multiple of {self._parts(axes)}, "
+                    f"the number of parts along {' and '.join(map(repr, axes))}; pad it, or leave it whole."
+                )
+        return spec
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the part that each device has."""
+        spec = self.dimension_axes(global_shape)
+        return tuple(n // self._parts(axes) for n, axes in zip(global_shape, spec, strict=True))
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """The part of an array of this shape that each device has."""
+        sizes = self.shard_shape(global_shape)
+        tiles = self._tiles(len(global_shape))
+
+        def index(tile: Any) -> Index:
+            pairs = zip(tile, sizes, strict=True)
+            return tuple(slice(k * n, (k + 1) * n) if count > 1 else slice(None) for (count, k), n in pairs)
+
+        return {device: index(tiles[device.id]) for device in self._devices.flat}
+
+    def _tiles(self, ndim: int) -> Any:
+        spec = tuple(axes_of(part) for part in (*self.spec, *[None] * (ndim - len(self.spec))))
+        found: dict[int, tuple[tuple[int, int], ...]] = {}
+        for place in np.ndindex(self._devices.shape):
+            at = dict(zip(self.mesh.axis_names, place, strict=True))
+            tile: list[tuple[int, int]] = []
+            for axes in spec:
+                count, number = 1, 0
+                for name in axes:
+                    count, number = count * self.mesh.shape[name], number * self.mesh.shape[name] + at[name]
+                tile.append((count, number))
+            found[self._devices[place].id] = tuple(tile)
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
@@ -294,9 +294,3 @@ class NamedSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
-
-
-def _names(spec: PartitionSpec) -> Iterator[Any]:
-    for part in spec:
-        if part is not None and part is not PartitionSpec.UNCONSTRAINED:
-            yield from part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]

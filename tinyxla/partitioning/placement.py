@@ -1,14 +1,19 @@
-"""Arrays with shardings: on one device nothing moves, but an array tells the sharding with which it was placed."""
+"""Arrays put where a sharding says. Over a mesh of one device nothing moves, but an array tells the sharding with which
+it was placed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tinyxla.errors import PytreeError
+from tinyxla.partitioning.array import ShardedArray, is_spread
+from tinyxla.partitioning.execution import constrained, resharded
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import Placement
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, current_mesh
+from tinyxla.tracing.meshes import Mesh, current_mesh
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 
 
 def _is_placement(x: Any) -> bool:
@@ -22,7 +27,8 @@ def names_mesh(placements: Any) -> bool:
 
 
 def placed(what: str, tree: Any, placements: Any) -> Any:
-    """The arrays of a pytree with shardings; tracers, and what is placed without a mesh, as they are.
+    """The arrays of a pytree with shardings. What is placed without a mesh stays as it is; traced arrays are
+    constrained to the shardings.
 
     Args:
         what: names the function in errors.
@@ -39,12 +45,22 @@ def placed(what: str, tree: Any, placements: Any) -> Any:
         subtrees = structure.flatten_up_to(tree)
     except ValueError as error:
         raise PytreeError(f"{what}: the shardings have another structure than the arrays: {error}") from None
-    return pytrees.unflatten(structure, [_with_one(x, leaf) for x, leaf in zip(subtrees, leaves, strict=True)])
+    return pytrees.unflatten(structure, [_with_one(what, x, leaf) for x, leaf in zip(subtrees, leaves, strict=True)])
 
 
-def _with_one(tree: Any, placement: Any) -> Any:
+def _with_one(what: str, tree: Any, placement: Any) -> Any:
     if isinstance(placement, PartitionSpec) and not current_mesh().empty:
         placement = NamedSharding(current_mesh(), placement)
     if not isinstance(placement, NamedSharding):
         return tree
-    return pytrees.map_tree(lambda x: x.with_sharding(placement) if type(x) is ConcreteArray else x, tree)
+    return pytrees.map_tree(lambda x: _put(what, x, placement), tree)
+
+
+def _put(what: str, x: Any, sharding: NamedSharding) -> Any:
+    if isinstance(x, Array):
+        sharding.dimension_axes(x.shape, what)  # refuses one that does not fit
+    if is_spread(sharding) and isinstance(x, Tracer):
+        return constrained(x, sharding)
+    if is_spread(sharding) and isinstance(x, ConcreteArray | ShardedArray):
+        return resharded(x, sharding)
+    return x.with_sharding(sharding) if type(x) is ConcreteArray and isinstance(sharding.mesh, Mesh) else x

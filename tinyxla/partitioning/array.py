@@ -1,0 +1,305 @@
+"""Arrays of which each device has a part.
+
+A process holds the parts of its devices as one block, along leading dimensions for the axes of the mesh along which it
+has several (`tinyxla.partitioning.lanes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError
+from tinyxla.ops import Op
+from tinyxla.partitioning.lanes import block_sizes
+from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap
+from tinyxla.tracing.core import Interpreted, Trace
+from tinyxla.tracing.device import Device, process_index
+from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Sharding, Spec, splitting
+from tinyxla.transforms.sharded import NamedAxes
+
+
+class ShardedTrace(Trace):
+    """Where operations on sharded arrays go outside of all transformations: each is a partitioned program."""
+
+    what = "a sharded array"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = -1  # outside of all others
+        self.active = True
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        return _run_one(op, operands, attributes)
+
+
+_run_one: Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def set_run_one(function: Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    """Say how an operation on sharded arrays is run, which is a matter of `execution`."""
+    global _run_one
+    _run_one = function
+
+
+class Shard:
+    """The part of an array on a device.
+
+    Attributes:
+        device: the device.
+        index: the places of the elements in the array, a slice for each dimension.
+        replica_id: the number of this copy among those on all devices.
+        data: the part, an array.
+    """
+
+    def __init__(self, device: Device, index: Index, replica_id: int, data: Callable[[], Array]) -> None:
+        self.device = device
+        self.index = index
+        self.replica_id = replica_id
+        self._data = data
+
+    @property
+    def data(self) -> Array:
+        return self._data()
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
+
+
+def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
+    """The axes along which a process has several devices of a mesh, and how many."""
+    return [(name, count) for name, count in zip(mesh.axis_names, mesh.blocks.lanes, strict=True) if count > 1]
+
+
+class ShardedArray(Interpreted):
+    """An array whose parts are on the devices of a mesh.
+
+    Attributes:
+        block: the parts of this process's devices.
+        shape: of the whole array.
+        sharding: which part is where.
+    """
+
+    __slots__ = ("_signature", "_whole", "block", "shape", "sharding", "weak_type")
+
+    owner = ShardedTrace()
+    block: np.ndarray[Any, Any]
+    shape: tuple[int, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
+    sharding: NamedSharding  # pyright: ignore[reportIncompatibleMethodOverride]
+    committed = True
+
+    def __init__(
+        self, block: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding, weak_type: bool = False
+    ) -> None:
+        self.block = block
+        self.shape = tuple(shape)
+        self.sharding = sharding
+        self.weak_type = weak_type
+        self._signature = signature_of((block.dtype, sharding), self.shape, weak_type)
+        self._whole: ConcreteArray | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.block.dtype
+
+    def signature(self) -> int:
+        """A number that stands for element type, shape, weakness and sharding."""
+        return self._signature
+
+    @property
+    def spec(self) -> Spec:
+        """For each dimension the axes that it is split along."""
+        return self.sharding.dimension_axes(self.shape)
+
+    @property
+    def mesh(self) -> Mesh:
+        assert isinstance(self.sharding.mesh, Mesh)
+        return self.sharding.mesh
+
+    # --- whole values
+
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        if self._whole is None:
+            self._check_not_deleted()
+            if any(self._processes(axes) > 1 for axes in self.spec):
+                raise ArgumentError(
+                    f"{wanted} needs all of an array of which process {process_index()} has a part only: "
+                    f"{self.sharding}. Use experimental.multihost_utils.process_allgather, x.addressable_shards, or "
+                    "give it a sharding without split dimensions."
+                )
+            permutation, sizes = splitting(self.shape, self.spec, _without_processes(self.mesh)).inverse
+            value = self.block.reshape(sizes).transpose(permutation).reshape(self.shape)
+            self._whole = ConcreteArray(np.ascontiguousarray(value).reshape(self.shape), self.weak_type)
+        return self._whole
+
+    primal = concrete
+
+    def _processes(self, axes: Sequence[Any]) -> int:
+        blocks = self.mesh.blocks.processes
+        return int(np.prod([blocks[self.mesh.axis_names.index(name)] for name in axes], dtype=np.int64))
+
+    def buffer(self) -> Any:
+        """All of the value."""
+        return self.concrete("The value").buffer()
+
+    def numpy(self) -> Any:
+        return self.concrete("A NumPy array").numpy()
+
+    def with_weak_type(self, weak: bool) -> ShardedArray:
+        return self if self.weak_type == weak else ShardedArray(self.block, self.shape, self.sharding, weak)
+
+    def copy(self) -> ShardedArray:
+        return ShardedArray(self.block, self.shape, self.sharding, self.weak_type)
+
+    def __copy__(self) -> ShardedArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShardedArray:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        if self.is_fully_addressable or self.is_fully_replicated:
+            return repr(self.concrete("repr"))
+        return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.sharding})"
+
+    def __str__(self) -> str:
+        return str(self.concrete("str()")) if self.is_fully_addressable or self.is_fully_replicated else repr(self)
+
+    def __reduce__(self) -> Any:
+        return self.concrete("pickle").__reduce__()
+
+    # --- parts
+
+    @property
+    def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether this process has all parts."""
+        return self.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether each device has all of the array."""
+        return self.sharding.is_fully_replicated
+
+    def devices(self) -> set[Device]:
+        """The devices that have parts."""
+        return set(self.sharding.device_set)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts on the devices of this process."""
+        return [s for s in self.global_shards if s.device.process_index == process_index()]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts on all devices; those of other processes have no data here."""
+        return list(self._shards())
+
+    def _shards(self) -> Iterator[Shard]:
+        copies: dict[Any, int] = {}
+        for device, index in self.sharding.devices_indices_map(self.shape).items():
+            key = tuple((s.start, s.stop) for s in index)
+            number = copies[key] = copies.get(key, -1) + 1
+            yield Shard(device, index, number, lambda device=device: self._part(device))
+
+    def addressable_data(self, index: int) -> Array:
+        """The part on the device of that number among those of this process."""
+        return self.addressable_shards[index].data
+
+    def _part(self, device: Device) -> Array:
+        self._check_not_deleted()
+        if device.process_index != process_index():
+            raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
+        place = np.argwhere(self.mesh.device_ids == device.id)[0]
+        names = {name for axes in self.spec for name in axes}
+        axes = zip(self.mesh.axis_names, place, self.mesh.blocks.lanes, strict=True)
+        return wrap(self.block[tuple(int(k) % count for name, k, count in axes if count > 1 and name in names)])
+
+    # --- memory
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted or donated."""
+        return self.block is _DELETED
+
+    def delete(self) -> None:
+        """Let go of the memory; the array has no value any more."""
+        self.block, self._whole = _DELETED, None
+
+    def _check_not_deleted(self) -> None:
+        if self.is_deleted():
+            raise DeletedError(f"Array has been deleted with shape={self.shape}: it was donated, or deleted by name.")
+
+
+ShardedArray.__name__ = "Array"  # which Python's own messages show
+_DELETED: Any = np.zeros(0)
+
+
+def _without_processes(mesh: Mesh) -> NamedAxes:
+    return [(name, lanes) for name, lanes in zip(mesh.axis_names, mesh.blocks.lanes, strict=True)]
+
+
+def part_sizes(shape: Sequence[int], spec: Spec, mesh: Mapping[Any, int]) -> tuple[int, ...]:
+    """The sizes of the part that a device has."""
+    return tuple(
+        n // int(np.prod([mesh[name] for name in axes], dtype=np.int64)) for n, axes in zip(shape, spec, strict=True)
+    )
+
+
+def from_whole(value: np.ndarray[Any, Any], sharding: NamedSharding, weak_type: bool = False) -> ShardedArray:
+    """An array with this value under a sharding; each process takes its parts."""
+    return from_callback(value.shape, value.dtype, sharding, lambda index: value[index], weak_type)
+
+
+def from_callback(
+    shape: Sequence[int],
+    dtype: Any,
+    sharding: NamedSharding,
+    part: Callable[[Index], Any],
+    weak_type: bool = False,
+    what: str = "device_put",
+) -> ShardedArray:
+    """An array whose parts a function gives for the places of their elements; it is called once for each part that this
+    process has."""
+    mesh: Any = sharding.mesh
+    spec = sharding.dimension_axes(shape, what)
+    if mesh.blocks.own is None:
+        raise ArgumentError(f"{what}: process {process_index()} has no device of {mesh}; let all processes take part.")
+    sizes = part_sizes(shape, spec, mesh.shape)
+    block = np.empty(block_sizes(sizes, spec, lanes_of(mesh)), dtype)
+    made = ShardedArray(block, shape, sharding, weak_type)
+    filled: set[int] = set()
+    for shard in made.addressable_shards:
+        target: Any = made._part(shard.device).buffer()  # pyright: ignore[reportPrivateUsage]
+        address = target.__array_interface__["data"][0] if target.size else -1
+        if address in filled:
+            continue
+        filled.add(address)
+        given = np.asarray(part(shard.index))
+        if given.shape != sizes:
+            raise ArgumentError(
+                f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}."
+            )
+        _view(block, made, shard.device)[...] = given
+    return made
+
+
+def _view(block: np.ndarray[Any, Any], array: ShardedArray, device: Device) -> np.ndarray[Any, Any]:
+    return np.asarray(array._part(device).buffer()) if block.ndim > len(array.shape) else block  # pyright: ignore[reportPrivateUsage]
+
+
+def spec_of(spec: Spec) -> PartitionSpec:
+    """A `PartitionSpec` of the axes of each dimension."""
+    parts: list[Any] = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in spec]
+    while parts and parts[-1] is None:
+        parts.pop()
+    return PartitionSpec(*parts)
+
+
+def is_spread(sharding: Any) -> bool:
+    """Whether a sharding is over a mesh of several devices."""
+    return isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and sharding.mesh.size > 1
+
+
+Placed = Sharding | None

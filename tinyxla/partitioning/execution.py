@@ -1,0 +1,159 @@
+"""Running partitioned programs: all processes run the same one, each on its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.backends import Executable, compile_module
+from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Module
+from tinyxla.ops import Op
+from tinyxla.partitioning.array import ShardedArray, from_whole, lanes_of, set_run_one, spec_of
+from tinyxla.partitioning.lanes import of_process
+from tinyxla.partitioning.processes import among_processes, axes_of_mesh
+from tinyxla.partitioning.spmd import partition
+from tinyxla.shapes import Shape
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import GraphTrace
+from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.transforms.sharded import sharding_constraint
+
+
+class Partitioned(NamedTuple):
+    """A program for a mesh: that of a device, the compiled one of this process, and the shardings of the results."""
+
+    device: Computation
+    executable: Executable
+    outputs: tuple[NamedSharding, ...]
+
+
+@lru_cache(1024)
+def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...]) -> Partitioned:
+    """A program of whole arrays, partitioned over a mesh.
+
+    Args:
+        computation: of whole arrays.
+        inputs: the shardings of the arguments.
+    """
+    device = partition(inline_calls(computation), mesh.shape, inputs)
+    resolved = among_processes(device.computation, axes_of_mesh(mesh))
+    made = of_process(resolved, lanes_of(mesh), inputs, device.outputs)
+    executable = compile_module(Module(computation.name, made))
+    return Partitioned(device.computation, executable, tuple(NamedSharding(mesh, spec_of(s)) for s in device.outputs))
+
+
+def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array]) -> list[ShardedArray]:
+    """The results of a program on arrays, as far as they are sharded over this mesh."""
+    given = [on_mesh(x, mesh) for x in arguments]
+    program = partitioned(computation, mesh, tuple(x.spec for x in given))
+    found = program.executable([np.ascontiguousarray(x.block).reshape(x.block.shape) for x in given])
+    shapes = [x.array_shape.dimensions for x in computation.outputs]
+    return [ShardedArray(b, s, sharding) for b, s, sharding in zip(found, shapes, program.outputs, strict=True)]
+
+
+def mesh_of(leaves: Sequence[Any], computation: Computation) -> Mesh | None:
+    """The mesh of several devices that a program is for, by its arguments and by what it says itself; None if there is
+    none.
+
+    Raises:
+        ArgumentError: there are several.
+    """
+    found = dict.fromkeys(x.mesh for x in leaves if isinstance(x, ShardedArray))
+    found |= dict.fromkeys(_meshes_in(computation))
+    if len(found) > 1:
+        raise ArgumentError(
+            f"{computation.name}: the arrays of one program must be sharded over one mesh, but are over "
+            f"{' and '.join(map(repr, found))}; use device_put or reshard."
+        )
+    return next(iter(found), None)
+
+
+def _meshes_in(computation: Computation) -> Iterator[Mesh]:
+    if computation.all_opcodes.isdisjoint(_OF_MESHES):
+        return
+    for x in computation.instructions:
+        mesh = getattr(x.attributes, "mesh", None)
+        if isinstance(mesh, Mesh) and mesh.size > 1:
+            yield mesh
+        for inner in x.computations():
+            yield from _meshes_in(inner)
+
+
+_OF_MESHES = ("shard-map", "sharding-constraint")
+
+
+def spec_over(x: Any, mesh: Mesh) -> Spec:
+    """How an argument is split over a mesh."""
+    sharding = getattr(x, "sharding", None)
+    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh:
+        return sharding.dimension_axes(x.shape)
+    return ((),) * len(x.shape)
+
+
+def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
+    """An array as one over a mesh: each device has all of one that is on one device."""
+    if isinstance(x, ShardedArray):
+        if x.mesh == mesh:
+            return x
+        if not (x.is_fully_addressable or x.is_fully_replicated):
+            raise ArgumentError(
+                f"The arrays of one program must be sharded over one mesh, but are over {x.mesh} and {mesh}; use "
+                "device_put or reshard."
+            )
+    value = x.concrete("A program").dense()
+    return ShardedArray(value, value.shape, NamedSharding(mesh, PartitionSpec()), x.weak_type)
+
+
+def resharded(x: Array, sharding: NamedSharding) -> ShardedArray:
+    """The array under another sharding; it moves only where that is a different one."""
+    mesh: Any = sharding.mesh
+    if isinstance(x, ShardedArray) and x.mesh == mesh:
+        if x.spec == sharding.dimension_axes(x.shape, "device_put"):
+            return ShardedArray(x.block, x.shape, sharding, x.weak_type)
+        made = _constrained(Shape.of(x), sharding)
+        (found,) = run(made, mesh, [x])
+        return ShardedArray(found.block, x.shape, sharding, x.weak_type)
+    whole = on_mesh(x, mesh).concrete("device_put") if isinstance(x, ShardedArray) else x.concrete("device_put")
+    return from_whole(np.asarray(whole.buffer()), sharding, x.weak_type)
+
+
+def constrained(x: Any, sharding: NamedSharding) -> Any:
+    """A traced array that is to have a sharding."""
+    rest = (None,) * (x.ndim - len(sharding.spec))
+    return sharding_constraint(x, mesh=sharding.mesh, spec=(*sharding.spec, *rest))
+
+
+@lru_cache(256)
+def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
+    graph = GraphTrace("device_put")
+    return graph.run(lambda: graph.finish("device_put", [constrained(graph.parameter(shape), sharding)]))
+
+
+def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """An operation of which an operand is sharded."""
+    mesh = next(x.mesh for x in operands if isinstance(x, ShardedArray))
+    program, is_tuple = _alone(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
+    found = run(program, mesh, operands)
+    weak = all(x.weak_type for x in operands)
+    return tuple(found) if is_tuple else found[0].with_weak_type(weak)
+
+
+@lru_cache(4096)
+def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any], ...]) -> tuple[Computation, bool]:
+    graph = GraphTrace(op.name)
+
+    def record() -> tuple[Computation, bool]:
+        result = op(*map(graph.parameter, shapes), **dict(attributes))
+        is_tuple = isinstance(result, tuple)
+        return graph.finish(op.name, result if is_tuple else (result,)), is_tuple
+
+    return graph.run(record)
+
+
+set_run_one(_run_one)

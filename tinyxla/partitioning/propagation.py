@@ -1,0 +1,158 @@
+"""Sharding propagation: from the shardings of arguments, results and constraints those of all values of a program.
+
+The sharding rules of instructions (`tinyxla.ops.op.Factors`) say which dimensions are split alike. What is known of one
+of them holds for the others, forwards and backwards to a fixed point; in loops and branches, what is handed on has one
+sharding everywhere. What is known first stays.
+
+Source: "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al., 2021), section 3.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls
+from tinyxla.ops.op import Dimensions, Factors
+from tinyxla.ops.tuples import leaf_shapes
+from tinyxla.shapes import Shape
+from tinyxla.tracing.shardings import UNCONSTRAINED, Spec, axes_of
+
+Leaf = tuple[Instruction, int]  # an array: the result of an instruction, or an element of its tuple
+
+
+class Link(NamedTuple):
+    """Arrays whose dimensions of one factor are split alike."""
+
+    leaves: tuple[Leaf, ...]
+    dimensions: tuple[Dimensions, ...]
+
+
+def factors_of(x: Instruction) -> Factors:
+    """The sharding rule of an instruction; without one everything is whole."""
+    shapes = [o.shape for o in x.operands]
+    if x.op.sharding is not None and all(isinstance(s, Shape) for s in shapes):
+        return x.op.sharding(*shapes, **x.attributes._asdict())
+    whole = tuple((None,) * s.rank for o in x.operands for s in leaf_shapes(o.shape))
+    return Factors(whole, tuple((None,) * s.rank for s in leaf_shapes(x.shape)))
+
+
+def leaves_of(x: Instruction) -> list[Leaf]:
+    """The arrays that a value consists of."""
+    if x.op is calls.tuple_:
+        return [leaf for o in x.operands for leaf in leaves_of(o)]
+    if x.op is calls.get_tuple_element:
+        return [leaves_of(x.operands[0])[x.attributes.index]]
+    return [(x, k) for k in range(len(leaf_shapes(x.shape)))]
+
+
+def _sizes(leaf: Leaf) -> tuple[int, ...]:
+    return leaf_shapes(leaf[0].shape)[leaf[1]].dimensions
+
+
+def propagate(computation: Computation, mesh: Mapping[Hashable, int], inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
+    """The sharding of each array in a computation and those that it calls.
+
+    Args:
+        mesh: the sizes of the axes.
+        inputs: the shardings of the parameters.
+    """
+    return _Propagation(mesh).run(computation, inputs)
+
+
+class _Propagation:
+    def __init__(self, mesh: Mapping[Hashable, int]) -> None:
+        self.mesh = mesh
+        self.specs: dict[Leaf, list[tuple[Any, ...]]] = {}
+        self.closed: set[Leaf] = set()  # whose whole dimensions stay whole
+        self.links: list[Link] = []
+
+    def run(self, computation: Computation, inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
+        self._collect(computation)
+        for parameter, spec in zip(computation.parameters, inputs, strict=True):
+            self._close((parameter, 0), spec)
+        while sum(self._spread(link) for links in (self.links, self.links[::-1]) for link in links):
+            pass
+        return {leaf: tuple(spec) for leaf, spec in self.specs.items()}
+
+    def _close(self, leaf: Leaf, spec: Spec) -> None:
+        self.specs[leaf] = list(spec)
+        self.closed.add(leaf)
+
+    def _collect(self, computation: Computation) -> None:
+        for x in computation.instructions:
+            if x.op in (calls.tuple_, calls.get_tuple_element):
+                continue
+            for leaf in leaves_of(x):
+                self.specs.setdefault(leaf, [()] * len(_sizes(leaf)))
+            for inner in x.computations():
+                if x.op.name in _CALLING:
+                    self._collect(inner)
+            self.links += self._links(x)
+
+    def _links(self, x: Instruction) -> Iterator[Link]:
+        operands = [leaf for o in x.operands for leaf in leaves_of(o)]
+        results = leaves_of(x)
+        if x.op.name in _CALLING:
+            for group in _CALLING[x.op.name](x, operands, results):
+                yield Link(tuple(group), (tuple(range(len(_sizes(group[0])))),) * len(group))
+        elif x.op.name == "sharding-constraint":
+            yield from self._constraint(x, operands[0], results[0])
+        elif x.op.name == "shard-map":
+            for leaf, spec in zip(results, x.attributes.out_specs, strict=True):
+                self._close(leaf, spec)
+        else:
+            factors = factors_of(x)
+            yield Link((*operands, *results), (*factors.operands, *factors.results))
+
+    def _constraint(self, x: Instruction, operand: Leaf, result: Leaf) -> Iterator[Link]:
+        spec = x.attributes.spec
+        self.specs[result] = [axes_of(part) for part in spec]
+        free = [d for d, part in enumerate(spec) if part is UNCONSTRAINED]
+        if not free:
+            self.closed.add(result)
+        names = tuple(range(len(spec)))
+        yield Link((result, operand), (names, names))
+
+    def _spread(self, link: Link) -> bool:
+        """Hand on what is known of a factor to all its dimensions; whether that said anything new."""
+        known: dict[int, tuple[Any, ...]] = {}
+        for leaf, dimensions in zip(link.leaves, link.dimensions, strict=True):
+            for factor, axes in zip(dimensions, self.specs[leaf], strict=True):
+                if factor is not None and len(axes) > len(known.get(factor, ())):
+                    known[factor] = axes
+        changed = False
+        for leaf, dimensions in zip(link.leaves, link.dimensions, strict=True):
+            if leaf in self.closed:
+                continue
+            spec, sizes = self.specs[leaf], _sizes(leaf)
+            for d, factor in enumerate(dimensions):
+                axes = known.get(factor, ()) if factor is not None else ()
+                if len(axes) > len(spec[d]) and axes[: len(spec[d])] == spec[d]:
+                    used = {name for k, other in enumerate(spec) if k != d for name in other}
+                    if used.isdisjoint(axes) and sizes[d] % math.prod(self.mesh[name] for name in axes) == 0:
+                        spec[d] = axes
+                        changed = True
+        return changed
+
+
+def _of_while(x: Instruction, operands: list[Leaf], results: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:
+    condition, body = x.attributes.condition, x.attributes.body
+    parameters = (((p, 0) for p in c.parameters) for c in (condition, body))
+    return zip(operands, results, *parameters, leaves_of(body.root), strict=True)
+
+
+def _of_conditional(x: Instruction, operands: list[Leaf], results: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:
+    branches = x.attributes.branch_computations
+    yield from zip(operands[1:], *([(p, 0) for p in b.parameters] for b in branches), strict=True)
+    yield from zip(results, *(leaves_of(b.root) for b in branches), strict=True)
+
+
+def _of_call(x: Instruction, operands: list[Leaf], results: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:
+    yield from zip(operands, ((p, 0) for p in x.attributes.to_apply.parameters), strict=True)
+    yield from zip(results, leaves_of(x.attributes.to_apply.root), strict=True)
+
+
+_CALLING = {"while": _of_while, "conditional": _of_conditional, "call": _of_call}

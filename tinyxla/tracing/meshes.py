@@ -1,0 +1,259 @@
+"""Meshes: arrays of devices whose axes have names."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError
+from tinyxla.tracing.device import Device, all_devices, check_device, process_index
+
+
+class AxisType(enum.Enum):
+    """Who decides how arrays are split along a mesh axis: the compiler, the types, or the function (`shard_map`)."""
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+
+class AbstractMesh:
+    """Named axes with sizes."""
+
+    def __init__(
+        self, axis_sizes: Sequence[int] = (), axis_names: Sequence[Any] = (), axis_types: Any = None, **ignored: Any
+    ) -> None:
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if len(axis_sizes) != len(names) or len(set(names)) < len(names):
+            raise ArgumentError(
+                f"A mesh must have a name for each of its axes {tuple(axis_sizes)}, each another one, but got {names}."
+            )
+        self.axis_sizes = tuple(int(n) for n in axis_sizes)
+        self.axis_names = names
+        self.axis_types: tuple[AxisType, ...] = tuple(axis_types or (AxisType.Auto,) * len(names))
+
+    @property
+    def shape(self) -> Mapping[Any, int]:
+        """The sizes of the axes by name."""
+        return dict(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
+        return tuple(self.shape.items())
+
+    @property
+    def size(self) -> int:
+        """The number of devices."""
+        return math.prod(self.axis_sizes)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no axes."""
+        return not self.axis_names
+
+    def _axes_of_type(self, kind: AxisType) -> tuple[Any, ...]:
+        return tuple(name for name, t in zip(self.axis_names, self.axis_types, strict=True) if t == kind)
+
+    def _has_only(self, kind: AxisType) -> bool:
+        return set(self.axis_types) == {kind}
+
+    auto_axes = property(lambda self: self._axes_of_type(AxisType.Auto))
+    explicit_axes = property(lambda self: self._axes_of_type(AxisType.Explicit))
+    manual_axes = property(lambda self: self._axes_of_type(AxisType.Manual))
+    are_all_axes_auto = property(lambda self: self._has_only(AxisType.Auto))
+    are_all_axes_explicit = property(lambda self: self._has_only(AxisType.Explicit))
+    are_all_axes_manual = property(lambda self: self._has_only(AxisType.Manual))
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The axes without devices."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    def _key(self) -> Any:
+        return type(self), self.axis_sizes, self.axis_names, self.axis_types
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, AbstractMesh) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
+        return f"{type(self).__name__}({axes})"
+
+
+class Blocks(NamedTuple):
+    """How a mesh lies in processes. Axis k is `processes[k]` blocks of `lanes[k]` devices; devices of one process differ
+    in lanes alone.
+
+    Attributes:
+        processes, lanes: for each axis.
+        ranks: an array of shape `processes` with the process of each block.
+        own: the block of this process, by its place along each axis; None if it has no device of the mesh.
+    """
+
+    processes: tuple[int, ...]
+    lanes: tuple[int, ...]
+    ranks: np.ndarray[Any, Any]
+    own: tuple[int, ...] | None
+
+
+class Mesh(AbstractMesh):
+    """An array of devices with named axes. It is also a context, in which it is the current mesh.
+
+    Args:
+        devices: an array of different devices.
+        axis_names: a name for each axis.
+        axis_types: an `AxisType` for each axis; by default the compiler decides.
+
+    Raises:
+        ArgumentError: there are not as many names as axes, a device is there twice, or there is no such device.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.sharding.Mesh(tx.devices(), ("x",)).shape
+        {'x': 1}
+    """
+
+    def __init__(self, devices: Any, axis_names: Any = (), axis_types: Any = None) -> None:
+        self.devices: np.ndarray[Any, Any] = np.asarray(devices, dtype=object)
+        for device in self.devices.flat:
+            check_device("Mesh: devices", device)
+            if not isinstance(device, Device):
+                raise ArgumentError(f"Mesh: devices must be an array of devices, but has {device!r}.")
+        super().__init__(self.devices.shape, axis_names, axis_types)
+        self._ids = tuple(device.id for device in self.devices.flat)
+        if len(set(self._ids)) < len(self._ids):
+            raise ArgumentError(f"Mesh: devices must be different ones, but are numbers {self._ids}.")
+        self._outer: list[Any] = []
+
+    def _key(self) -> Any:
+        return *super()._key(), self._ids
+
+    @property
+    def device_ids(self) -> np.ndarray[Any, Any]:
+        """The numbers of the devices."""
+        return np.array(self._ids, np.int64).reshape(self.devices.shape)
+
+    @property
+    def local_devices(self) -> list[Device]:
+        """The devices of this process."""
+        return [device for device in self.devices.flat if device.process_index == process_index()]
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether its devices are of several processes."""
+        return len({device.process_index for device in self.devices.flat}) > 1
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The part of this process."""
+        blocks = self.blocks
+        if blocks.own is None:
+            raise ArgumentError(f"local_mesh: process {process_index()} has no device of {self}.")
+        part = tuple(slice(o * n, (o + 1) * n) for o, n in zip(blocks.own, blocks.lanes, strict=True))
+        return Mesh(self.devices[part], self.axis_names, self.axis_types)
+
+    @functools.cached_property
+    def blocks(self) -> Blocks:
+        """How its devices lie in processes.
+
+        Raises:
+            ArgumentError: the devices of a process are no block of the mesh.
+        """
+        owners = np.array([d.process_index for d in self.devices.flat], np.int64).reshape(self.devices.shape)
+        lanes: list[int] = []
+        for axis, size in enumerate(self.axis_sizes):
+            along = np.moveaxis(owners, axis, -1)
+            fitting = [n for n in range(size, 0, -1) if size % n == 0 and _is_constant_in_blocks(along, n)]
+            lanes.append(fitting[0] if size else 1)
+        ranks = owners[tuple(slice(None, None, n) for n in lanes)]
+        if len(set(ranks.flat)) < ranks.size:
+            raise ArgumentError(
+                f"{self}: the devices of each process must be one block of the mesh, but those of processes "
+                f"{sorted(set(ranks.flat))} are {owners.tolist()}; use make_mesh, or order them by process."
+            )
+        places = np.argwhere(ranks == process_index())
+        own = tuple(map(int, places[0])) if len(places) else None
+        return Blocks(ranks.shape, tuple(lanes), ranks, own)
+
+    def __enter__(self) -> Mesh:
+        global _current
+        self._outer.append(_current)
+        _current = self
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        global _current
+        _current = self._outer.pop()
+
+
+def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
+    """Whether along the last axis each block of that size has one owner."""
+    blocks = owners.reshape(*owners.shape[:-1], -1, size)
+    return bool((blocks == blocks[..., :1]).all())
+
+
+_current: AbstractMesh = AbstractMesh()
+
+
+def current_mesh() -> AbstractMesh:
+    """The mesh of the innermost context; one without axes if there is none."""
+    return _current
+
+
+class _MeshContext:
+    """Sets the current mesh at once, and for the block if it is used as a context."""
+
+    def __init__(self, mesh: AbstractMesh) -> None:
+        global _current
+        self._before, _current = _current, mesh
+
+    def __enter__(self) -> AbstractMesh:
+        return _current
+
+    def __exit__(self, *ignored: object) -> None:
+        global _current
+        _current = self._before
+
+
+def set_mesh(mesh: AbstractMesh) -> _MeshContext:
+    """Make a mesh the current one, also as a context."""
+    return _MeshContext(mesh)
+
+
+def make_mesh(
+    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
+) -> Mesh:
+    """A mesh of those sizes and names.
+
+    Args:
+        axis_shapes: the number of devices along each axis.
+        axis_names: the name of each axis.
+        axis_types: an `AxisType` for each axis.
+        devices: by default the first ones of all processes.
+
+    Raises:
+        ArgumentError: there are fewer devices.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.make_mesh((1,), ("x",))
+        Mesh('x': 1)
+    """
+    given = list(all_devices() if devices is None else devices)
+    count = math.prod(axis_shapes)
+    if count > len(given):
+        raise ArgumentError(
+            f"make_mesh: axis_shapes {tuple(axis_shapes)} take {count} devices, but there are {len(given)}; start "
+            "several processes, or set the option num_cpu_devices."
+        )
+    grid = np.empty(count, dtype=object)
+    grid[:] = given[:count]
+    return Mesh(grid.reshape(tuple(axis_shapes)), axis_names, axis_types)
