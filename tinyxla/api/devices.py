@@ -1,4 +1,4 @@
-"""What there is to run on: devices, which are shares of the CPUs of one process or several. Threads are another matter."""
+"""What there is to run on: devices, which are shares of the CPUs of processes. Threads are another matter."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     flat = OfLeaves(function, treedef, named=True, float0=True)
     weak = [x.weak_type for x in leaves]
     made, captured, weak_results = trace(
-        flat, shapes, name_of(function), weak, f"the traced function {name_of(function)}"
+        flat, shapes, name_of(function), weak, f"the traced function {name_of(function)}", values=leaves
     )
     return made, captured, weak_results, flat.tree
 

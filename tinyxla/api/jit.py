@@ -327,7 +327,7 @@ class Jitted(Generic[P, R]):
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
-        if config.disable_jit:
+        if config.disable_jit or state.manual is not None:
             return self._function(*args, **kwargs)
         if self._references or has_references((args, kwargs)):
             return discovered(lambda references: self._with_references(references, args, kwargs), self._references)

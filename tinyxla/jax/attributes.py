@@ -9,7 +9,7 @@ from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, TinyxlaError
-from tinyxla.jax import flags, one_process
+from tinyxla.jax import flags, memories
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.error_words import with_jax_words
@@ -61,8 +61,6 @@ def set_attributes() -> None:
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
     array_type.__pow__ = recorded_power(Array.__pow__)
-    array_type.addressable_data = one_process.addressable_data
-    array_type.addressable_shards = array_type.global_shards = property(one_process.shards)
     for error in (TinyxlaError, AxisError):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
     for stage in (Traced, Lowered, Compiled):
@@ -74,8 +72,8 @@ def set_attributes() -> None:
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device
-    device.addressable_memories, device.default_memory = one_process.memories, one_process.default_memory
-    device.memory = one_process.memory
+    device.addressable_memories, device.default_memory = memories.memories, memories.default_memory
+    device.memory = memories.memory
     KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
     Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
     tree_util.default_registry = Registry()  # type: ignore[attr-defined]

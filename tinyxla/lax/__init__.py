@@ -18,6 +18,7 @@ from tinyxla.lax.collectives import (
     axis_index as axis_index,
     axis_size as axis_size,
     pbroadcast as pbroadcast,
+    pcast as pcast,
     pmax as pmax,
     pmean as pmean,
     pmin as pmin,
@@ -26,6 +27,7 @@ from tinyxla.lax.collectives import (
     psum as psum,
     psum_scatter as psum_scatter,
     pswapaxes as pswapaxes,
+    pvary as pvary,
 )
 from tinyxla.lax.contraction import (
     DotAlgorithm as DotAlgorithm,

@@ -18,7 +18,7 @@ from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
 from tinyxla.numpy.take_where import take
-from tinyxla.ops import collectives, exchanges, movement, reduction
+from tinyxla.ops import collectives, exchanges, movement, reduction, varying
 from tinyxla.ops.op import OWN
 from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import Shape
@@ -118,6 +118,11 @@ class _Group:
             self.size = self.members.shape[1]
 
     @property
+    def is_manual(self) -> bool:
+        """Whether the axes are those of a `shard_map` which knows what varies along them."""
+        return state.manual is not None and all(axis.name in state.manual.names for axis in self.axes)
+
+    @property
     def participants(self) -> dict[str, Any] | None:
         """The attributes of a collective operation of this group; None if it is along several axes."""
         if len(self.axes) != 1:
@@ -197,6 +202,10 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
                 f"{what}: {combiner} does not take {Shape.of(x)}; take its real part or its absolute value."
             )
         to_apply = reduction.scalar_computation(combiner, x.dtype)
+        if combiner == "add" and group.members is None and group.is_manual:
+            for axis in group.axes:
+                x = varying.psum_invariant(_varying_over(x, (axis.name,)), axis_name=axis.name)
+            return x
         if group.participants is not None:
             return collectives.all_reduce(x, to_apply=to_apply, **group.participants)
         if group.members is not None:
@@ -231,6 +240,56 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
         count: Any = _Group("lax.psum", axis_name, axis_index_groups).size
         return x * count
     return _reduced("lax.psum", "add", x, axis_name, axis_index_groups)
+
+
+def _varying_over(x: Any, names: Sequence[Hashable]) -> Any:
+    """A value as one that varies along these axes, of which it may along some already."""
+    known = state.manual.varying(x) if state.manual is not None else None
+    for name in names:
+        if known is not None and name not in known:
+            x = varying.pvary(x, axis_name=name)
+    return x
+
+
+def pvary(x: Tree, axis_name: Any) -> Tree:
+    """Inside of `shard_map`, a value that all devices along an axis have, as one that may differ among them. It is what
+    happens by itself where such a value meets one that differs; its transpose is a sum over the axis.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+
+    >>> import tinyxla as tx
+    >>> mesh = tx.make_mesh((1,), ("x",))
+    >>> P = tx.sharding.PartitionSpec
+    >>> tx.shard_map(lambda x: tx.lax.pvary(x, "x"), mesh=mesh, in_specs=P(), out_specs=P("x"))(tx.numpy.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+    names = [axis.name for axis in _axes("lax.pvary", axis_name)]
+    return _mapped("lax.pvary", lambda x: _varying_over(x, names), x)
+
+
+def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
+    """Inside of `shard_map`, a value as one that varies along an axis: `pvary`, which has more to say.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+        to: "varying".
+
+    Raises:
+        AttributeValueError: `to` is another word.
+
+    >>> import tinyxla as tx
+    >>> mesh = tx.make_mesh((1,), ("x",))
+    >>> P = tx.sharding.PartitionSpec
+    >>> f = tx.shard_map(lambda x: tx.lax.pcast(x, "x", to="varying"), mesh=mesh, in_specs=P(), out_specs=P("x"))
+    >>> f(tx.numpy.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+    if to != "varying":
+        raise AttributeValueError(f"lax.pcast: to must be 'varying', but is {to!r}; use lax.psum for what is the same.")
+    return pvary(x, axis_name)
 
 
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:

@@ -139,6 +139,9 @@ def _step_of(what: str, function: Function, carry: _Carry, *others: Any, within:
             )
         later = [x.array_shape for x in traced.computation.outputs]
         leaves = [_settled(x, y, w) for x, y, w in zip(carry.leaves, later, traced.weak, strict=False)]
+        if state.manual is not None:
+            given = [*pytrees.leaves((carry.value, *others)), *traced.captured]
+            leaves = state.manual.settled(leaves, traced.computation, given)
         if all(x is y for x, y in zip(leaves, carry.leaves, strict=True)):
             _check_carry(what, carry, traced, within)
             return carry, traced
@@ -465,7 +468,7 @@ def _scan(
         return _scan_in_python(what, f, carry.value, numbers, xs, reverse)
     example: Any = as_array(numbers.start)
     if tree is not None:
-        example = pytrees.unflatten(tree, [movement.full(0, x.dtype, x.shape[1:]) for x in rows])
+        example = pytrees.unflatten(tree, [_row_like(x) for x in rows])
     carry, traced = _step_of(what, f, carry, example)
     step, kept = traced.computation, traced.captured
     ys = [x.array_shape for x in step.outputs[len(carry.leaves) :]]
@@ -486,6 +489,12 @@ def _scan(
     results = _repeated(step.name, one, carried, [*rows, *kept], count, _unrolled(what, unroll, count))
     final = _with_weakness(carry.tree, results[1 : ends[0]], traced.weak[: len(carry.leaves)])
     return final, _with_weakness(traced.tree.children()[1], results[ends[0] :], traced.weak[len(carry.leaves) :])
+
+
+def _row_like(x: Any) -> Any:
+    """A value with the shape and type of a row."""
+    row = movement.full(0, x.dtype, x.shape[1:])
+    return row if state.manual is None else state.manual.like(row, x)
 
 
 def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], count: int, together: int) -> list[Any]:

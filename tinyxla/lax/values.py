@@ -96,10 +96,23 @@ def shape_as_value(shape: Sizes) -> Array:
 
 
 def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
-    """The value, which tells the sharding outside of compiled functions: there is one device, so nothing moves.
+    """The value, sharded so: inside of `jit` a constraint for the compiler, outside an array that is placed so.
+
+    Args:
+        x: a pytree of arrays.
+        shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier than x. A
+            dimension that is `PartitionSpec.UNCONSTRAINED` is left open.
 
     Raises:
-        ArgumentError: another device.
+        ArgumentError: a device that there is not.
+        ShapeError: a sharding that does not fit an array.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> sharding = tx.sharding.NamedSharding(mesh, tx.sharding.PartitionSpec("x"))
+        >>> tx.lax.with_sharding_constraint(tx.numpy.arange(2), sharding).sharding.spec
+        PartitionSpec('x')
     """
     check_placement("lax.with_sharding_constraint", shardings)
     return placed("lax.with_sharding_constraint", x, shardings)

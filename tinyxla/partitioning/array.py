@@ -18,7 +18,7 @@ from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap
 from tinyxla.tracing.core import Interpreted, Trace
 from tinyxla.tracing.device import Device, process_index
 from tinyxla.tracing.meshes import Mesh
-from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Sharding, Spec, splitting
+from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Shard, Sharding, Spec, splitting
 from tinyxla.transforms.sharded import NamedAxes
 
 
@@ -43,30 +43,6 @@ def set_run_one(function: Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]) 
     """Say how an operation on sharded arrays is run, which is a matter of `execution`."""
     global _run_one
     _run_one = function
-
-
-class Shard:
-    """The part of an array on a device.
-
-    Attributes:
-        device: the device.
-        index: the places of the elements in the array, a slice for each dimension.
-        replica_id: the number of this copy among those on all devices.
-        data: the part, an array.
-    """
-
-    def __init__(self, device: Device, index: Index, replica_id: int, data: Callable[[], Array]) -> None:
-        self.device = device
-        self.index = index
-        self.replica_id = replica_id
-        self._data = data
-
-    @property
-    def data(self) -> Array:
-        return self._data()
-
-    def __repr__(self) -> str:
-        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
 
 
 def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
@@ -183,10 +159,6 @@ class ShardedArray(Interpreted):
         """Whether each device has all of the array."""
         return self.sharding.is_fully_replicated
 
-    def devices(self) -> set[Device]:
-        """The devices that have parts."""
-        return set(self.sharding.device_set)
-
     @property
     def addressable_shards(self) -> list[Shard]:
         """The parts on the devices of this process."""
@@ -203,10 +175,6 @@ class ShardedArray(Interpreted):
             key = tuple((s.start, s.stop) for s in index)
             number = copies[key] = copies.get(key, -1) + 1
             yield Shard(device, index, number, lambda device=device: self._part(device))
-
-    def addressable_data(self, index: int) -> Array:
-        """The part on the device of that number among those of this process."""
-        return self.addressable_shards[index].data
 
     def _part(self, device: Device) -> Array:
         self._check_not_deleted()

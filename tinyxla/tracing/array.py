@@ -26,8 +26,8 @@ from tinyxla.errors import (
     TracerIntegerConversionError,
 )
 from tinyxla.runtime.allocation import allocated
-from tinyxla.tracing.device import CPU, Device, check_device
-from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
+from tinyxla.tracing.device import Device, check_device
+from tinyxla.tracing.shardings import Shard, Sharding, SingleDeviceSharding
 from tinyxla.tracing.updates import IndexedUpdates
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 from tinyxla.util.tracebacks import filter_error
@@ -311,15 +311,35 @@ class Array:
 
     @property
     def device(self) -> Device:
-        """Where the elements are: always the CPU."""
-        return CPU
+        """The device that has the elements; of one with parts on several, the first."""
+        return min(self.sharding.device_set)
 
     def devices(self) -> set[Device]:
-        """Where the elements are: always the CPU."""
-        return {CPU}
+        """The devices that have the elements, or parts of them."""
+        return set(self.sharding.device_set)
 
-    # There is one device, and calls return when they are done.
-    is_fully_addressable = is_fully_replicated = committed = True
+    committed = True  # calls return when they are done
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts on the devices of this process: all of it on the one it is on."""
+        return [Shard(device, (slice(None),) * self.ndim, 0, lambda: self) for device in self.sharding.device_set]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts on all devices."""
+        return self.addressable_shards
+
+    def addressable_data(self, index: int) -> Array:
+        """The part on the device of that number among those of this process.
+
+        Raises:
+            ArgumentError: there is no such device.
+        """
+        parts = self.addressable_shards
+        if not -len(parts) <= index < len(parts):
+            raise ArgumentError(f"addressable_data: this process has {len(parts)} parts, but got number {index}.")
+        return parts[index].data
 
     def is_ready(self) -> bool:
         """True: calls return when they are done."""

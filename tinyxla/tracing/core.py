@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from types import FrameType, MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class _State(threading.local):
     staging: GraphTrace | None = None
     source: SourceLine | None = None  # of what is recorded, if that stands for instructions that have one
     axes: Mapping[Hashable, tuple[Trace | None, int]] = MappingProxyType({})  # named: what maps them, and their sizes
+    manual: ManualAxes | None = None  # those of the innermost `shard_map`
     scope: str = ""  # the names of the `named_scope`s that are open
 
 
@@ -78,7 +79,7 @@ class Trace:
         A context manager would not do: an exception that comes from outside, as Ctrl-C's, may come on its way in or
         out. In `finally` stand assignments alone: Python raises such exceptions at calls and jumps.
         """
-        outer = state.depth, state.staging, state.axes
+        outer = state.depth, state.staging, state.axes, state.manual
         try:
             state.depth += 1
             self.active = True
@@ -86,7 +87,7 @@ class Trace:
             return function()
         finally:
             self.active = False
-            state.depth, state.staging, state.axes = outer
+            state.depth, state.staging, state.axes, state.manual = outer
 
     def _enter(self) -> None:
         """What else changes in this thread while the trace is active."""
@@ -323,6 +324,34 @@ def _scoped(source: SourceLine | None) -> SourceLine | None:
     return source._replace(scope="/".join(filter(None, (state.scope, source.scope))))
 
 
+class ManualAxes(Protocol):
+    """Mesh axes over which a function is one of parts, and what varies along them."""
+
+    names: frozenset[Hashable]
+
+    def unified(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Operands that vary along the same axes, and attributes in whose computations they do."""
+        ...
+
+    def varying(self, x: Any) -> frozenset[Hashable] | None:
+        """The axes along which a value varies; None if that is not known."""
+        ...
+
+    def like(self, value: Any, x: Any) -> Any:
+        """A value that varies as x does."""
+        ...
+
+    def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
+        """What a loop carries, varying along the axes along which the results of its step do."""
+        ...
+
+    def inner(self, what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
+        """A trace of a function inside of the one of parts, whose parameters vary as these values do."""
+        ...
+
+
 def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) -> _Result:
     """Call a function inside of which there are axes of these names and sizes that nothing maps: operations over them
     are recorded with their names, which something resolves later."""
@@ -364,6 +393,9 @@ def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return op.evaluate(*operands, **attributes)
     trace = innermost(operands)
     if state.axes:
+        if state.manual is not None:
+            operands, attributes = state.manual.unified(op, operands, attributes)
+            trace = innermost(operands)
         for name in axis_names(attributes):
             owner, _ = state.axes.get(name, (None, 0))
             if owner is not None and (trace is None or owner.level > trace.level):
@@ -577,13 +609,18 @@ def trace(
     weak_types: Sequence[bool] | None = None,
     what: str | None = None,
     staging: bool = True,
+    values: Sequence[Any] = (),
 ) -> tuple[Computation, list[Interpreted], list[bool]]:
-    """Run `function(*tracers)`, which returns a flat list of results.
+    """Run `function(*tracers)`, which returns a flat list of results. The tracers stand for `values`, where these are
+    known.
 
     Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which
     results are weakly typed.
     """
-    graph = GraphTrace(what or name, staging)
+    if state.manual is not None and len(values) == len(shapes):
+        graph = state.manual.inner(what or name, staging, values)
+    else:
+        graph = GraphTrace(what or name, staging)
     graph.function = function
 
     def record() -> tuple[Computation, Sequence[Any]]:

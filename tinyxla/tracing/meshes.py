@@ -89,8 +89,8 @@ class AbstractMesh:
 
 
 class Blocks(NamedTuple):
-    """How a mesh lies in processes. Axis k is `processes[k]` blocks of `lanes[k]` devices; devices of one process differ
-    in lanes alone.
+    """How a mesh lies in processes. Axis k is `processes[k]` blocks of `lanes[k]` devices each; devices of one process
+    differ in lanes alone.
 
     Attributes:
         processes, lanes: for each axis.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,3 +294,27 @@ class NamedSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
+
+
+class Shard:
+    """The part of an array on a device.
+
+    Attributes:
+        device: the device.
+        index: the places of the elements in the array, a slice for each dimension.
+        replica_id: the number of this copy among those on all devices.
+        data: the part, an array.
+    """
+
+    def __init__(self, device: Device, index: Index, replica_id: int, data: Callable[[], Any]) -> None:
+        self.device = device
+        self.index = index
+        self.replica_id = replica_id
+        self._data = data
+
+    @property
+    def data(self) -> Any:
+        return self._data()
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"

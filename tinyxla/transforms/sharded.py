@@ -1,7 +1,7 @@
 """Operations that say how arrays lie on a mesh: a constraint, and a function of the parts.
 
-`sharding-constraint` says how its operand is split, and is it. `shard-map` is a function of the parts that devices have,
-which talk over the axes of the mesh; as an operation like others it is that function mapped over the parts.
+`sharding-constraint` says how its operand is split, and is it. `shard-map` is a function of the parts that devices
+have, which talk over the axes of the mesh; as an operation like others it is that function mapped over the parts.
 
 Sources: custom calls "Sharding", and `sdy.manual_computation` of the Shardy dialect.
 """

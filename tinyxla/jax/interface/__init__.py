@@ -1,17 +1,9 @@
 """`jax`: the names of tinyxla, and those that only JAX's interface has."""
 
+from tinyxla.api.devices import process_count as host_count, process_index as host_id, process_indices as host_ids
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
-from tinyxla.jax.one_process import (
-    Shard as Shard,
-    host_count as host_count,
-    host_id as host_id,
-    host_ids as host_ids,
-    make_array_from_callback as make_array_from_callback,
-    make_array_from_process_local_data as make_array_from_process_local_data,
-    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
-)
 from tinyxla.jax.refs import (
     Ref as Ref,
     empty_ref as empty_ref,
@@ -19,9 +11,9 @@ from tinyxla.jax.refs import (
     freeze as freeze,
     new_ref as new_ref,
 )
-from tinyxla.jax.sharded import reshard as reshard, shard_map as shard_map
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
 from tinyxla.tracing.config import setting as _setting
+from tinyxla.tracing.shardings import Shard as Shard
 
 __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))

@@ -1,6 +1,6 @@
 """`jax.sharding`."""
 
-from tinyxla.jax.sharded import reshard as reshard
+from tinyxla.api.sharded_arrays import reshard as reshard
 from tinyxla.sharding import set_mesh as use_abstract_mesh
 
 use_mesh = use_abstract_mesh

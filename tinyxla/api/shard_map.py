@@ -1,0 +1,178 @@
+"""`shard_map`: functions of the parts that devices have, as functions of whole arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
+from tinyxla.api.jit import Jitted
+from tinyxla.errors import ArgumentError, PytreeError, ShapeError
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.config import config
+from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.device import Placement
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.transforms.manual import trace_parts
+from tinyxla.transforms.sharded import part_shape, shard_map as shard_map_op
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
+
+Function = Callable[..., Any]
+
+
+@boundary
+def shard_map(
+    f: Function | None = None,
+    /,
+    *,
+    out_specs: Any = None,
+    in_specs: Any = None,
+    mesh: AbstractMesh | None = None,
+    axis_names: Any = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """A function of the parts that devices have, as a function of whole arrays.
+
+    Inside, `lax.psum`, `lax.ppermute`, `lax.axis_index` and the like talk over the axes of the mesh by their names.
+
+    Args:
+        f: of pytrees of arrays, the parts of one device.
+        out_specs: a pytree of `PartitionSpec`s that may stop earlier than the result: along which dimension the parts
+            of the devices along an axis are put together. Along axes that a spec does not name they must be the same.
+        in_specs: for the arguments, how they are split into parts. Along axes that a spec does not name all devices
+            have the same part.
+        mesh: the devices; by default the current mesh.
+        axis_names: the axes that f is about, by default all. Arrays are not split along others inside of it.
+        check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
+            derivative that f takes by a value that all devices have is the sum over them. Without it, a derivative is
+            that of one device.
+
+    Raises:
+        ArgumentError: there is no mesh.
+        ShapeError: a spec that does not fit an array, or a result that varies along an axis which its spec does not
+            name.
+        PytreeError: specs of another structure than the arguments or the result.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> import tinyxla.numpy as jnp
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> P = tx.sharding.PartitionSpec
+        >>> f = tx.shard_map(lambda x: tx.lax.psum(x.sum(), "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
+        >>> f(jnp.arange(4.0))
+        Array(6., dtype=float32)
+    """
+    if f is None:
+        return functools.partial(
+            shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names, check_vma=check_vma
+        )
+    check_callable("shard_map", f)
+    function = _OfParts(f, mesh, in_specs, out_specs, axis_names, check_vma)
+
+    @boundary
+    @wraps(f)
+    def whole(*args: Any) -> Any:
+        leaves = pytrees.leaves(args)
+        inside = state.staging is not None or state.axes or any(isinstance(x, Tracer) for x in leaves)
+        if inside or config.disable_jit:
+            return function(*args)
+        return Jitted(wraps(f)(function), frozenset(), frozenset())(*args)  # traced anew: f may use what has changed
+
+    return whole
+
+
+class _OfParts:
+    """A function of parts, applied to whole arrays as one operation."""
+
+    def __init__(
+        self, f: Function, mesh: AbstractMesh | None, in_specs: Any, out_specs: Any, axis_names: Any, check_vma: bool
+    ) -> None:
+        self._f = f
+        self._mesh = mesh
+        self._in_specs = in_specs
+        self._out_specs = out_specs
+        self._axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self._check_vma = check_vma
+
+    def __call__(self, *args: Any) -> Any:
+        mesh = current_mesh() if self._mesh is None else self._mesh
+        if mesh.empty:
+            raise ArgumentError("shard_map: there is no mesh; pass one, or make one the current by set_mesh.")
+        if not isinstance(mesh, Mesh) and isinstance(current_mesh(), Mesh):
+            mesh = current_mesh()
+        names: frozenset[Hashable] = frozenset(self._axis_names or mesh.axis_names)
+        leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
+        specs = self._specs("in_specs", self._in_specs, args, mesh)
+        ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
+        parts = [
+            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, _named(spec))
+            for x, spec in zip(leaves, ins, strict=True)
+        ]
+        flat = OfLeaves(self._f, structure)
+        made, captured, results = trace_parts(flat, parts, mesh, names, self._check_vma, name_of(self._f))
+        result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
+        specs = self._specs("out_specs", self._out_specs, result, mesh)
+        outs = [
+            _out_axes(mesh, names, spec, x.array_shape, varies if self._check_vma else frozenset())
+            for x, spec, (_, varies) in zip(made.outputs, specs, results, strict=True)
+        ]
+        whole = tuple(((),) * x.ndim for x in captured)
+        found = shard_map_op(
+            *leaves, *captured, to_apply=made, mesh=mesh, in_specs=(*ins, *whole), out_specs=tuple(outs)
+        )
+        weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
+        return pytrees.unflatten(flat.tree, weak)
+
+    def _specs(self, what: str, specs: Any, tree: Any, mesh: AbstractMesh) -> list[PartitionSpec]:
+        """A spec for each leaf of a tree, from one whose leaves may be subtrees."""
+        prefix, structure = pytrees.flatten_shown(specs, lambda x: x is None or isinstance(x, Placement))
+        try:
+            subtrees = structure.flatten_up_to(tree)
+        except ValueError as error:
+            raise PytreeError(f"shard_map of {name_of(self._f)}: {what} has another structure: {error}") from None
+        found: list[PartitionSpec] = []
+        for spec, subtree in zip(prefix, subtrees, strict=True):
+            given = spec.spec if isinstance(spec, NamedSharding) else spec
+            if given is not None and not isinstance(given, PartitionSpec):
+                raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
+            found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
+        return found
+
+
+def _named(spec: Spec) -> frozenset[Hashable]:
+    return frozenset(name for axes in spec for name in axes)
+
+
+def _axes(what: str, mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Any) -> Spec:
+    found = NamedSharding(mesh, spec).dimension_axes(shape, f"shard_map: {what}")
+    others = _named(found) - names
+    if others:
+        raise ArgumentError(
+            f"shard_map: {what} has {spec}, but the function is about the axes {sorted(names, key=str)} only; leave "
+            f"out {sorted(others, key=str)}."
+        )
+    return found
+
+
+def _out_axes(
+    mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Shape, varies: frozenset[Hashable]
+) -> Spec:
+    whole = list(shape.dimensions)
+    for d, part in enumerate(spec):
+        axes = part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]
+        if d < len(whole):
+            for name in axes:  # pyright: ignore[reportUnknownVariableType]
+                whole[d] *= mesh.shape.get(name, 1)
+    found = _axes("out_specs", mesh, names, spec, whole)
+    beyond = sorted(varies - _named(found), key=str)
+    if beyond:
+        raise ShapeError(
+            f"shard_map: a result {shape} with the spec {spec} must be the same on all devices along "
+            f"{' and '.join(map(repr, beyond))}, but may vary there; name the axis in out_specs, make it the same by "
+            "lax.psum or lax.pmean, or, if you know that it is, pass check_vma=False."
+        )
+    return found

@@ -1,0 +1,199 @@
+"""Sharded arrays from their parts, and under another sharding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.partitioning.array import from_callback, is_spread
+from tinyxla.partitioning.placement import placed
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement, process_index
+from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.shardings import NamedSharding, Sharding
+from tinyxla.util.tracebacks import boundary
+
+
+@boundary
+def reshard(x: Any, out_shardings: Any) -> Any:
+    """The arrays of a pytree under other shardings; what a device lacks it gets from others.
+
+    Args:
+        x: a pytree of arrays.
+        out_shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier than x.
+
+    Raises:
+        ArgumentError: a device that there is not.
+        ShapeError: a sharding that does not fit an array.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> tx.reshard(tx.numpy.arange(2), tx.NamedSharding(mesh, tx.P("x"))).sharding.spec
+        PartitionSpec('x')
+    """
+    check_placement("reshard", out_shardings)
+    return placed("reshard", x, out_shardings)
+
+
+def _sharding(what: str, sharding: Any) -> Sharding:
+    check_placement(f"{what}: sharding", sharding)
+    if not isinstance(sharding, Sharding):
+        raise ArgumentError(f"{what}: there must be a sharding, but got {sharding!r}.")
+    return sharding
+
+
+def _made(
+    what: str, shape: Sequence[int], sharding: Sharding, part: Callable[[tuple[slice, ...]], Any], dtype: Any
+) -> Any:
+    """The array whose parts a function gives; its element type is that of the first one, unless it is given."""
+    sizes = tuple(shape)
+    if not isinstance(sharding, NamedSharding) or not is_spread(sharding):
+        whole = as_array(part((slice(None),) * len(sizes)))
+        if whole.shape != sizes:
+            raise ShapeError(f"{what}: the part of the one device must be all, of shape {sizes}, not {whole.shape}.")
+        array = whole if dtype is None else whole.astype(dtype)
+        return placed(what, array, sharding)
+    if dtype is None:
+        known: dict[Any, Any] = {}
+        places = list(sharding.addressable_devices_indices_map(sizes).values())
+        if not places:
+            raise ArgumentError(f"{what}: process {process_index()} has no device of {sharding.mesh}; pass dtype=.")
+        first = as_array(part(places[0]))
+        known[repr(places[0])] = first
+        return from_callback(
+            sizes, first.dtype, sharding, lambda i: known.pop(repr(i), None) or as_array(part(i)), what=what
+        )
+    return from_callback(sizes, np.dtype(dtype), sharding, lambda i: as_array(part(i)), what=what)
+
+
+@boundary
+def make_array_from_callback(
+    shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any] | None = None, dtype: Any = None
+) -> Array:
+    """An array whose parts a function gives; each process asks for those of its devices.
+
+    Args:
+        shape: of the whole array.
+        sharding: which part is on which device.
+        data_callback: from a tuple of slices, the places of its elements, to a part.
+        dtype: the element type; by default that of the first part.
+
+    Raises:
+        ShapeError: a part has another shape, or the sharding does not fit.
+        ArgumentError: a device that there is not.
+
+    Example:
+        >>> import numpy as np
+        >>> import tinyxla as tx
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> whole = np.arange(4.0)
+        >>> tx.make_array_from_callback((4,), tx.NamedSharding(mesh, tx.P("x")), lambda index: whole[index])
+        Array([0., 1., 2., 3.], dtype=float32)
+    """
+    what = "make_array_from_callback"
+    if data_callback is None:
+        raise ArgumentError(f"{what}: data_callback must be a function of a tuple of slices.")
+    return _made(what, shape, _sharding(what, sharding), data_callback, dtype)
+
+
+@boundary
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
+) -> Array:
+    """An array of the parts of this process's devices.
+
+    Args:
+        shape: of the whole array.
+        sharding: which part is on which device.
+        arrays: the parts, in the order of the devices of this process in the sharding.
+        dtype: the element type; by default that of the first part.
+
+    Raises:
+        ShapeError: a part has another shape.
+        ArgumentError: there is not one part for each device.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> sharding = tx.NamedSharding(mesh, tx.P("x"))
+        >>> tx.make_array_from_single_device_arrays((2,), sharding, [tx.numpy.arange(2)])
+        Array([0, 1], dtype=int32)
+    """
+    what = "make_array_from_single_device_arrays"
+    given = _sharding(what, sharding)
+    parts = list(arrays)
+    places = given.addressable_devices_indices_map(tuple(shape))
+    if len(parts) != len(places) or not all(isinstance(x, Array) for x in parts):
+        raise ArgumentError(
+            f"{what}: there must be an array for each of the {len(places)} devices of this process, but got "
+            f"{len(parts)}: {parts!r:.60}."
+        )
+    by_place = {repr(index): x for index, x in zip(places.values(), parts, strict=True)}
+    whole = repr((slice(None),) * len(shape))
+    return _made(what, shape, given, lambda index: by_place.get(repr(index), by_place.get(whole)), dtype)
+
+
+@boundary
+def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
+    """Arrays from what each process has of them: the rows that belong to its devices, one after the other.
+
+    Args:
+        sharding: which part is on which device.
+        local_data: a pytree of arrays. Along dimensions whose parts are on several processes it has those of this one;
+            a dimension that has its global size already is taken to be whole.
+        global_shape: of the whole arrays, a shape for all or a pytree of them; by default as many times that of
+            `local_data` as there are processes along each dimension.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        ArgumentError: a device that there is not.
+
+    Example:
+        >>> import numpy as np
+        >>> import tinyxla as tx
+        >>> mesh = tx.make_mesh((1,), ("x",))
+        >>> tx.make_array_from_process_local_data(tx.NamedSharding(mesh, tx.P("x")), np.arange(2))
+        Array([0, 1], dtype=int32)
+    """
+    what = "make_array_from_process_local_data"
+    given = _sharding(what, sharding)
+    if global_shape is None or (isinstance(global_shape, tuple) and all(hasattr(n, "__index__") for n in global_shape)):  # pyright: ignore[reportUnknownVariableType]
+        return pytrees.map_tree(lambda x: _from_local(what, given, x, global_shape), local_data)
+    return pytrees.map_tree(lambda x, shape: _from_local(what, given, x, shape), local_data, global_shape)
+
+
+def _from_local(what: str, sharding: Sharding, local: Any, shape: Any) -> Any:
+    local = np.asarray(local)
+    if not is_spread(sharding) or not isinstance(sharding, NamedSharding):
+        return _made(what, local.shape if shape is None else shape, sharding, lambda index: local[index], None)
+    counts = _processes_along(sharding, local.ndim)
+    sizes = tuple(n * count for n, count in zip(local.shape, counts, strict=True)) if shape is None else tuple(shape)
+    places = list(sharding.addressable_devices_indices_map(sizes).values())
+    starts = [min((s.start or 0) for s in along) for along in zip(*places, strict=True)]
+
+    def part(index: tuple[slice, ...]) -> Any:
+        def own(s: slice, start: int, n: int, size: int) -> slice:
+            if s.start is None or n == size:
+                return s
+            return slice(s.start - start, s.stop - start)
+
+        return local[tuple(map(own, index, starts, local.shape, sizes))]
+
+    return _made(what, sizes, sharding, part, None)
+
+
+def _processes_along(sharding: NamedSharding, ndim: int) -> list[int]:
+    """Along how many blocks of processes each dimension is split."""
+    mesh: Any = sharding.mesh
+    blocks = dict(zip(mesh.axis_names, mesh.blocks.processes, strict=True))
+    spec = [*sharding.spec, *[None] * (ndim - len(sharding.spec))]
+    found: list[int] = []
+    for part in spec:
+        names = part if isinstance(part, tuple) else () if part is None else (part,)
+        found.append(int(np.prod([blocks[name] for name in names], dtype=np.int64)))
+    return found

@@ -1,0 +1,58 @@
+"""Kinds of memory of a device, as JAX names them: all are the memory of the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+
+
+class Memory:
+    """Memory of a device, which is the machine's whatever its kind.
+
+    >>> [memory.kind for memory in memories(CPU)]
+    ['device', 'pinned_host', 'unpinned_host']
+    """
+
+    platform = "cpu"
+
+    def __init__(self, device: Any, kind: str) -> None:
+        self.device = device
+        self.kind = kind
+
+    def addressable_by_devices(self) -> list[Any]:
+        """The devices that reach it."""
+        return [self.device]
+
+    attached_devices = addressable_by_devices
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Memory) and self.kind == other.kind
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __repr__(self) -> str:
+        return f"Memory(kind={self.kind!r}, device={self.device!r})"
+
+
+def memories(device: Any) -> list[Memory]:
+    """The memories that a device reaches."""
+    return [Memory(device, kind) for kind in ("device", "pinned_host", "unpinned_host")]
+
+
+def default_memory(device: Any) -> Memory:
+    """The memory where arrays of a device are."""
+    return memories(device)[0]
+
+
+def memory(device: Any, kind: str) -> Memory:
+    """The memory of that kind.
+
+    Raises:
+        ArgumentError: a kind that there is not.
+    """
+    for found in memories(device):
+        if found.kind == kind:
+            return found
+    raise ArgumentError(f"memory: the kinds are {[m.kind for m in memories(device)]}, but got {kind!r}.")

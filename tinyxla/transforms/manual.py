@@ -1,0 +1,274 @@
+"""Functions of parts, traced: which values vary along the axes of a mesh, and which are the same on all devices.
+
+Operands of one operation vary along the same axes: where an invariant value meets a varying one it becomes varying by
+`pvary`, whose transpose is a sum. So a derivative that is taken inside of the function by a value that all devices have
+is the sum of what all contribute.
+
+Source: the documentation of `jax.shard_map`, section "Tracking how values vary over manual mesh axes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tinyxla.errors import SourceLine
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import Op, calls, varying
+from tinyxla.ops.tuples import leaf_shapes
+from tinyxla.shapes import AnyShape, Shape
+from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes
+from tinyxla.tracing.meshes import AbstractMesh
+from tinyxla.transforms.key_arrays import KeyArray
+
+Axes = frozenset[Hashable]
+_NONE: Axes = frozenset()
+
+
+class ManualTrace(GraphTrace):
+    """Records a function of parts, or one inside of it, and along which axes each value varies.
+
+    Args:
+        what: names the function in errors.
+        names: the axes.
+        parameters: the axes along which its parameters vary; further ones stand for values of `outer`.
+        outer: the trace of the function around.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        names: Axes,
+        parameters: Sequence[Axes],
+        outer: ManualTrace | None = None,
+        staging: bool = True,
+    ) -> None:
+        super().__init__(what, staging)
+        self.names = names
+        self._parameters = parameters
+        self._outer = outer
+        self._varying: dict[Instruction, list[Axes]] = {}  # of each array of a result
+
+    def _enter(self) -> None:
+        super()._enter()
+        state.manual = self
+
+    def inner(self, what: str, staging: bool, values: Sequence[Any]) -> ManualTrace:
+        """A trace of a function inside of this one, whose parameters vary as these values do."""
+        return ManualTrace(what, self.names, [self.varying(x) or _NONE for x in values], self, staging)
+
+    def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
+        tracer = super().parameter(shape, weak_type)
+        number = len(self.parameters) - 1
+        if number < len(self._parameters):
+            self._varying[tracer.instruction] = [self._parameters[number]]
+        return tracer
+
+    def lift(self, value: Any) -> Instruction:
+        """The instruction that stands for a value here; what is captured varies as it does outside."""
+        is_new = id(value) not in self._lifted and not (isinstance(value, GraphTracer) and value.owner is self)
+        made = super().lift(value)
+        if is_new and self._outer is not None:
+            self._varying[made] = [self._outer.varying(value) or _NONE]
+        return made
+
+    def _append(
+        self, op: Op, operands: Sequence[Instruction], attributes: Any, shape: AnyShape, source: SourceLine | None
+    ) -> Instruction:
+        made = super()._append(op, operands, attributes, shape, source)
+        known = [self._varying.get(o, [_NONE]) for o in operands]
+        self._varying[made] = results_vary(made, known)
+        return made
+
+    def varying(self, x: Any) -> Axes | None:
+        """The axes along which a value varies; None if that is not known, as inside of loops."""
+        if isinstance(x, GraphTracer):
+            if x.owner is self:
+                return self._varying.get(x.instruction, [_NONE])[0]
+            return self._outer.varying(x) if self._outer is not None else None
+        if isinstance(x, CarryingTracer):
+            return self.varying(x.value)
+        if isinstance(x, KeyArray):
+            return self.varying(x.words)
+        return _NONE
+
+    def like(self, value: Any, x: Any) -> Any:
+        """A value that varies as x does."""
+        return _spread(value, self.varying(x) or _NONE)
+
+    def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
+        """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
+        is how it is."""
+        known = [self.varying(x) for x in operands]
+        given = [axes or _NONE for axes in known]
+        after = _results(step, given)
+        before = [self.varying(x) or _NONE for x in carry]
+        return [x if b >= a else _spread(x, a - b) for x, b, a in zip(carry, before, after, strict=False)]
+
+    def unified(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Operands that vary along the same axes, or along those that a loop or branch wants."""
+        known = [self.varying(x) for x in operands]
+        axes = [x for x in known if x is not None]
+        if len(axes) < len(known):
+            return operands, attributes
+        wanted, attributes = _wanted(op, axes, attributes)
+        return tuple(
+            _spread(x, after - before) for x, before, after in zip(operands, axes, wanted, strict=True)
+        ), attributes
+
+
+def _spread(x: Any, axes: Axes) -> Any:
+    """An invariant value as one that varies along these axes."""
+    for name in sorted(axes, key=str):
+        x = varying.pvary(x, axis_name=name)
+    return x
+
+
+def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axes]:
+    """The axes along which the arrays of an instruction's result vary, if those of its operands vary along these."""
+    flat = [axes for several in operands for axes in several]
+    name, count = x.op.name, len(leaf_shapes(x.shape))
+    if x.op is calls.tuple_:
+        return flat
+    if x.op is calls.get_tuple_element:
+        return [operands[0][x.attributes.index]]
+    if name == "while":
+        return _carried(x.attributes.condition, x.attributes.body, flat)
+    if name == "conditional":
+        found = [_results(branch, flat[1:]) for branch in x.attributes.branch_computations]
+        return [flat[0].union(*several) for several in zip(*found, strict=True)]
+    if name == "call":
+        return _results(x.attributes.to_apply, flat)
+    axis = getattr(x.attributes, "axis_name", None)
+    union: Axes = frozenset().union(*flat)
+    if name in ("replica-id", "pvary"):
+        union |= {axis}
+    elif name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
+        union -= {axis}
+    return [union] * count
+
+
+def _results(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
+    values = {p: [axes] for p, axes in zip(computation.parameters, parameters, strict=True)}
+    for x in computation.instructions:
+        if x not in values:
+            values[x] = results_vary(x, [values[o] for o in x.operands])
+    return values[computation.root]
+
+
+def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -> list[Axes]:
+    """What a loop carries, to a fixed point; all of it varies with the number of steps."""
+    while True:
+        (predicate,) = _results(condition, carry)
+        after = [a.union(b, predicate) for a, b in zip(carry, _results(body, carry), strict=True)]
+        if after == list(carry):
+            return after
+        carry = after
+
+
+# --- operands of one operation ----------------------------------------------------------------------------------------
+
+
+def _wanted(op: Op, axes: Sequence[Axes], attributes: dict[str, Any]) -> tuple[list[Axes], dict[str, Any]]:
+    """The axes along which operands have to vary; and the attributes, with the same done in their computations."""
+    if op.name == "while":
+        condition, body = attributes["condition"], attributes["body"]
+        carry = tuple(_carried(condition, body, axes))
+        changed = {"condition": _unified(condition, carry, None), "body": _unified(body, carry, carry)}
+        return list(carry), {**attributes, **changed}
+    if op.name == "conditional":
+        branches, given = attributes["branch_computations"], tuple(axes[1:])
+        several = zip(*(_results(branch, given) for branch in branches), strict=True)
+        outputs = tuple(axes[0].union(*found) for found in several)
+        made = tuple(_unified(branch, given, outputs) for branch in branches)
+        return list(axes), {**attributes, "branch_computations": made}
+    if op.name == "call" and attributes.get("rule") is None:
+        return list(axes), {**attributes, "to_apply": _unified(attributes["to_apply"], tuple(axes), None)}
+    union: Axes = frozenset().union(*axes)
+    return [union] * len(axes), attributes
+
+
+@lru_cache(1024)
+def _unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tuple[Axes, ...] | None) -> Computation:
+    """A computation in which operands of one operation vary along the same axes, and results along these."""
+    names = frozenset[Hashable]().union(*parameters, computation.axis_names)
+    if not names:
+        return computation
+
+    def function(*values: Any) -> list[Any]:
+        found = _run_unified(computation, list(zip(values, parameters, strict=True)))
+        wanted = outputs or [axes for _, axes in found]
+        return [_spread(x, after - before) for (x, before), after in zip(found, wanted, strict=True)]
+
+    made, _, _ = trace(function, computation.parameter_shapes, computation.name)
+    if isinstance(computation.root.shape, Shape):
+        (root,) = made.root.operands
+        return Computation(made.name, made.parameters, [x for x in made.instructions if x is not made.root], root)
+    return made
+
+
+Known = tuple[Any, Axes]
+
+
+def _run_unified(computation: Computation, parameters: Sequence[Known]) -> list[Known]:
+    values: dict[Instruction, list[Known]] = {
+        p: [known] for p, known in zip(computation.parameters, parameters, strict=True)
+    }
+    outer = state.source
+    try:
+        for x in computation.instructions:
+            if x in values:
+                continue
+            state.source = x.source or outer
+            operands = [known for o in x.operands for known in values[o]]
+            if x.op is calls.tuple_:
+                values[x] = operands
+            elif x.op is calls.get_tuple_element:
+                values[x] = [values[x.operands[0]][x.attributes.index]]
+            else:
+                wanted, attributes = _wanted(x.op, [axes for _, axes in operands], x.attributes._asdict())
+                inputs = [_spread(v, after - axes) for (v, axes), after in zip(operands, wanted, strict=True)]
+                result = x.op(*inputs, **attributes)
+                parts = result if isinstance(result, tuple) else (result,)
+                values[x] = list(zip(parts, results_vary(x, [wanted]), strict=True))
+    finally:
+        state.source = outer
+    return values[computation.root]
+
+
+def trace_parts(
+    function: Callable[..., Sequence[Any]],
+    parts: Sequence[tuple[Shape, bool, Axes]],
+    mesh: AbstractMesh,
+    names: Axes,
+    checks: bool,
+    name: str,
+) -> tuple[Computation, list[Any], list[tuple[bool, Axes]]]:
+    """A function of parts as a computation.
+
+    Args:
+        function: of tracers, to a flat list of results.
+        parts: for each argument its shape, whether it is weakly typed, and the axes along which it varies.
+        mesh: whose axes there are inside of it.
+        names: those of its axes that the function is about.
+        checks: as for `ManualTrace`.
+
+    Returns:
+        The computation; what it captured, its last parameters; and for each result whether it is weakly typed, and the
+        axes along which it varies.
+    """
+    what = f"the function {name} of shard_map"
+    varying_there = [axes for _, _, axes in parts]
+    graph = ManualTrace(what, names, varying_there) if checks else GraphTrace(what)
+
+    def record() -> tuple[Computation, list[tuple[bool, Axes]]]:
+        outputs = function(*(graph.parameter(shape, weak) for shape, weak, _ in parts))
+        made = graph.finish(name, outputs)
+        return made, [(x.weak_type, (isinstance(graph, ManualTrace) and graph.varying(x)) or _NONE) for x in outputs]
+
+    sizes = {name: size for name, size in mesh.shape.items() if name in names}
+    made, results = graph.run(lambda: with_axes(sizes, record))
+    return made, list(graph.captured.values()), results
