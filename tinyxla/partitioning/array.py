@@ -64,12 +64,10 @@ class ShardedArray(Interpreted):
         sharding: which part is where.
     """
 
-    __slots__ = ("_signature", "_whole", "block", "shape", "sharding", "weak_type")
+    __slots__ = ("_shape", "_sharding", "_signature", "_whole", "block", "weak_type")
 
     owner = ShardedTrace()
     block: np.ndarray[Any, Any]
-    shape: tuple[int, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
-    sharding: NamedSharding  # pyright: ignore[reportIncompatibleMethodOverride]
     committed = True
 
     def __init__(
@@ -81,13 +79,22 @@ class ShardedArray(Interpreted):
         signature: int | None = None,
     ) -> None:
         self.block = block
-        self.shape = tuple(shape)
-        self.sharding = sharding
+        self._shape = tuple(shape)
+        self._sharding = sharding
         self.weak_type = weak_type
-        self._signature = (
-            sharded_signature(block.dtype, self.shape, weak_type, sharding) if signature is None else signature
-        )
+        if signature is None:
+            signature = sharded_signature(block.dtype, self._shape, weak_type, sharding)
+        self._signature = signature
         self._whole: ConcreteArray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """Which part is where."""
+        return self._sharding
 
     @property
     def dtype(self) -> np.dtype[Any]:
