@@ -21,8 +21,10 @@ Array = np.ndarray[Any, Any]
 Groups = tuple[tuple[int, ...], ...]
 Rows = list[Array]  # one array for each process
 
-TYPES = [np.dtype(x) for x in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()]
-TYPES += [np.dtype(x) for x in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4)]
+TYPES: list[np.dtype[Any]] = [
+    *(np.dtype(x) for x in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()),
+    *(np.dtype(x) for x in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4)),
+]
 SHAPES = [(), (4, 12)]
 
 
