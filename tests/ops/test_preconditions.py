@@ -1503,6 +1503,7 @@ for _name in accurate_ops():
 VIOLATIONS |= {name: [V(*row) for row in rows] for name, rows in collective_preconditions.VIOLATIONS.items()}
 TAKES_ANYTHING = {
     "checkpoint-name": "what it is given, it gives",
+    "mpi-collective": "expansions make it, of operations that are checked",
     "constant": "its literal has a shape",
     "opt-barrier": "what it is given, it gives",
     "parameter": "its shape is an attribute",

@@ -120,6 +120,7 @@ absent = {
     "call": "is what its computation is",
     "callback": "calls a Python function; test_callbacks compares with JAX",
     "custom-call": "calls what is registered",
+    "mpi-collective": "is compared with NumPy in tests/distributed",
     "lanes": "is what its computation in lock step is",
     "while-pullback": "is the derivative of loops that JAX cannot differentiate",
     **dict.fromkeys(

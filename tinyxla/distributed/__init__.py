@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tinyxla.errors import ProcessError, warn
 from tinyxla.runtime import mpi
+from tinyxla.tracing.config import config
 from tinyxla.tracing.device import process_count, process_index, set_processes
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
@@ -73,11 +74,17 @@ def initialize(
     mpi.start(is_launched=any(name in os.environ for name in _LAUNCHERS))
     among = mpi.world()
     set_processes(among.rank, among.size)
+    _set_timeout()
+    config.watch(_set_timeout)
     if num_processes not in (None, among.size) or process_id not in (None, among.rank):
         raise ProcessError(
             f"distributed.initialize: process {process_id} of {num_processes} was asked for, but this is process "
             f"{among.rank} of {among.size}; start processes by mpirun -n {num_processes or among.size}."
         )
+
+
+def _set_timeout() -> None:
+    mpi.world().timeout = config.collective_timeout_seconds
 
 
 def shutdown() -> None:

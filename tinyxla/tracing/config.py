@@ -95,6 +95,8 @@ class Config(threading.local):
         numpy_rank_promotion: "warn" or "raise" where arrays of different rank broadcast.
         while_residual_bytes: how much memory the way back through a loop, whose length is not known beforehand, takes
             for what it keeps of the steps; beyond that it computes steps again.
+        collective_timeout_seconds: how long a process of an MPI program waits for the others in a collective operation;
+            then all are ended with a message that says who waits where.
         compilation_cache_dir: where compiled kernels are kept on disk; see `tinyxla.cache` for what holds without it.
         enable_compilation_cache: whether they are kept on disk.
         interpret_first: compiled functions answer by the interpreter until a thread has compiled them. The first result
@@ -135,6 +137,7 @@ class Config(threading.local):
     numpy_dtype_promotion: str = "standard"
     numpy_rank_promotion: str = "allow"
     while_residual_bytes: int = 256 << 20
+    collective_timeout_seconds: int = 300
     compilation_cache_dir: str | os.PathLike[str] | None = None
     enable_compilation_cache: bool = True
     interpret_first: bool = False
@@ -209,7 +212,7 @@ def _checked(option: str, value: Any) -> Any:
     choices = _CHOICES.get(option)
     if option == "num_cpu_devices" and value == -1:  # JAX's word for as many as there are
         return 1
-    if option in ("while_residual_bytes", "num_cpu_devices"):
+    if option in ("collective_timeout_seconds", "num_cpu_devices", "while_residual_bytes"):
         if type(value) is not int or value <= 0:
             raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
         return value
