@@ -310,6 +310,10 @@ class DeadlockError(TinyxlaError, RuntimeError):
     """Replicas wait for one another, or for one that has ended."""
 
 
+class ProcessError(TinyxlaError, RuntimeError):
+    """Processes of an MPI program that went different ways, or one that uses what only the program's own may."""
+
+
 class KernelError(TinyxlaError, RuntimeError):
     """A kernel of the user's that raised an exception in a compiled program."""
 

@@ -108,7 +108,6 @@ def test_options_of_another_compiler_warn_once() -> None:
         ("jax_platform_name", "tpu"),
         ("jax_default_matmul_precision", "bfloat16"),
         ("jax_log_compiles", True),
-        ("jax_num_cpu_devices", 8),
     ],
 )
 def test_known_options_without_effect_warn_once(option: str, value: Any) -> None:

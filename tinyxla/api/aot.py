@@ -12,7 +12,6 @@ from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.runtime.threads import MAX_THREADS
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 
@@ -73,12 +72,12 @@ class Traced(_Stage):
 
 
 class Lowered(_Stage):
-    """A traced function: the graph before compilation."""
+    """A traced function: the graph before compilation. Over a mesh of several devices it is that of each device."""
 
     @property
     def module(self) -> Module:
         """The graph."""
-        return Module(self.fun_name, self._program.computation)
+        return Module(self.fun_name, self._program.lowered)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
@@ -180,7 +179,7 @@ class Compiled(_Stage):
     def __init__(self, name: str, program: Program) -> None:
         super().__init__(name, program)
         if program.captured:
-            names = ", ".join(x.described() for x in program.captured)
+            names = ", ".join(str(Shape.of(x)) for x in program.captured)
             raise ArgumentError(
                 f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
                 "compiled by itself; call it, or pass them as arguments."
@@ -271,7 +270,7 @@ class Compiled(_Stage):
         given = pytrees.unflatten(tree, [typeof(x) if isinstance(x, KeyArray) else x for x in leaves])
         return pytrees.flatten(given)[1] == pytrees.flatten(self.args_info)[1]
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arrays of a call, which must be of the shapes that the program was compiled for."""
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
         if structure != self._program.structure and not self._has_structure(args, kwargs):
@@ -284,7 +283,4 @@ class Compiled(_Stage):
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
             raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
-        concrete = [x.concrete("A compiled program") for x in arrays]
-        for x in concrete:
-            x.signature()
-        return concrete
+        return self._program.arguments(arrays)

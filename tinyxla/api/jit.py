@@ -34,14 +34,14 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, Nesti
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray
-from tinyxla.partitioning.execution import Partitioned, mesh_of, partitioned, run as run_partitioned, spec_over
+from tinyxla.partitioning.array import ShardedArray, spec_of
+from tinyxla.partitioning.execution import Partitioned, mesh_of, on_mesh, partitioned, resharded, spec_over
 from tinyxla.partitioning.placement import names_mesh, placed
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
-from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.core import GraphTrace, Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import Mesh
@@ -57,6 +57,7 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
+from tinyxla.tracing.shardings import NamedSharding
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -82,7 +83,7 @@ class Program:
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak
         self.computation: Computation = made
-        self.captured: list[Tracer] = captured
+        self.captured: list[Interpreted] = captured
         self.tree = tree
         self._is_single = tree.is_leaf()
         self.runs = False  # by itself, for arrays; else it becomes an op of what surrounds the call
@@ -95,6 +96,18 @@ class Program:
         if self._executable is None:
             self._executable = compiled(self.computation)
         return self._executable
+
+    @property
+    def lowered(self) -> Computation:
+        """What is compiled."""
+        return self.computation
+
+    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
+        """Arrays as the program takes them."""
+        concrete = [x.concrete("A compiled program") for x in arrays]
+        for x in concrete:
+            x.signature()
+        return concrete
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
         """The results for concrete arguments, whose signatures have been asked for: so they are dense."""
@@ -174,16 +187,31 @@ class PartitionedProgram(Program):
     @property
     def partitioned(self) -> Partitioned:
         """The program of each device, and of this process."""
-        return partitioned(self.computation, self.mesh, self._specs)
+        return partitioned(self.computation, self.mesh, self._specs, tuple(self.weak))
 
     @property
     def executable(self) -> Executable:
-        return self.partitioned.executable
+        if self._executable is None:
+            program = self.partitioned
+            self._sharded_results = program.results
+            self._executable = program.executable
+        return self._executable
+
+    @property
+    def lowered(self) -> Computation:
+        """The program of each device."""
+        return self.partitioned.device
+
+    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
+        pairs = zip(arrays, self._specs, strict=False)
+        return [resharded(x, NamedSharding(self.mesh, spec_of(spec))) for x, spec in pairs]
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        found = run_partitioned(self.computation, self.mesh, [*leaves, *self.captured])
-        arrays = [x.with_weak_type(weak) for x, weak in zip(found, self.weak, strict=True)]
-        return pytrees.unflatten(self.tree, arrays)
+        executable = self._executable or self.executable
+        given = (*leaves, *self.captured)
+        found = executable([(x if type(x) is ShardedArray else on_mesh(x, self.mesh)).block for x in given])
+        arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
+        return arrays[0] if self._is_single else self.tree.unflatten(arrays)
 
 
 def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:

@@ -112,7 +112,7 @@ def scalar_function(
 
     made = graph.run(record)
     if graph.captured:
-        outer = ", ".join(tracer.described() for tracer in graph.captured.values())
+        outer = ", ".join(str(Shape.of(tracer)) for tracer in graph.captured.values())
         raise TracerError(
             f"{what}: the computation uses traced values of the function around it, {outer}; hand them in as operands."
         )

@@ -29,6 +29,7 @@ from tinyxla.ops import (
     linear_algebra as linear_algebra,
     linear_solve as linear_solve,
     movement as movement,
+    process_collectives as process_collectives,
     ragged as ragged,
     random_bits as random_bits,
     reduction as reduction,

@@ -41,6 +41,7 @@ from tinyxla.ops.replica_groups import (
     GroupMode,
     Groups,
     all_lanes,
+    by_axis,
     by_group,
     by_lane,
     check_alone,
@@ -94,7 +95,8 @@ def same_for_all(op: Callable[[], Op]) -> OneRule:
 
 
 def alone(name: str, one: Callable[..., Any]) -> Callable[..., Any]:
-    """The value for the one replica of a program that is run by itself, of arrays or of any values."""
+    """The value for the one replica of a program that is run by itself, of arrays or of any values; among processes,
+    that for this process."""
 
     def evaluate(
         *operands: Any, axis_name: Hashable, replica_groups: Groups = (), channel_id: Any = None, **attributes: Any
@@ -102,7 +104,7 @@ def alone(name: str, one: Callable[..., Any]) -> Callable[..., Any]:
         check_alone(name, axis_name, replica_groups)
         return _as_result([one(x, **attributes) for x in operands])
 
-    return evaluate
+    return by_axis(name, evaluate)
 
 
 def of_one_shard(name: str) -> Callable[..., Any]:

@@ -43,10 +43,12 @@ from tinyxla.ops.op import (
     Zero,
 )
 from tinyxla.ops.replica_groups import (
+    PROCESSES,
     REPLICAS,
     Groups,
     Pairs,
     all_lanes,
+    by_axis,
     by_group,
     by_lane,
     check_alone,
@@ -56,6 +58,7 @@ from tinyxla.ops.replica_groups import (
     group_of,
     rows,
 )
+from tinyxla.runtime.mpi import world
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 # --- AllToAll ---------------------------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ all_to_all = Op(
     attributes=AllToAll,
     fill_defaults=True,
     shape=_all_to_all_shape,
-    evaluate=_all_to_all_alone,
+    evaluate=by_axis("all-to-all", _all_to_all_alone),
     derivative=Linear(_all_to_all_transpose),
     batch=_all_to_all_batch,
     samples=lambda random: (
@@ -170,7 +173,7 @@ all_to_all = Op(
         for dimensions in ((0,), ())
         for shape in ((1, 3), (2, 2), (2, 0))
     ),
-    expand=_all_to_all_alone,
+    expand=by_axis("all-to-all", _all_to_all_alone),
 )
 
 
@@ -463,11 +466,11 @@ ragged_all_to_all = Op(
     attributes=RaggedAllToAll,
     fill_defaults=True,
     shape=_ragged_shape,
-    evaluate=_ragged_alone,
+    evaluate=by_axis("ragged-all-to-all", _ragged_alone),
     derivative=NotDifferentiable("XLA's contract gives ragged-all-to-all none; pad the rows and use all_to_all"),
     batch=_ragged_batch,
     samples=_ragged_samples,
-    expand=_ragged_expand,
+    expand=by_axis("ragged-all-to-all", _ragged_expand),
 )
 
 
@@ -483,7 +486,7 @@ _NUMBER = Shape(element_type("u32"))
 
 
 def _number(name: str, of_device: Callable[[Value, int], Value]) -> Op:
-    """The number of the replica or partition, which is `of_device(lane, partition_count)`."""
+    """The number of the replica or partition, which is `of_device(lane, partition_count)`; of a process, its rank."""
 
     def batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, partition_count: int) -> Any:
         if axis_name is not OWN:
@@ -491,24 +494,22 @@ def _number(name: str, of_device: Callable[[Value, int], Value]) -> Op:
         lane = movement.iota(shape=_NUMBER.with_dimensions((size,)), iota_dimension=0)
         return of_device(lane, partition_count), 0
 
-    def evaluate(*, axis_name: Hashable, partition_count: int) -> Any:
+    def own(axis_name: Hashable) -> int:
+        if axis_name is PROCESSES:
+            return world().rank
         check_alone(name, axis_name)
-        return np.zeros((), np.uint32)
-
-    def expand(*, axis_name: Hashable, partition_count: int) -> Value:
-        check_alone(name, axis_name)
-        return movement.full(0, np.uint32)
+        return 0
 
     op = Op(
         name,
         attributes=Number,
         fill_defaults=True,
         shape=lambda **attributes: _NUMBER,
-        evaluate=evaluate,
+        evaluate=lambda *, axis_name, partition_count: np.array(own(axis_name), np.uint32),
         derivative=Zero(),
         batch=batch,
         samples=lambda random: iter([Sample(())]),
-        expand=expand,
+        expand=lambda *, axis_name, partition_count: movement.full(own(axis_name), np.uint32),
     )
     return op
 

@@ -2,8 +2,9 @@
 
 A replica is one lane of a named axis. Programs that XLA's builder makes, and HLO text, speak of the replicas of the
 whole program, whose axis has the name `REPLICAS`; a function under `vmap(..., axis_name="i")` speaks of the examples
-along "i". Either way `replica_groups` has tuples of lanes, in the order in which they count; no group at all stands for
-one group of all lanes.
+along "i". Processes of an MPI program are the axis `PROCESSES`. In each case `replica_groups` has tuples of lanes, in
+the order in which they count; no group at all stands for one group of all lanes, but of processes groups are always
+given.
 
 With several partitions of each replica, groups may also be of partitions or of devices. Which it is, follows from
 `channel_id` and `use_global_device_ids` (`GroupMode`), and `device_groups` numbers all by devices: device
@@ -16,8 +17,8 @@ the modes are those of XLA's `CollectiveOpGroupMode`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,24 +31,35 @@ Groups = tuple[Ints, ...]
 Pairs = tuple[tuple[int, int], ...]  # (source, target)
 
 
-class _Replicas:
-    """See `REPLICAS`."""
+class _Axis:
+    """See `REPLICAS` and `PROCESSES`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
-        return "<the replicas of the program>"
+        return self._text
 
 
-REPLICAS = _Replicas()  # the name of the axis of a program's replicas
+REPLICAS = _Axis("<the replicas of the program>")  # the name of the axis of a program's replicas
+PROCESSES = _Axis("<the processes of the program>")  # that of the processes of an MPI program, by their ranks
+
+# What collective operations are among `PROCESSES`, by their names; `process_collectives` has them.
+among_processes: dict[str, Callable[..., Any]] = {}
 
 
-class _Processes:
-    """See `PROCESSES`."""
+def by_axis(name: str, alone: Callable[..., Any]) -> Callable[..., Any]:
+    """The value or expansion of a collective operation: `alone` for a program of one replica, or that among processes,
+    whose groups are always given."""
 
-    def __repr__(self) -> str:
-        return "<the processes>"
+    def rule(*operands: Any, axis_name: Hashable, **attributes: Any) -> Any:
+        if axis_name is not PROCESSES:
+            return alone(*operands, axis_name=axis_name, **attributes)
+        if not attributes.get("replica_groups", True):
+            raise AttributeValueError(f"{name}: among processes replica_groups must be given, but is ().")
+        return among_processes[name](*operands, **attributes)
 
-
-PROCESSES = _Processes()  # the name of the axis of the processes that compute together
+    return rule
 
 
 def check_alone(name: str, axis_name: Hashable, groups: Sequence[Sequence[int]] = ()) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError
+from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError, ShapeError
 from tinyxla.ops import Op
 from tinyxla.partitioning.lanes import block_sizes
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap
 from tinyxla.tracing.core import Interpreted, Trace
 from tinyxla.tracing.device import Device, process_index
 from tinyxla.tracing.meshes import Mesh
-from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Shard, Sharding, Spec, splitting
+from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Shard, Spec, splitting
 from tinyxla.transforms.sharded import NamedAxes
 
 
@@ -45,6 +45,11 @@ def set_run_one(function: Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]) 
     _run_one = function
 
 
+def sharded_signature(dtype: Any, shape: tuple[int, ...], weak_type: bool, sharding: NamedSharding) -> int:
+    """The number that stands for these."""
+    return signature_of((dtype, sharding), shape, weak_type)
+
+
 def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
     """The axes along which a process has several devices of a mesh, and how many."""
     return [(name, count) for name, count in zip(mesh.axis_names, mesh.blocks.lanes, strict=True) if count > 1]
@@ -68,13 +73,20 @@ class ShardedArray(Interpreted):
     committed = True
 
     def __init__(
-        self, block: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding, weak_type: bool = False
+        self,
+        block: np.ndarray[Any, Any],
+        shape: Sequence[int],
+        sharding: NamedSharding,
+        weak_type: bool = False,
+        signature: int | None = None,
     ) -> None:
         self.block = block
         self.shape = tuple(shape)
         self.sharding = sharding
         self.weak_type = weak_type
-        self._signature = signature_of((block.dtype, sharding), self.shape, weak_type)
+        self._signature = (
+            sharded_signature(block.dtype, self.shape, weak_type, sharding) if signature is None else signature
+        )
         self._whole: ConcreteArray | None = None
 
     @property
@@ -180,10 +192,14 @@ class ShardedArray(Interpreted):
         self._check_not_deleted()
         if device.process_index != process_index():
             raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
+        return wrap(self.block[self.place_in_block(device)])
+
+    def place_in_block(self, device: Device) -> tuple[int, ...]:
+        """Where in the block the part of a device of this process is."""
         place = np.argwhere(self.mesh.device_ids == device.id)[0]
         names = {name for axes in self.spec for name in axes}
         axes = zip(self.mesh.axis_names, place, self.mesh.blocks.lanes, strict=True)
-        return wrap(self.block[tuple(int(k) % count for name, k, count in axes if count > 1 and name in names)])
+        return tuple(int(k) % count for name, k, count in axes if count > 1 and name in names)
 
     # --- memory
 
@@ -237,24 +253,17 @@ def from_callback(
     sizes = part_sizes(shape, spec, mesh.shape)
     block = np.empty(block_sizes(sizes, spec, lanes_of(mesh)), dtype)
     made = ShardedArray(block, shape, sharding, weak_type)
-    filled: set[int] = set()
+    filled: set[tuple[int, ...]] = set()
     for shard in made.addressable_shards:
-        target: Any = made._part(shard.device).buffer()  # pyright: ignore[reportPrivateUsage]
-        address = target.__array_interface__["data"][0] if target.size else -1
-        if address in filled:
+        place = made.place_in_block(shard.device)
+        if place in filled:
             continue
-        filled.add(address)
+        filled.add(place)
         given = np.asarray(part(shard.index))
         if given.shape != sizes:
-            raise ArgumentError(
-                f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}."
-            )
-        _view(block, made, shard.device)[...] = given
+            raise ShapeError(f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}.")
+        block[place] = given
     return made
-
-
-def _view(block: np.ndarray[Any, Any], array: ShardedArray, device: Device) -> np.ndarray[Any, Any]:
-    return np.asarray(array._part(device).buffer()) if block.ndim > len(array.shape) else block  # pyright: ignore[reportPrivateUsage]
 
 
 def spec_of(spec: Spec) -> PartitionSpec:
@@ -268,6 +277,3 @@ def spec_of(spec: Spec) -> PartitionSpec:
 def is_spread(sharding: Any) -> bool:
     """Whether a sharding is over a mesh of several devices."""
     return isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and sharding.mesh.size > 1
-
-
-Placed = Sharding | None

@@ -283,7 +283,8 @@ class NamedSharding(Sharding):
                 for name in axes:
                     count, number = count * self.mesh.shape[name], number * self.mesh.shape[name] + at[name]
                 tile.append((count, number))
-            found[self._devices[place].id] = tuple(tile)
+            device: Any = self._devices[place]
+            found[device.id] = tuple(tile)
         return found
 
     def __eq__(self, other: object) -> bool:

@@ -93,7 +93,7 @@ def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_s
     return TupleShape(tuple(whole_shape(x, spec, mesh) for x, spec in zip(results, out_specs, strict=True)))
 
 
-def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> tuple[Any, ...]:
+def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
     axes = tuple(mesh.shape.items())
     parts = [_split(x, spec, axes) for x, spec in zip(operands, in_specs, strict=True)]

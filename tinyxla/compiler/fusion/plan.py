@@ -116,7 +116,8 @@ class HostCall(_Operation):
 
 
 class Collective(_Operation):
-    """A collective operation: replicas meet in a call of the host and exchange arrays."""
+    """A collective operation: replicas meet in a call of the host, or processes in a call of MPI, and exchange
+    arrays."""
 
 
 class Loop(_Operation):

@@ -9,6 +9,7 @@ from tinyxla.compiler.rewriter import Rewriter, for_opcodes, is_unique, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.arithmetic import evaluator
+from tinyxla.ops.process_collectives import is_message
 from tinyxla.shapes import Shape
 
 
@@ -26,7 +27,7 @@ def fold_constants(computation: Computation) -> Computation:
                 value = evaluator(x)(*map(np.asarray, scalars))
             scalar = rewriter.emit(movement.constant, literal=Literal(np.asarray(value).reshape(())))
             return rewriter.emit(movement.broadcast, scalar, sizes=x.shape.dimensions, dimensions=())
-        if any(o.op is not movement.constant for o in operands) or is_unique(x):
+        if any(o.op is not movement.constant for o in operands) or is_unique(x) or is_message(x):
             return None
         keeps_size = x.op in (movement.concatenate, movement.reshape)  # never larger than their operands
         if not keeps_size and max(x.shape.size, *(o.array_shape.size for o in operands)) > max_elements:

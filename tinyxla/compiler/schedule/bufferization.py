@@ -17,6 +17,7 @@ from tinyxla.compiler.schedule.blocks import (
     Block,
     Pointer,
     Step,
+    Work,
     inner_blocks,
     shape_of,
 )
@@ -24,6 +25,8 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.ops import movement
+from tinyxla.ops.process_collectives import is_message, message_of
+from tinyxla.runtime.mpi.calls import IN_PLACE
 
 MAX_STEPS_MOVED_OVER = 1024  # steps behind which an update may move
 _MAX_ALIAS_CANDIDATES = 48  # operands of a kernel that are tried for a result
@@ -206,15 +209,15 @@ def _sink_update(order: _StepOrder, copy: Step) -> bool:
 
 
 def _has_effect(step: Step) -> bool:
-    """Whether a step has a side effect, whose order must be kept."""
+    """Whether a step has a side effect, whose order must be kept: as processes must keep that of what they exchange."""
     work = step.work
     if isinstance(work, HostCall | Collective):
-        return work.root.has_side_effect
+        return work.root.has_side_effect or isinstance(work, Collective)
     return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
 
 
 def alias_in_place(block: Block, aliases: AliasMap) -> None:
-    """Let kernels write results over operands of the same size that they read for the last time."""
+    """Let kernels and exchanges write results over operands of the same size that they read for the last time."""
     kept = {*aliases.pointed_to(), *(aliases[x] for x in block.results)}
     last: dict[Storage, int] = {}
     first: dict[Storage, int] = {}
@@ -224,7 +227,7 @@ def alias_in_place(block: Block, aliases: AliasMap) -> None:
             last[aliases[x]] = position
     in_place = AliasedKernels()
     for position, step in enumerate(block.steps):
-        if not isinstance(step.work, LoweredKernel):
+        if not isinstance(step.work, LoweredKernel) and not _works_in_place(step.work):
             continue
         targets = [x for x in step.writes if first[aliases[x]] == position and is_writable(aliases[x], aliases)]
         sources = [
@@ -234,11 +237,21 @@ def alias_in_place(block: Block, aliases: AliasMap) -> None:
         ]
         if not targets or not sources:
             continue
-        for target, source in _alias_results(step, targets, sources, aliases, kept, in_place):
+        if isinstance(step.work, LoweredKernel):
+            pairs = _alias_results(step, targets, sources, aliases, kept, in_place)
+        else:
+            pairs = [(targets[0], sources[0])]
+        for target, source in pairs:
             produced, memory = aliases[target], aliases[source]
             aliases[target] = memory
             last[memory] = last[produced]
             kept.update([memory] if produced in kept else [])
+
+
+def _works_in_place(work: Work) -> bool:
+    """Whether processes can put the one result of an exchange where its one operand is."""
+    root = work.root if isinstance(work, Collective) else None
+    return root is not None and is_message(root) and message_of(root).kind in IN_PLACE
 
 
 def _alias_results(

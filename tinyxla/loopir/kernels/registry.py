@@ -27,6 +27,7 @@ from tinyxla.loopir.kernels.windows import reduce_window
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 from tinyxla.ops import contraction
 from tinyxla.ops.callback import Exchange
+from tinyxla.ops.process_collectives import is_message
 
 
 def _no_aliases(x: Instruction) -> dict[int, int]:
@@ -93,4 +94,5 @@ def step_for(x: Instruction) -> SingleOp:
         return _REGIONS[x.op.name](x)
     if x.op is contraction.dot and x.array_shape.element_type.is_inexact:
         return BlasCall(x)
-    return Collective(x) if isinstance(getattr(x.attributes, "function", None), Exchange) else HostCall(x)
+    is_exchange = is_message(x) or isinstance(getattr(x.attributes, "function", None), Exchange)
+    return Collective(x) if is_exchange else HostCall(x)

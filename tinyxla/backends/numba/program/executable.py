@@ -13,6 +13,7 @@ import numpy as np
 
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.program.blas_gemm import MatmulStep, gemm_step_of
+from tinyxla.backends.numba.program.collectives import Exchanges, is_exchange
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
@@ -37,6 +38,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
 from tinyxla.ops.custom_call import raise_failure
 from tinyxla.runtime.allocation import after_shortage
+from tinyxla.runtime.mpi import together
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
 
@@ -163,6 +165,7 @@ class CompiledModule:
         self._host_calls: list[_HostCall] = []
         self.blas_steps: dict[Instruction, MatmulStep] = {}
         self._callback = _callback(self._host_calls)
+        self._exchanges = Exchanges(self.name, self.block)
         self._started: dict[Any, tuple[Callable[[], int], list[int]]] = {}  # kernels that are compiled, by identity
         schedule = Schedule()
         for x, (host, offset) in self._guests.items():
@@ -171,6 +174,7 @@ class CompiledModule:
         self._emit(self.block, schedule)
         self._schedule = schedule.finish()
         self._started.clear()
+        self._part = self._exchanges.part() if self._exchanges.count else None
         self._schedule_address = self._schedule.ctypes.data
 
     def _emit(self, block: Block, schedule: Schedule, repeats: int = 1) -> None:
@@ -180,7 +184,10 @@ class CompiledModule:
 
     def _emit_step(self, step: Step, schedule: Schedule, repeats: int) -> None:
         work = step.work
-        if isinstance(work, HostCall | Collective):
+        if is_exchange(work):
+            (result,) = step.writes
+            self._exchanges.append(work.root, self._slot(work.root.operands[0]), self._slot(result), schedule)
+        elif isinstance(work, HostCall | Collective):
             self._host_calls.append(_host_call(work.root, step, self._slot))
             schedule.host(id(self._callback), len(self._host_calls) - 1)
         elif isinstance(work, BlasCall):
@@ -261,7 +268,10 @@ class CompiledModule:
         except MemoryError:
             arrays = after_shortage(self.name, lambda: [*arguments, *[allocate() for allocate in self._allocators]])
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
-        call(self._filled(base), arrays)
+        if self._part is None:
+            call(self._filled(base), arrays)
+        else:
+            together(self._part, lambda: call(self._filled(base), arrays))
         if self._calls_kernels:
             raise_failure()
         del arena  # its memory may be used by another call from here on

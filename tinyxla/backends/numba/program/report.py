@@ -16,6 +16,7 @@ from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.ops.cost import bytes_of, operations_of
+from tinyxla.ops.process_collectives import is_message, message_of
 from tinyxla.text.hlo_text import instruction_names
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ def _step(
         kind = _KINDS[type(work)]
         read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
         cost = Cost(read, written, *operations_of(work.root))
+        if is_message(work.root):
+            message = message_of(work.root)
+            kind, over = message.kind, str(message)
     else:
         kind = "while" if isinstance(work, LoopBlocks) else "conditional"
     weights: dict[str, float] = {}
