@@ -11,6 +11,7 @@ from tinyxla.jax.refs import (
     freeze as freeze,
     new_ref as new_ref,
 )
+from tinyxla.jax.options import set_from_environment as _set_from_environment
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
 from tinyxla.tracing.config import setting as _setting
 from tinyxla.tracing.shardings import Shard as Shard
@@ -19,6 +20,7 @@ __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
 typeof = _get_aval
+_set_from_environment()  # which a program may have changed before it imports jax
 
 
 def debug_key_reuse(new_val=True):
