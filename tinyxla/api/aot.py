@@ -15,6 +15,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.util.wording import counted, shortened
 
 if TYPE_CHECKING:
     from tinyxla.api.jit import Program
@@ -58,9 +59,26 @@ class _Stage:
         """The result with a `ShapeDtypeStruct` for each array."""
         return shapes_of(self._program.computation, self._program.weak, self._program.tree)
 
+    def _described(self, what: str, *facts: str) -> str:
+        """What stage it is, of which function, for which shapes."""
+        return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
+
+
+_MOST_SHAPES = 6  # that a representation shows
+
+
+def signature_text(computation: Computation) -> str:
+    """The shapes of a computation's parameters and results, of many the first ones: `(f32[3], s32[]) -> f32[3]`."""
+    parameters = shortened(computation.parameter_shapes, _MOST_SHAPES)
+    results = shortened([x.array_shape for x in computation.outputs], _MOST_SHAPES)
+    return f"({parameters}) -> {results if len(computation.outputs) == 1 else f'({results})'}"
+
 
 class Traced(_Stage):
     """A traced function."""
+
+    def __repr__(self) -> str:
+        return self._described("traced", counted(len(self._program.computation.instructions), "operation"))
 
     @property
     def jaxpr(self) -> Module:
@@ -74,6 +92,9 @@ class Traced(_Stage):
 
 class Lowered(_Stage):
     """A traced function: the graph before compilation."""
+
+    def __repr__(self) -> str:
+        return self._described("lowered", counted(len(self._program.computation.instructions), "operation"))
 
     @property
     def module(self) -> Module:
@@ -186,6 +207,9 @@ class Compiled(_Stage):
                 "compiled by itself; call it, or pass them as arguments."
             )
         self._executable = program.executable
+
+    def __repr__(self) -> str:
+        return self._described("compiled", counted(len(self.report().steps), "step"))
 
     def cost_analysis(self) -> dict[str, float]:
         """As that of the lowered program."""

@@ -10,7 +10,7 @@ from typing import Any
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing.config import Block, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed
 
 Context = AbstractContextManager[None]
 
@@ -199,6 +199,9 @@ class named_scope(Block):
             raise ArgumentError(f"named_scope takes a string, but got {name!r} of type {type(name).__name__}.")
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"<named_scope {self._name!r}>"
+
     def __enter__(self) -> None:
         self._outer = outer = state.scope
         state.scope = f"{outer}/{self._name}" if outer else self._name
@@ -211,4 +214,4 @@ class named_scope(Block):
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """The function inside a `named_scope`, by default of its own name."""
-    return wraps(fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))
+    return transformed("named_call", fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

@@ -59,7 +59,7 @@ from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
 from tinyxla.util.tracebacks import boundary, filter_error
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import Described, wraps
 
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
@@ -240,7 +240,7 @@ class _SignatureOfWrapped:
             return None
 
 
-class Jitted(Generic[P, R]):
+class Jitted(Described, Generic[P, R]):
     """A compiled function: what `jit` gives."""
 
     __signature__ = _SignatureOfWrapped()
@@ -256,6 +256,7 @@ class Jitted(Generic[P, R]):
         wraps(function)(self)
         self.__name__ = name_of(function)
         self._function = function
+        self.describe("jit", function)
         self._static = static
         self._static_names = static_names
         self._donated = donated
@@ -267,9 +268,6 @@ class Jitted(Generic[P, R]):
         self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._function!r}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not (state.staging is not None or state.axes or config.special):

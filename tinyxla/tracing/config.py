@@ -162,6 +162,11 @@ class Config(threading.local):
             f"There is no option {name!r}.{did_you_mean(option, _OPTIONS)} The options are {', '.join(_OPTIONS)}."
         )
 
+    def __repr__(self) -> str:
+        """The options that are not as they are at first."""
+        changed = [f"{o}={getattr(self, o)!r}" for o in _OPTIONS if getattr(self, o) != _OPTIONS[o]]
+        return f"Config({', '.join(changed)})"
+
     def update(self, name: str, value: Any) -> None:
         """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
         option = name.removeprefix("jax_")
@@ -260,6 +265,9 @@ class setting(Block):
     def __init__(self, option: str, value: Any) -> None:
         self._option = option
         self._value = _checked(option, value)
+
+    def __repr__(self) -> str:
+        return f"<setting {self._option}={self._value!r}>"
 
     def __enter__(self) -> None:
         own, option = vars(config), self._option
