@@ -53,6 +53,7 @@ from tinyxla.api.context_managers import (
     enable_custom_prng as enable_custom_prng,
     enable_x64 as enable_x64,
     ensure_compile_time_eval as ensure_compile_time_eval,
+    explain_cache_misses as explain_cache_misses,
     legacy_prng_key as legacy_prng_key,
     log_compiles as log_compiles,
     named_call as named_call,

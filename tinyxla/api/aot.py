@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tinyxla.api.compile_log import signature_text
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
@@ -15,7 +16,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
-from tinyxla.util.wording import counted, shortened
+from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
     from tinyxla.api.jit import Program
@@ -62,16 +63,6 @@ class _Stage:
     def _described(self, what: str, *facts: str) -> str:
         """What stage it is, of which function, for which shapes."""
         return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
-
-
-_MOST_SHAPES = 6  # that a representation shows
-
-
-def signature_text(computation: Computation) -> str:
-    """The shapes of a computation's parameters and results, of many the first ones: `(f32[3], s32[]) -> f32[3]`."""
-    parameters = shortened(computation.parameter_shapes, _MOST_SHAPES)
-    results = shortened([x.array_shape for x in computation.outputs], _MOST_SHAPES)
-    return f"({parameters}) -> {results if len(computation.outputs) == 1 else f'({results})'}"
 
 
 class Traced(_Stage):

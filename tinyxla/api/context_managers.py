@@ -122,8 +122,30 @@ def default_matmul_precision(new_val: str | None = None) -> Context:
 
 
 def log_compiles(new_val: bool = True) -> Context:
-    """Nothing changes inside: what is compiled is not logged; `tinyxla.profiler` tells."""
-    return _without_effect("log_compiles", new_val)
+    """Inside, what is traced and compiled is logged: the function, shapes, times, and the user's line.
+
+    Messages are warnings of the logger "tinyxla" of Python's `logging`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.log_compiles():
+        ...     tx.jit(lambda x: x + 1)(1.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+    return setting("log_compiles", new_val)
+
+
+def explain_cache_misses(new_val: bool = True) -> Context:
+    """Inside, where a compiled function is traced, a warning of the logger "tinyxla" says why: which argument has
+    another shape, type, weak type or structure, or which static value is another, than in the nearest call before.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> f = tx.jit(lambda x: x + 1)
+        >>> with tx.explain_cache_misses():
+        ...     _ = f(tx.numpy.ones(2)), f(tx.numpy.ones(3))
+    """
+    return setting("explain_cache_misses", new_val)
 
 
 def transfer_guard(new_val: str = "allow") -> Context:
