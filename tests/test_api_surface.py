@@ -60,7 +60,7 @@ ABSENT: dict[str, dict[str, str]] = {
             ONE_DEVICE,
         ),
         **dict.fromkeys(
-            "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib "
+            "ad allow_f16_reductions api_util enable_checks interpreters lib "
             "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
             "softmax_custom_jvp version extend".split(),
             INTERNAL,

@@ -306,6 +306,10 @@ class BytecodeError(TinyxlaError, ValueError):
         super().__init__(f"byte {offset}: {message}")
 
 
+class FileFormatError(TinyxlaError, ValueError):
+    """A file that is not in the format it should have, or is damaged."""
+
+
 class DeadlockError(TinyxlaError, RuntimeError):
     """Replicas wait for one another, or for one that has ended."""
 
@@ -365,6 +369,7 @@ __all__ = [
     "DeletedError",
     "DifferentiationError",
     "ExportError",
+    "FileFormatError",
     "HloSyntaxError",
     "IndexTypeError",
     "JAXIndexError",

@@ -32,6 +32,7 @@ from tinyxla.backends.clock import now
 from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
 from tinyxla.errors import ArgumentError
 from tinyxla.runtime.threads import get_num_threads
+from tinyxla.util.wording import counted
 
 __all__ = [
     "LineTime",
@@ -135,6 +136,9 @@ class Profile:
     schedule: float
     steps: tuple[StepTime, ...]
     machine: Machine
+
+    def __repr__(self) -> str:
+        return f"<profile of {self.name}, {counted(self.calls, 'call')} of {duration(self.seconds)}>"
 
     def by_kernel(self) -> list[tuple[StepTime, ...]]:
         """The steps, those together that run the same kernel and cost the same, such as the layers of a network: the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tinyxla.api.compile_log import signature_text
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
@@ -14,6 +15,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
     from tinyxla.api.jit import Program
@@ -57,9 +59,16 @@ class _Stage:
         """The result with a `ShapeDtypeStruct` for each array."""
         return shapes_of(self._program.computation, self._program.weak, self._program.tree)
 
+    def _described(self, what: str, *facts: str) -> str:
+        """What stage it is, of which function, for which shapes."""
+        return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
+
 
 class Traced(_Stage):
     """A traced function."""
+
+    def __repr__(self) -> str:
+        return self._described("traced", counted(len(self._program.computation.instructions), "operation"))
 
     @property
     def jaxpr(self) -> Module:
@@ -73,6 +82,9 @@ class Traced(_Stage):
 
 class Lowered(_Stage):
     """A traced function: the graph before compilation. Over a mesh of several devices it is that of each device."""
+
+    def __repr__(self) -> str:
+        return self._described("lowered", counted(len(self._program.computation.instructions), "operation"))
 
     @property
     def module(self) -> Module:
@@ -185,6 +197,9 @@ class Compiled(_Stage):
                 "compiled by itself; call it, or pass them as arguments."
             )
         self._executable = program.executable
+
+    def __repr__(self) -> str:
+        return self._described("compiled", counted(len(self.report().steps), "step"))
 
     def cost_analysis(self) -> dict[str, float]:
         """As that of the lowered program."""

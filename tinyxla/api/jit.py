@@ -13,11 +13,12 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MethodType
+from types import CodeType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
 import numpy as np
 
+from tinyxla.api import compile_log
 from tinyxla.api.aot import Lowered, Traced
 from tinyxla.api.functions import (
     Function,
@@ -40,7 +41,15 @@ from tinyxla.partitioning.placement import names_mesh, placed
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
+from tinyxla.tracing.array import (
+    Array,
+    ConcreteArray,
+    delete_all,
+    described_signature,
+    signature_of,
+    without_memory,
+    wrap_dense,
+)
 from tinyxla.tracing.core import GraphTrace, Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
@@ -62,8 +71,8 @@ from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
-from tinyxla.util.tracebacks import boundary, filter_error
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
+from tinyxla.util.wrapping import Described, wraps
 
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
@@ -237,7 +246,12 @@ def _compiled(
 ) -> Executable:
     _check_compilable(computation)
     module = Module(computation.name, computation)
-    compile = functools.partial(rarely_collected, lambda: compile_module(module, donated=donated))
+
+    def compile() -> Executable:
+        return compile_log.compiled(
+            computation, lambda: rarely_collected(lambda: compile_module(module, donated=donated))
+        )
+
     if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
         return compile()
     from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
@@ -295,7 +309,7 @@ class _SignatureOfWrapped:
             return None
 
 
-class Jitted(Generic[P, R]):
+class Jitted(Described, Generic[P, R]):
     """A compiled function: what `jit` gives."""
 
     __signature__ = _SignatureOfWrapped()
@@ -311,6 +325,7 @@ class Jitted(Generic[P, R]):
         wraps(function)(self)
         self.__name__ = name_of(function)
         self._function = function
+        self.describe("jit", function)
         self._static = static
         self._static_names = static_names
         self._donated = donated
@@ -322,9 +337,6 @@ class Jitted(Generic[P, R]):
         self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._function!r}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not (state.staging is not None or state.axes or config.special):
@@ -472,7 +484,13 @@ class Jitted(Generic[P, R]):
         if program is None:
             whole = pytrees.unflatten(treedef, leaves)
             given, others = whole if named else (whole, {})
-            program = Program(self._with_static(len(args), static), given, others, treedef)
+            program = compile_log.traced(
+                self.__name__,
+                lambda: Program(self._with_static(len(args), static), given, others, treedef),
+                lambda program: program.computation,
+            )
+            if config.explain_cache_misses:
+                self._explain(key, argument_names(positional, named))
             traced = [x for x in program.captured if isinstance(x, Tracer)]
             mesh = mesh_of([*leaves, *program.captured], program.computation)
             if mesh is not None and not (traced or axes):
@@ -490,6 +508,17 @@ class Jitted(Generic[P, R]):
                     self._by_signatures[label, *signatures] = program
                 self._programs[key] = program
         return program, leaves
+
+    def _explain(self, key: Any, names: list[str]) -> None:
+        """Log why there is no program of that key yet; `names` are those of the arrays among the arguments."""
+        code = getattr(inspect.unwrap(self._function), "__code__", None)
+        if code is not None and code.co_filename.startswith(PACKAGE):
+            return  # the user knows nothing of it
+        is_remade = code in _traced_code and not self._programs
+        if code is not None:
+            _traced_code.add(code)
+        others = [_facts(other, names) for other in self._programs]
+        compile_log.explain(self.__name__, _facts(key, names), others, is_remade)
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """The arguments that are not static, those by name in the order of these, and a key of the static ones."""
@@ -574,6 +603,22 @@ class Jitted(Generic[P, R]):
         """Forget what was traced and compiled for this function."""
         self._programs.clear()
         self._by_signatures.clear()
+
+
+_traced_code: weakref.WeakSet[CodeType] = weakref.WeakSet()  # of functions, as far as cache misses were explained
+
+
+def _facts(key: Any, names: list[str]) -> compile_log.Facts:
+    """What a key of a program says of a call, by what it says it of. The names are those of another call's arrays."""
+    static, has_kwargs, axes, special, treedef, *signatures = key
+    facts: compile_log.Facts = {f"the static argument {where}": value for where, _, value in static}
+    facts[compile_log.STRUCTURE] = pytrees.structure_text(treedef) + " with names" * has_kwargs
+    facts["the named axes around it"] = axes
+    facts["the options"] = dict(special)
+    for k, signature in enumerate(signatures):
+        name = names[k] if k < len(names) else str(k)
+        facts[f"the argument {name}"] = compile_log.ArrayFact(described_signature(signature))
+    return facts
 
 
 _functions: dict[int, weakref.ref[Jitted[..., Any]]] = {}  # of functions that live, and of some that do no more

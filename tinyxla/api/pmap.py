@@ -11,7 +11,7 @@ from tinyxla.api.jit import jit
 from tinyxla.tracing.device import check_device, check_devices
 from tinyxla.tracing.signatures import P, R
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 
 @boundary
@@ -59,7 +59,7 @@ def pmap(
     check_device("pmap: backend", backend)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
-    @wraps(fun)
+    @transformed("pmap", fun)
     def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
         held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
         places = [n for n in range(len(args)) if n not in held]

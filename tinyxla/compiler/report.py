@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tinyxla.util.wording import counted
+
 CACHED_BYTES = 1 << 20  # bytes of the cache of one core
 _PER_SECOND = 1e9
 
@@ -249,6 +251,9 @@ class Report:
     arena_bytes: int = 0
     cost: Cost = field(default_factory=Cost)
 
+    def __repr__(self) -> str:
+        return f"<report of {self.name}, {counted(len(self.steps), 'step')}>"
+
     def __str__(self) -> str:
         return self.text()
 
@@ -259,9 +264,8 @@ class Report:
         if machine is not None:
             seconds = sum(machine.bound(s.cost).seconds * (1 if s.times is None else s.times) for s in self.steps)
             bound_text = f"; at least {duration(seconds)}"
-        count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         lines = [
-            f"{self.name}: {count}, {self.arena_bytes} bytes of temporaries",
+            f"{self.name}: {counted(len(self.steps), 'step')}, {self.arena_bytes} bytes of temporaries",
             f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{bound_text}",
             *([str(machine)] if machine is not None else []),
         ]

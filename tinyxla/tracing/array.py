@@ -759,6 +759,13 @@ def signature_of(dtype: Any, shape: tuple[int, ...], weak_type: bool) -> int:
     return _signatures.setdefault((dtype, shape, weak_type), len(_signatures))
 
 
+def described_signature(signature: Any) -> tuple[Any, tuple[int, ...], bool]:
+    """Element type, shape and weakness: those that a number stands for, or that are given."""
+    if isinstance(signature, tuple):
+        return cast("tuple[Any, tuple[int, ...], bool]", signature)
+    return next(described for described, number in _signatures.items() if number == signature)
+
+
 def wrap_dense(value: np.ndarray[Any, Any], weak_type: bool, signature: int) -> ConcreteArray:
     """A concrete array of a dense ndarray with a known signature."""
     array = _new(ConcreteArray)
