@@ -28,6 +28,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.transforms.computations import effects, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
 
 
@@ -62,7 +63,9 @@ def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], 
     """
     from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need it
 
-    device = partition(inline_calls(computation), mesh.shape, inputs)
+    inlined = inline_calls(computation)
+    live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
+    device = partition(live, mesh.shape, inputs)
     resolved = among_processes(device.computation, axes_of_mesh(mesh))
     made = of_process(resolved, lanes_of(mesh), inputs, device.outputs)
     results: list[Result] = []
