@@ -109,6 +109,12 @@ def waits_too_long() -> None:
     step(X)
 
 
+def waits_for_long() -> None:
+    if RANK == 1:
+        time.sleep(300)
+    step(X)
+
+
 def slow_but_right() -> None:
     """No wait that ends is taken for a fault."""
     if RANK == 1:
@@ -160,6 +166,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         caught,
         other_number_of_iterations,
         waits_too_long,
+        waits_for_long,
         slow_but_right,
         interrupted,
         forked,
