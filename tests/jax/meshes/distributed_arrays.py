@@ -46,17 +46,19 @@ def arrays_on_different_devices_do_not_mix():
     yield x + jnp.ones(4)
 
 
-def default_device():
-    with jax.default_device(jax.devices()[5]):
-        yield jnp.ones(2)
-        yield jax.jit(lambda x: x + 1)(1.0)
-    yield jnp.ones(2)
-
-
 def placed_by_rows_and_columns():
     mesh = _mesh(4, 2)
     x = _grid(8, 4)
-    for spec in (P("x", "y"), P("x"), P(None, "y"), P(("x", "y")), P(("y", "x")), P(), P("y", "x"), P(None, ("x", "y"))):
+    for spec in (
+        P("x", "y"),
+        P("x"),
+        P(None, "y"),
+        P(("x", "y")),
+        P(("y", "x")),
+        P(),
+        P("y", "x"),
+        P(None, ("x", "y")),
+    ):
         size = x if spec != P(None, ("x", "y")) else _grid(4, 8)
         y = jax.device_put(size, NamedSharding(mesh, spec))
         yield y, y.sharding, y.sharding.shard_shape(y.shape), y.is_fully_replicated
@@ -256,7 +258,9 @@ def donation():
 def ahead_of_time():
     mesh = _mesh(4, 2)
     rows, columns = NamedSharding(mesh, P("x")), NamedSharding(mesh, P(None, "y"))
-    f = jax.jit(lambda a, b: jnp.dot(a, b), in_shardings=(rows, columns), out_shardings=NamedSharding(mesh, P("x", "y")))
+    f = jax.jit(
+        lambda a, b: jnp.dot(a, b), in_shardings=(rows, columns), out_shardings=NamedSharding(mesh, P("x", "y"))
+    )
     shape = jax.ShapeDtypeStruct((8, 4), np.float32)
     other = jax.ShapeDtypeStruct((4, 8), np.float32)
     compiled = f.lower(shape, other).compile()

@@ -4,6 +4,7 @@ from tinyxla.api.devices import process_count as host_count, process_index as ho
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
+from tinyxla.jax.options import set_from_environment as _set_from_environment
 from tinyxla.jax.refs import (
     Ref as Ref,
     empty_ref as empty_ref,
@@ -11,7 +12,6 @@ from tinyxla.jax.refs import (
     freeze as freeze,
     new_ref as new_ref,
 )
-from tinyxla.jax.options import set_from_environment as _set_from_environment
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
 from tinyxla.tracing.config import setting as _setting
 from tinyxla.tracing.shardings import Shard as Shard
