@@ -178,6 +178,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class MeshError(ArgumentError, RuntimeError):
+    """A partition spec without a mesh that it speaks of."""
+
+
 class PlatformError(TinyxlaError, RuntimeError):
     """A platform that is not there."""
 

@@ -63,6 +63,17 @@ class _Stage:
         """What stage it is, of which function, for which shapes."""
         return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
 
+    @property
+    def input_shardings(self) -> Any:
+        """`(args, kwargs)` with the sharding of each array."""
+        given = pytrees.unflatten(self._program.structure, self._program.shardings[0])
+        return given if self._program.has_kwargs else (given, {})
+
+    @property
+    def output_shardings(self) -> Any:
+        """The result with the sharding of each array."""
+        return pytrees.unflatten(self._program.tree, self._program.shardings[1])
+
 
 class Traced(_Stage):
     """A traced function."""

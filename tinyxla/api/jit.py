@@ -35,9 +35,9 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, Nesti
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray, spec_of
+from tinyxla.partitioning.array import ShardedArray, shown, spec_of
 from tinyxla.partitioning.execution import Partitioned, mesh_of, on_mesh, partitioned, resharded, spec_over
-from tinyxla.partitioning.placement import names_mesh, placed
+from tinyxla.partitioning.placement import check_agrees, placed, says_where
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
@@ -66,7 +66,7 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import NamedSharding
+from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -110,6 +110,11 @@ class Program:
     def lowered(self) -> Computation:
         """What is compiled."""
         return self.computation
+
+    @property
+    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
+        """Those of the arguments, and of the results."""
+        return [SingleDeviceSharding()] * self.structure.num_leaves, [SingleDeviceSharding()] * len(self.weak)
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         """Arrays as the program takes them."""
@@ -185,10 +190,12 @@ class DonatingProgram(Program):
 
 
 class PartitionedProgram(Program):
-    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded."""
+    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded. A call
+    deletes arguments that are `donated`, if a result has their shape, type and sharding."""
 
-    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any]) -> None:
+    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
+        self._donated = [k for k, is_donated in enumerate(donated) if is_donated]
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
         self.runs = True
@@ -211,15 +218,25 @@ class PartitionedProgram(Program):
         """The program of each device."""
         return self.partitioned.device
 
+    @property
+    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
+        given = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: self.structure.num_leaves]]
+        return list(map(shown, given)), [shown(x.sharding) for x in self.partitioned.results]
+
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
-        pairs = zip(arrays, self._specs, strict=False)
-        return [resharded(x, NamedSharding(self.mesh, spec_of(spec))) for x, spec in pairs]
+        layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
+        check_agrees(self.computation.name, list(arrays), layouts)
+        return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
 
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
         given = (*leaves, *self.captured)
         found = executable([(x if type(x) is ShardedArray else on_mesh(x, self.mesh)).block for x in given])
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
+        signatures = {x.signature() for x in arrays} if self._donated else ()
+        for k in self._donated:
+            if leaves[k].signature() in signatures:
+                leaves[k].delete()
         return arrays[0] if self._is_single else self.tree.unflatten(arrays)
 
 
@@ -494,7 +511,7 @@ class Jitted(Described, Generic[P, R]):
             traced = [x for x in program.captured if isinstance(x, Tracer)]
             mesh = mesh_of([*leaves, *program.captured], program.computation)
             if mesh is not None and not (traced or axes):
-                program = PartitionedProgram(program, mesh, leaves)
+                program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
             elif (self._donated or self._donated_names) and not (traced or axes or config.special):
                 program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
             if not traced:  # what it captured belongs to a trace that will end
@@ -659,8 +676,20 @@ class PlacingJitted(Jitted[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._placed_result(super().__call__(*self._placed_arguments(args), **kwargs))
 
-    def _placed_arguments(self, args: tuple[Any, ...]) -> Any:
-        return placed(f"jit of {self.__name__}: in_shardings", args, self._in_shardings)
+    @boundary
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
+        return super().trace(*self._placed_arguments(args), **kwargs)
+
+    def _placed_arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, of which those that are not static are placed."""
+        what = f"jit of {self.__name__}: in_shardings"
+        static, free = _positions(self._static, len(args))
+        dynamic = tuple(args[n] for n in free)
+        check_agrees(what, dynamic, self._in_shardings)
+        values = dict(zip(free, placed(what, dynamic, self._in_shardings), strict=True))
+        values.update((n, args[n]) for n in static)
+        return tuple(values[n] for n in range(len(args)))
 
     def _placed_result(self, result: Any) -> Any:
         return placed(f"jit of {self.__name__}: out_shardings", result, self._out_shardings)
@@ -699,7 +728,7 @@ def _positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...], tu
 def _signature(x: Any) -> Any:
     if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
-    return (np.dtype(x.dtype), tuple(x.shape), x.weak_type)
+    return (np.dtype(x.dtype), tuple(x.shape), x.weak_type, getattr(x, "sharding", None))
 
 
 def _check_static(where: int | str, value: Any, name: str) -> None:
@@ -825,7 +854,7 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
-    if names_mesh(in_shardings) or names_mesh(out_shardings):
+    if says_where(in_shardings) or says_where(out_shardings):
         return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
     return Jitted(function, *static, *donated)
 

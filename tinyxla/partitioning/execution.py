@@ -16,6 +16,7 @@ from tinyxla.partitioning.array import (
     ShardedArray,
     from_whole,
     lanes_of,
+    layout_of,
     set_run_one,
     sharded_signature,
     spec_of,
@@ -91,7 +92,7 @@ def mesh_of(leaves: Sequence[Any], computation: Computation) -> Mesh | None:
     Raises:
         ArgumentError: there are several.
     """
-    found = dict.fromkeys(x.mesh for x in leaves if isinstance(x, ShardedArray))
+    found = dict.fromkeys(layout.mesh for x in leaves if (layout := layout_of(x)) is not None)
     found |= dict.fromkeys(_meshes_in(computation))
     if len(found) > 1:
         raise ArgumentError(
@@ -106,7 +107,7 @@ def _meshes_in(computation: Computation) -> Iterator[Mesh]:
         return
     for x in computation.instructions:
         mesh = getattr(x.attributes, "mesh", None)
-        if isinstance(mesh, Mesh) and mesh.size > 1:
+        if isinstance(mesh, Mesh) and not mesh.is_default_device:
             yield mesh
         for inner in x.computations():
             yield from _meshes_in(inner)
@@ -117,10 +118,8 @@ _OF_MESHES = ("shard-map", "sharding-constraint")
 
 def spec_over(x: Any, mesh: Mesh) -> Spec:
     """How an argument is split over a mesh."""
-    sharding = getattr(x, "sharding", None)
-    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh:
-        return sharding.dimension_axes(x.shape)
-    return ((),) * len(x.shape)
+    layout = layout_of(x)
+    return layout.dimension_axes(x.shape) if layout is not None and layout.mesh == mesh else ((),) * len(x.shape)
 
 
 def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
@@ -164,8 +163,9 @@ def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
 
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
-    mesh = next(x.mesh for x in operands if isinstance(x, ShardedArray))
     program, is_tuple = _alone(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
+    mesh = mesh_of(operands, program)
+    assert mesh is not None
     found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
     return tuple(found) if is_tuple else found[0]
 

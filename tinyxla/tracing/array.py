@@ -349,7 +349,7 @@ class Array:
         """Nothing: the elements are there."""
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """A copy of this array: there is one device."""
+        """A copy of this array on a device; see `device_put`."""
         check_device("to_device", device)
         return self.copy()
 

@@ -171,6 +171,11 @@ class SingleDeviceSharding(Sharding):
         """The device."""
         return {self._device}
 
+    @property
+    def layout(self) -> NamedSharding:
+        """The same over a mesh without axes."""
+        return layout_on(self._device)
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """All of it."""
         return tuple(global_shape)
@@ -187,6 +192,13 @@ class SingleDeviceSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+
+
+def layout_on(device: Device) -> NamedSharding:
+    """All of an array on one device, as a sharding over a mesh without axes."""
+    grid = np.empty((), dtype=object)
+    grid[()] = device
+    return NamedSharding(Mesh(grid), PartitionSpec())
 
 
 class NamedSharding(Sharding):

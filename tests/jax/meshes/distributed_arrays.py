@@ -46,13 +46,6 @@ def arrays_on_different_devices_do_not_mix():
     yield x + jnp.ones(4)
 
 
-def default_device():
-    with jax.default_device(jax.devices()[5]):
-        yield jnp.ones(2)
-        yield jax.jit(lambda x: x + 1)(1.0)
-    yield jnp.ones(2)
-
-
 def placed_by_rows_and_columns():
     mesh = _mesh(4, 2)
     x = _grid(8, 4)

@@ -1,5 +1,5 @@
-"""Programs on eight devices, in the manner of JAX's tutorials, give the same with tinyxla as with JAX: numbers, and which
-part each device has."""
+"""Programs on eight devices, in the manner of JAX's tutorials, give the same with tinyxla as with JAX: numbers, and
+the part that each device has."""
 
 from __future__ import annotations
 
