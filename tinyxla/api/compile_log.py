@@ -59,7 +59,7 @@ def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Comp
         computation = computation_of(made)
         log(
             f"Finished tracing {name.strip('<>')}{signature_text(computation)} for jit in {_since(start)}: "
-            f"{counted(count(computation), 'operation')}{_at_user_line()}"
+            f"{counted(count_operations(computation), 'operation')}{_at_user_line()}"
         )
     return made
 
@@ -86,7 +86,7 @@ def _at_user_line() -> str:
     return f", called at {line}" if line else ""
 
 
-def count(computation: Computation) -> int:
+def count_operations(computation: Computation) -> int:
     """The number of operations, those of loops, branches and calls included."""
     return sum(1 for _ in _instructions(computation))
 
@@ -182,7 +182,7 @@ def report(name: str, computation: Computation | None, seconds: float, frame: Fr
     be better."""
     if computation is None:
         return f"tracing {name} for {seconds:.3g} s{_line_of_user(frame)}"
-    size = counted(count(computation), "operation")
+    size = counted(count_operations(computation), "operation")
     lines = [f"compiling {name} for {seconds:.3g} s ({size}): {stage(frame)}"]
     found = copies(computation)
     if found is not None:

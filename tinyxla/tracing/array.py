@@ -622,6 +622,12 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
+    def _repr_html_(self) -> str | None:
+        """For notebooks: a summary, and a picture of images and matrices."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        return html.array(repr(self), np.asarray(self._value))
+
     def __reduce__(self) -> Any:  # without the signature, which is a number of this process alone
         return _restored, (self.numpy(), self.weak_type)
 
@@ -702,6 +708,9 @@ class _DeletedArray(ConcreteArray):
         return f"<deleted Array {self._described()}>"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str | None:
+        return None
 
     @property
     def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
