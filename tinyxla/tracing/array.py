@@ -158,6 +158,9 @@ class Array:
         """The bytes of the elements, in row-major order."""
         return self.concrete("tobytes()").buffer().tobytes()
 
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
     @property
     def itemsize(self) -> int:
         """The size of an element in bytes."""
