@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from statistics import multimode
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -122,9 +121,9 @@ def _watched(name: str, computation: Computation | None) -> Generator[None]:
         yield
         return
     watch = _Watch(name.strip("<>"), computation, threading.get_ident())
-    watch.wait(seconds)
     _state.is_busy = True
     try:
+        watch.wait(seconds)
         yield
     finally:
         _state.is_busy = False
@@ -243,7 +242,9 @@ def copies(computation: Computation) -> tuple[int, str] | None:
     if not total or 2 * sum(map(sum, repeated.values())) < total:
         return None
     line = max(repeated, key=lambda line: sum(repeated[line]))
-    return min(multimode(repeated[line])), str(line)
+    often = Counter(repeated[line])
+    most = max(often.values())
+    return min(n for n, times in often.items() if times == most), str(line)
 
 
 # --- cache misses -----------------------------------------------------------------------------------------------------
