@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         stablehlo as stablehlo,
         xla as xla,
     )
+    from tinyxla.lax.progress_bar import progress as progress
     from tinyxla.saving import load as load, save as save
 
 _MODULES = """
@@ -156,7 +157,7 @@ numpy ops sharding stages tree tree_util typing
 _LATER = frozenset(
     "debug distributed example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
 )
-_FUNCTIONS_LATER = {"load": "saving", "save": "saving"}  # by the module that has them
+_FUNCTIONS_LATER = {"load": "saving", "progress": "lax.progress_bar", "save": "saving"}  # by the module that has them
 
 
 def __getattr__(name: str) -> _Any:

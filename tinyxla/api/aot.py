@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tinyxla.api.compile_log import signature_text
+from tinyxla.api.compile_log import count_operations, signature_text
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
@@ -75,6 +75,9 @@ class _Stage:
         return pytrees.unflatten(self._program.tree, self._program.shardings[1])
 
 
+_MOST_DRAWN = 300  # operations; a picture of more is not read
+
+
 class Traced(_Stage):
     """A traced function."""
 
@@ -96,6 +99,15 @@ class Lowered(_Stage):
 
     def __repr__(self) -> str:
         return self._described("lowered", counted(len(self._program.computation.instructions), "operation"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the graph as a picture, or of a large one the text."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        head = repr(self)[1:-1]
+        if count_operations(self._program.computation) > _MOST_DRAWN:
+            return html.page(head, html.details("graph", html.scrolling(html.preformatted(self.as_text()))))
+        return html.page(head, html.scrolling(self.as_svg()))
 
     @property
     def module(self) -> Module:
@@ -211,6 +223,10 @@ class Compiled(_Stage):
 
     def __repr__(self) -> str:
         return self._described("compiled", counted(len(self.report().steps), "step"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the steps, with bars of what they move and compute."""
+        return self.report()._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
     def cost_analysis(self) -> dict[str, float]:
         """As that of the lowered program."""

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from statistics import multimode
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,7 +58,7 @@ def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Comp
         computation = computation_of(made)
         log(
             f"Finished tracing {name.strip('<>')}{signature_text(computation)} for jit in {_since(start)}: "
-            f"{counted(count(computation), 'operation')}{_at_user_line()}"
+            f"{counted(count_operations(computation), 'operation')}{_at_user_line()}"
         )
     return made
 
@@ -86,7 +85,7 @@ def _at_user_line() -> str:
     return f", called at {line}" if line else ""
 
 
-def count(computation: Computation) -> int:
+def count_operations(computation: Computation) -> int:
     """The number of operations, those of loops, branches and calls included."""
     return sum(1 for _ in _instructions(computation))
 
@@ -122,9 +121,9 @@ def _watched(name: str, computation: Computation | None) -> Generator[None]:
         yield
         return
     watch = _Watch(name.strip("<>"), computation, threading.get_ident())
-    watch.wait(seconds)
     _state.is_busy = True
     try:
+        watch.wait(seconds)
         yield
     finally:
         _state.is_busy = False
@@ -182,7 +181,7 @@ def report(name: str, computation: Computation | None, seconds: float, frame: Fr
     be better."""
     if computation is None:
         return f"tracing {name} for {seconds:.3g} s{_line_of_user(frame)}"
-    size = counted(count(computation), "operation")
+    size = counted(count_operations(computation), "operation")
     lines = [f"compiling {name} for {seconds:.3g} s ({size}): {stage(frame)}"]
     found = copies(computation)
     if found is not None:
@@ -243,7 +242,9 @@ def copies(computation: Computation) -> tuple[int, str] | None:
     if not total or 2 * sum(map(sum, repeated.values())) < total:
         return None
     line = max(repeated, key=lambda line: sum(repeated[line]))
-    return min(multimode(repeated[line])), str(line)
+    often = Counter(repeated[line])
+    most = max(often.values())
+    return min(n for n, times in often.items() if times == most), str(line)
 
 
 # --- cache misses -----------------------------------------------------------------------------------------------------

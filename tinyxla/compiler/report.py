@@ -254,6 +254,32 @@ class Report:
     def __repr__(self) -> str:
         return f"<report of {self.name}, {counted(len(self.steps), 'step')}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the steps, with bars of what they move and compute."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        costs = [step.cost * (1 if step.times is None else step.times) for step in self.steps]
+        bytes_moved = max([cost.bytes for cost in costs], default=0) or 1
+        operations = max([cost.operations + cost.transcendentals for cost in costs], default=0) or 1
+
+        def row(step: StepInfo, cost: Cost) -> list[str | html.Bar]:
+            done = cost.operations + cost.transcendentals
+            return [
+                str(step.number),
+                f"{'  ' * step.depth}{step.title}",
+                html.Bar(cost.bytes / bytes_moved, amount(cost.bytes, "B")),
+                html.Bar(done / operations, amount(done)),
+                "\n".join(step.lines),
+            ]
+
+        head = f"{self.name}: {counted(len(self.steps), 'step')}, {amount(self.arena_bytes, 'B')} of temporaries"
+        return html.page(
+            head,
+            html.paragraph(f"one call {self.cost}"),
+            html.table(("", "step", "moves", "operations", "line"), map(row, self.steps, costs), right=[0]),
+            html.details("plan and memory", html.scrolling(html.preformatted(self.text()))),
+        )
+
     def __str__(self) -> str:
         return self.text()
 

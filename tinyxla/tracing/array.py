@@ -158,6 +158,9 @@ class Array:
         """The bytes of the elements, in row-major order."""
         return self.concrete("tobytes()").buffer().tobytes()
 
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
     @property
     def itemsize(self) -> int:
         """The size of an element in bytes."""
@@ -642,6 +645,12 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
+    def _repr_html_(self) -> str | None:
+        """For notebooks: a summary, and a picture of images and matrices."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        return html.array(repr(self), np.asarray(self._value))
+
     def __reduce__(self) -> Any:  # without the signature, which is a number of this process alone
         return _restored, (self.numpy(), self.weak_type)
 
@@ -722,6 +731,9 @@ class _DeletedArray(ConcreteArray):
         return f"<deleted Array {self._described()}>"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str | None:
+        return None
 
     @property
     def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
