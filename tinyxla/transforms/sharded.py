@@ -36,6 +36,13 @@ class ShardingConstraint(NamedTuple):
     spec: tuple[Any, ...]
 
 
+def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...]) -> Shape:
+    shape = movement.array_operand("sharding-constraint", x)
+    if len(spec) != shape.rank:
+        raise ShapeError(f"sharding-constraint: spec must have an entry for each dimension of {shape}, but is {spec}.")
+    return shape
+
+
 def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
@@ -49,7 +56,7 @@ def _constraint_samples(random: np.random.Generator) -> Iterator[Sample]:
 sharding_constraint = Op(
     "sharding-constraint",
     attributes=ShardingConstraint,
-    shape=lambda x, **attributes: x,
+    shape=_constraint_shape,
     evaluate=lambda x, **attributes: x,
     derivative=Linear(lambda g, x, **attributes: (sharding_constraint(g, **attributes),)),
     batch=_constraint_batch,
