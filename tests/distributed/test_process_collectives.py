@@ -11,8 +11,8 @@ PROGRAMS = "tests.distributed.programs"
 
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("program", ["every_collective", "transformed"])
-def test_all_processes_give_what_numpy_or_lanes_give(program: str, size: int) -> None:
+@pytest.mark.parametrize("program", ["every_collective", "transformed", "long_messages", "interface"])
+def test_all_cases_of_a_program_are_right_in_all_processes(program: str, size: int) -> None:
     ended = run(size, "-m", f"{PROGRAMS}.{program}", within=150)
     assert ended.code == 0, ended.errors
     lines = ended.output.split("\n")[:-1]

@@ -77,7 +77,7 @@ class Step(NamedTuple):
         return f"{self.text} at {self.line}" if self.line else self.text
 
 
-class Part(NamedTuple):
+class Part:
     """A part of the program that processes run together.
 
     Attributes:
@@ -85,18 +85,20 @@ class Part(NamedTuple):
         steps: its collective operations in order.
         participants: all processes that take part in one of these.
         communicators: those that this process needs.
+        fingerprint: a hash of what must be the same in all participants, of 63 bits.
+        comparison: what compares it with those of the others, once its communicators are made.
     """
 
-    name: str
-    steps: tuple[Step, ...]
-    participants: Ints
-    communicators: tuple[Communicator, ...]
-
-    @property
-    def fingerprint(self) -> int:
-        """A hash of what must be the same in all participants, of 63 bits."""
-        text = "\n".join((self.name, *(step.text for step in self.steps)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    def __init__(
+        self, name: str, steps: tuple[Step, ...], participants: Ints, communicators: tuple[Communicator, ...]
+    ) -> None:
+        self.name = name
+        self.steps = steps
+        self.participants = participants
+        self.communicators = communicators
+        text = "\n".join((name, *(step.text for step in steps)))
+        self.fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+        self.comparison: Comparison | None = None
 
 
 class Process:
@@ -131,7 +133,7 @@ class World(Process):
         self.local_rank = machine.Get_rank()
         machine.Free()
         self.communicator = cache(self._communicator)
-        self._comparison = cache(lambda members: _Comparison(self._communicator(members), self.library))
+        self._comparison = cache(lambda members: Comparison(self._communicator(members), self.library))
         self._communicators: list[Communicator] = []
         self.all = self.communicator(tuple(range(self.size)))
         self._lock = threading.RLock()
@@ -162,10 +164,30 @@ class World(Process):
             before, self._part = self._part, part
             try:
                 if self.rank in part.participants:
-                    self.step(_COMPARISON, lambda: self._meet(part))
+                    self._waits[0] = _COMPARISON
+                    comparison = part.comparison or self._meet(part)
+                    if not comparison.is_equal(part.fingerprint):
+                        raise ProcessError(comparison.difference(part))
+                    if part.comparison is None:
+                        self._connect(part, comparison)
+                    self._waits[0] = 0
+                    self._waits[1] += 1
                 return run()
             finally:
+                self._waits[0] = 0
                 self._part = before
+
+    def _meet(self, part: Part) -> Comparison:
+        """What compares a part for the first time."""
+        comparison = self._comparison(part.participants)
+        comparison.communicator.connect(self.library.MPI.COMM_WORLD)
+        return comparison
+
+    def _connect(self, part: Part, comparison: Comparison) -> None:
+        """Make the communicators of a part that is the same in all participants."""
+        for x in part.communicators:
+            x.connect(self.library.MPI.COMM_WORLD)
+        part.comparison = comparison
 
     def step(self, number: int, run: Callable[[], _Result]) -> _Result:
         """Run the step of that number, from 1, of the part that runs; the watchdog looks at it."""
@@ -175,16 +197,6 @@ class World(Process):
         finally:
             self._waits[0] = 0
             self._waits[1] += 1
-
-    def _meet(self, part: Part) -> None:
-        """Compare a part with those of the other participants, and make the communicators that it needs."""
-        everyone = self.library.MPI.COMM_WORLD
-        comparison = self._comparison(part.participants)
-        comparison.communicator.connect(everyone)
-        if not comparison.is_equal(part.fingerprint):
-            raise ProcessError(comparison.difference(part))
-        for x in part.communicators:
-            x.connect(everyone)
 
     def _wait(self) -> Wait | None:
         """What the thread that has the lock waits in."""
@@ -226,7 +238,7 @@ class World(Process):
 _COMPARISON = -1  # what `waits` has for a step while parts are compared
 
 
-class _Comparison:
+class Comparison:
     """Comparison of fingerprints among the members of a communicator."""
 
     def __init__(self, communicator: Communicator, library: Library) -> None:
