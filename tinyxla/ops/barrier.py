@@ -5,14 +5,15 @@ Source: section "OptimizationBarrier" of the XLA documents.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinyxla.ops import movement
-from tinyxla.ops.op import Op, Rules, Sample
-from tinyxla.shapes import TupleShape, element_type
+from tinyxla.ops.op import Factors, Op, Rules, Sample
+from tinyxla.shapes import Shape, TupleShape, element_type
 
 
 def _held(tangents: Sequence[Any]) -> list[Any]:
@@ -31,6 +32,13 @@ def _samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((np.array([True, False]), movement.sample_values((2,), np.float64)))
 
 
+def _factors(*operands: Shape) -> Factors:
+    """Each array by itself."""
+    ends = itertools.accumulate(x.rank for x in operands)
+    own = tuple(tuple(range(end - x.rank, end)) for x, end in zip(operands, ends, strict=True))
+    return Factors(own, own)
+
+
 opt_barrier = Op(
     "opt-barrier",
     shape=lambda *shapes: TupleShape(shapes),
@@ -38,4 +46,5 @@ opt_barrier = Op(
     derivative=Rules(lambda tangents, ans, *operands: _held(tangents), _vjp),
     batch=lambda size, operands, axes: (opt_barrier(*operands), axes),
     samples=_samples,
+    sharding=_factors,
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Array, Op, Partials, Rules, Sample, Value
+from tinyxla.ops.op import Array, Factors, Op, Partials, Rules, Sample, Value, same_dimensions
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 # --- bitcast-convert --------------------------------------------------------------------------------------------------
@@ -116,6 +116,13 @@ def _unchanged(g: Value, ans: Value, x: Value) -> Value | None:
     return g if ans.dtype == x.dtype else None
 
 
+def _bitcast_factors(x: Shape, *, new_element_type: ElementType) -> Factors:
+    """What elements of another size become, or come from, is one dimension more, or less."""
+    result = _bitcast_shape(x, new_element_type=new_element_type).rank
+    shared = tuple(range(min(x.rank, result)))
+    return Factors(((*shared, *(None,) * (x.rank - len(shared))),), ((*shared, *(None,) * (result - len(shared))),))
+
+
 bitcast_convert = Op(
     "bitcast-convert",
     attributes=BitcastConvert,
@@ -126,6 +133,7 @@ bitcast_convert = Op(
         lambda g, ans, x, *, new_element_type: (_unchanged(g, ans, x),),
     ),
     batch=movement.one_more_in_front(lambda: bitcast_convert),
+    sharding=_bitcast_factors,
     samples=_bitcast_samples,
 )
 
@@ -202,4 +210,5 @@ reduce_precision = Op(
     derivative=Partials((lambda g, ans, x, **attributes: reduce_precision(g, **attributes),)),
     batch=_reduce_precision_batch,
     samples=_reduce_precision_samples,
+    sharding=same_dimensions,
 )

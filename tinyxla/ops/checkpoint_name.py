@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.ops import movement
-from tinyxla.ops.op import Axes, Linear, Op, Sample
+from tinyxla.ops.op import Axes, Linear, Op, Sample, same_dimensions
 
 
 class Name(NamedTuple):
@@ -32,5 +32,6 @@ checkpoint_name = Op(
     derivative=Linear(lambda g, x, *, name: (g,)),
     batch=_batch,
     samples=_samples,
+    sharding=same_dimensions,
     expand=lambda x, *, name: x,
 )

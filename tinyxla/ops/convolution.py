@@ -13,7 +13,7 @@ and features changing places.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.contraction import Precision, accumulator, result_type
-from tinyxla.ops.op import Array, Bilinear, Ints, Op, Sample, Value
+from tinyxla.ops.op import Array, Bilinear, Factors, Ints, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, Window, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 
@@ -366,8 +366,60 @@ def _convolution_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((x, y), wide._replace(operand_precision=("highest", "default"))._asdict())
 
 
+def slides_kernel(w: WindowDimension, size: int) -> bool:
+    """Whether along a spatial dimension of that size the kernel is no longer than the result. If it is longer, as in
+    the cotangent of a kernel, its parts give partial sums."""
+    return w.size <= w.positions(size)
+
+
+def _convolution_factors(x: Shape, y: Shape, **attributes: Any) -> Factors:
+    """Elements of the batch and output features stand in the result; input features are summed over. Groups are split
+    as the major part of the dimensions of features. Along spatial dimensions windows reach into other parts."""
+    dims = Convolution(**attributes)
+    lhs: list[int | None] = [None] * x.rank
+    rhs, out = list(lhs), list(lhs)
+    lhs_spec, rhs_spec, out_spec = dims.dim_labels
+    reductions: list[tuple[int, str]] = []
+    if dims.groups == 1:
+        lhs[lhs_spec[1]] = rhs[rhs_spec[1]] = 1
+        reductions.append((1, "add"))
+    if dims.batch_group_count == 1:
+        lhs[lhs_spec[0]] = out[out_spec[0]] = 0
+    rhs[rhs_spec[0]] = out[out_spec[1]] = 2
+    if dims.groups > 1:
+        lhs[lhs_spec[dims.feature_group_count > 1]] = 2
+    spatial = range(3, 3 + len(dims.window))
+    for factor, w, i, k, j in zip(spatial, dims.window, lhs_spec[2:], rhs_spec[2:], out_spec[2:], strict=True):
+        lhs[i] = factor
+        if slides_kernel(w, x.dimensions[i]):
+            out[j] = factor
+        else:
+            rhs[k] = factor
+            reductions.append((factor, "add"))
+    return Factors(
+        (tuple(lhs), tuple(rhs)),
+        (tuple(out),),
+        tuple(reductions),
+        localize=_convolution_of_parts,
+        communicating=frozenset(spatial),
+        sizes=((2, dims.groups),) if dims.groups > 1 else (),
+    )
+
+
+def _convolution_of_parts(
+    attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]
+) -> dict[str, Any]:
+    """Parts have fewer groups."""
+    (lhs, rhs), labels = operands, attributes["dim_labels"]
+    counts = {"feature_group_count": (lhs[labels.lhs_spec[1]], rhs[labels.rhs_spec[1]])}
+    if attributes["batch_group_count"] > 1:
+        counts = {"batch_group_count": (lhs[labels.lhs_spec[0]], results[0][labels.out_spec[0]])}
+    return attributes | {name: whole // part if part else attributes[name] for name, (whole, part) in counts.items()}
+
+
 convolution = Op(
     "convolution",
+    sharding=_convolution_factors,
     attributes=Convolution,
     shape=_convolution_shape,
     evaluate=_convolution_evaluate,

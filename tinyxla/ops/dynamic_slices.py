@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.ops import elementwise, indexing, movement
-from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value
+from tinyxla.ops import elementwise, indexing, movement, reduction
+from tinyxla.ops.op import Array, Axes, Factors, Ints, Linear, Op, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
 
 # --- dynamic-slice ----------------------------------------------------------------------------------------------------
@@ -103,8 +103,23 @@ def _placed_samples() -> Iterator[tuple[Array, tuple[Array, ...], Ints]]:
         yield movement.sample_values(shape), tuple(np.asarray(s, np.int32) for s in starts), sizes
 
 
+def _dynamic_slice_factors(x: Shape, *starts: Shape, dynamic_slice_sizes: Ints) -> Factors:
+    """Dimensions that are whole in a slice; of others, devices have what of the slice is in their part."""
+    own = tuple(range(x.rank))
+    cut = frozenset(d for d, n in enumerate(dynamic_slice_sizes) if n != x.dimensions[d])
+    result = tuple(None if d in cut else d for d in own)
+    return Factors(
+        (own, *((),) * len(starts)),
+        (result,),
+        tuple((d, reduction.union(x.dtype)) for d in sorted(cut)),
+        lambda attributes, operands, results: {"dynamic_slice_sizes": results[0]},
+        communicating=cut,
+    )
+
+
 dynamic_slice = Op(
     "dynamic-slice",
+    sharding=_dynamic_slice_factors,
     attributes=DynamicSlice,
     shape=_dynamic_slice_shape,
     evaluate=lambda x, *starts, dynamic_slice_sizes: x[_placed(x, starts, dynamic_slice_sizes)],
@@ -163,8 +178,16 @@ def _dynamic_update_slice_batch(size: int, operands: tuple[Value, ...], axes: Ax
     return indexing.scatter.batch(size, (x, inside, update), (0, 0, 0), **places._asdict())
 
 
+def _dynamic_update_slice_factors(x: Shape, update: Shape, *starts: Shape) -> Factors:
+    own = tuple(range(x.rank))
+    cut = frozenset(d for d, n in enumerate(update.dimensions) if n != x.dimensions[d])
+    part = tuple(None if d in cut else d for d in own)
+    return Factors((own, part, *((),) * len(starts)), (own,), communicating=cut)
+
+
 dynamic_update_slice = Op(
     "dynamic-update-slice",
+    sharding=_dynamic_update_slice_factors,
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_evaluate,
     derivative=Linear(_dynamic_update_slice_transpose, operands=(0, 1)),

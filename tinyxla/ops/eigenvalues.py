@@ -20,7 +20,7 @@ from tinyxla.ops.factorizations import (
 )
 from tinyxla.ops.linear_algebra import in_lapack_type, matrix_product, square_operand, transposed
 from tinyxla.ops.linear_solve import solve
-from tinyxla.ops.op import Array, Op, Rules, Value
+from tinyxla.ops.op import Array, Op, Rules, Value, batches
 from tinyxla.ops.reduction import reduce_sum
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -67,5 +67,6 @@ eig = Op(
     evaluate=_eig_evaluate,
     derivative=Rules(_eig_jvp, _eig_vjp),
     batch=movement.one_more_in_front(lambda: eig),
+    sharding=lambda a: batches((a,), (2,), (2, 1)),
     samples=samples_of(((3, 3), (2, 2, 2), (0, 2, 2)), (np.float32, np.float16)),  # phases, a difference would see
 )

@@ -42,6 +42,7 @@ from tinyxla.ops.op import (
     Sample,
     Value,
     Zero,
+    batches,
 )
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -263,6 +264,7 @@ lu = Op(
     evaluate=_lu_evaluate,
     derivative=Rules(_lu_jvp, _lu_vjp),
     batch=movement.one_more_in_front(lambda: lu),
+    sharding=lambda a, **attributes: batches((a,), (2,), (2, 1, 1)),
     samples=samples_of(((3, 3), (4, 2, 2), (3, 2), (2, 3), (0, 2, 2), (2, 0)), (np.float32, np.complex64, np.float16)),
 )
 
@@ -295,6 +297,7 @@ pivots_to_permutation = Op(
     evaluate=lambda pivots, *, permutation_size: permutation_of(pivots, permutation_size),
     derivative=Zero(),
     batch=movement.one_more_in_front(lambda: pivots_to_permutation),
+    sharding=lambda pivots, **attributes: batches((pivots,), (1,), (1,)),
     samples=_pivots_samples,
 )
 
@@ -362,6 +365,7 @@ qr = Op(
     ),
     derivative=Rules(_qr_jvp, _qr_vjp),
     batch=movement.one_more_in_front(lambda: qr),
+    sharding=lambda a, **attributes: batches((a,), (2,), (2, 2)),
     samples=samples_of(
         ((3, 3), (2, 3, 2), (2, 2, 4), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False
     ),
@@ -422,6 +426,7 @@ eigh = Op(
     evaluate=_eigh_evaluate,
     derivative=ByAttributes(_eigh_derivative),
     batch=movement.one_more_in_front(lambda: eigh),
+    sharding=lambda a, **attributes: batches((a,), (2,), (2, 1)),
     samples=_eigh_samples,
 )
 
@@ -547,5 +552,6 @@ svd = Op(
     evaluate=_svd_evaluate,
     derivative=ByAttributes(_svd_derivative),
     batch=movement.one_more_in_front(lambda: svd),
+    sharding=lambda a, **attributes: batches((a,), (2,), (2, 1, 2)),
     samples=_svd_samples,
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value
+from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value, batches
 from tinyxla.runtime.imports import requiring
 from tinyxla.runtime.threads import get_num_threads
 from tinyxla.shapes import AnyShape, Shape, element_type
@@ -129,5 +129,6 @@ fft = Op(
     evaluate=_fft_evaluate,
     derivative=Linear(_fft_transpose),
     batch=movement.one_more_in_front(lambda: fft),
+    sharding=lambda x, *, fft_length, **attributes: batches((x,), (len(fft_length),), (len(fft_length),)),
     samples=_fft_samples,
 )

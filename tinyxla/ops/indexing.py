@@ -23,6 +23,7 @@ from tinyxla.ops.op import (
     Cotangent,
     Decomposition,
     Derivative,
+    Factors,
     Ints,
     Linear,
     NotDifferentiable,
@@ -159,7 +160,7 @@ def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Sh
     return operand.with_dimensions(_interleaved(batch, sizes, a.offset_dims))
 
 
-def _interleaved(batch: Sequence[int], window: Sequence[int], offset_dims: Ints) -> Ints:
+def _interleaved(batch: Sequence[T], window: Sequence[T], offset_dims: Ints) -> tuple[T, ...]:
     """Sizes of which those of the window stand at `offset_dims`."""
     outer, inner = iter(batch), iter(window)
     rank = len(batch) + len(window)
@@ -325,8 +326,46 @@ def _gather_samples(random: np.random.Generator) -> Iterator[Sample]:
         yield Sample((movement.sample_values(shape), np.asarray(indices, np.int32)), attributes._asdict())
 
 
+def _of_batch(a: Gather, rank: int, first: int) -> tuple[int | None, ...]:
+    """The factors of the dimensions of indices, from `first` on; those of an index vector are whole."""
+    return tuple(None if d == a.index_vector_dim else first + d for d in range(rank))
+
+
+def _gather_factors(x: Shape, start_indices: Shape, **attributes: Any) -> Factors:
+    """The batch, and dimensions that are whole in slices, stand in the result. Of elements that are looked up, devices
+    have those in their part."""
+    a = Gather(**attributes)
+    operand: list[int | None] = [None] * x.rank
+    indices = _of_batch(a, start_indices.rank, x.rank)
+    for d, i in zip(a.operand_batching_dims, a.start_indices_batching_dims, strict=True):
+        operand[d] = indices[i]
+    looked_up: list[int] = []
+    for d in range(x.rank):
+        if d not in a.operand_batching_dims and a.slice_sizes[d] == x.dimensions[d] and d not in a.collapsed_slice_dims:
+            operand[d] = d
+        elif d in a.start_index_map and a.slice_sizes[d] == 1:
+            operand[d] = d
+            looked_up.append(d)
+    batch = [factor for d, factor in enumerate(indices) if d != a.index_vector_dim]
+    window = [None if d in looked_up else operand[d] for d in a.window(x.rank)]
+    return Factors(
+        (tuple(operand), indices),
+        (_interleaved(batch, window, a.offset_dims),),
+        tuple((d, reduction.union(x.dtype)) for d in looked_up),
+        _gather_of_part,
+        frozenset(looked_up),
+    )
+
+
+def _gather_of_part(attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]) -> dict[str, Any]:
+    """Dimensions that are smaller in the part are taken whole."""
+    pairs = zip(attributes["slice_sizes"], operands[0], strict=True)
+    return attributes | {"slice_sizes": tuple(min(pair) for pair in pairs)}
+
+
 gather = Op(
     "gather",
+    sharding=_gather_factors,
     attributes=Gather,
     shape=_gather_shape,
     evaluate=_gather_evaluate,
@@ -663,8 +702,41 @@ def _scatter_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((x, np.asarray([[3], [9], [0]], np.int32), movement.sample_values((3,)) / 2), apart._asdict())
 
 
+def _scatter_factors(*shapes: Shape, **attributes: Any) -> Factors:
+    """Dimensions that are whole in slices, and the batching ones, go along. Each part of an array takes the updates of
+    its own elements; parts of the updates give partial results if they are combined by one associative op."""
+    a = Scatter(**attributes)
+    like = a.gather()
+    arrays, start_indices, updates = _thirds(shapes)
+    x = arrays[0]
+    operand: list[int | None] = [None] * x.rank
+    indices = _of_batch(like, start_indices.rank, x.rank)
+    for d, i in zip(a.input_batching_dims, a.scatter_indices_batching_dims, strict=True):
+        operand[d] = indices[i]
+    op = reduction.monoid(a.to_apply)
+    summed = {d for d in indices if d is not None and d not in operand}
+    window = like.window(x.rank)
+    sizes = dict(zip(window, (updates[0].dimensions[d] for d in a.update_window_dims), strict=True))
+    for d in range(x.rank):
+        if sizes.get(d) == x.dimensions[d]:
+            operand[d] = d
+    whole = [operand[d] for d in window]
+    batch = [factor for d, factor in enumerate(indices) if d != a.index_vector_dim]
+    update = _interleaved(batch, whole, a.update_window_dims)
+    written = {d for d in a.scatter_dims_to_operand_dims if operand[d] is None and sizes.get(d, 1) == 1}
+    own = tuple(d if d in written else factor for d, factor in enumerate(operand))
+    made = Factors(
+        (*(own,) * len(arrays), indices, *(update,) * len(updates)),
+        (own,) * len(arrays),
+        tuple((d, op) for d in sorted(summed)) if op else (),
+        communicating=frozenset(written | summed),
+    )
+    return made if op else made.without(summed)
+
+
 scatter = Op(
     "scatter",
+    sharding=_scatter_factors,
     attributes=Scatter,
     shape=_scatter_shape,
     evaluate=_scatter_evaluate,

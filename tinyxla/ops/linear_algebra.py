@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import contraction, elementwise, movement
-from tinyxla.ops.op import Array, ByAttributes, Decomposition, Derivative, Op, Rules, Sample, Value
+from tinyxla.ops.op import Array, ByAttributes, Decomposition, Derivative, Factors, Op, Rules, Sample, Value, batches
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import AnyShape, Shape, element_type
 
@@ -170,6 +170,7 @@ cholesky = Op(
     evaluate=_cholesky_evaluate,
     derivative=ByAttributes(_cholesky_derivative),
     batch=movement.one_more_in_front(lambda: cholesky),
+    sharding=lambda a, **attributes: batches((a,), (2,), (2,)),
     samples=_cholesky_samples,
 )
 
@@ -351,8 +352,16 @@ def _triangular_solve_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample(singular, TriangularSolve(True, True, False, "NO_TRANSPOSE")._asdict())
 
 
+def _triangular_solve_factors(a: Shape, b: Shape, *, left_side: bool, **attributes: Any) -> Factors:
+    """Systems of a batch, and their right-hand sides, which are columns of b, or rows."""
+    sides = (None, b.rank - 1) if left_side else (b.rank - 2, None)
+    own = (*range(b.rank - 2), *sides)
+    return Factors(((*range(b.rank - 2), None, None), own), (own,))
+
+
 triangular_solve = Op(
     "triangular-solve",
+    sharding=_triangular_solve_factors,
     attributes=TriangularSolve,
     shape=_triangular_solve_shape,
     evaluate=_triangular_solve_evaluate,

@@ -15,7 +15,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
-from tinyxla.ops.op import Array, Axes, Factors, Ints, Linear, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Factors, Ints, Linear, Op, Sample, Value, Zero, but_for
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.symbolic import is_symbolic, max_dim
@@ -421,6 +421,7 @@ reverse = Op(
         reverse(operands[0], dimensions=_shifted(dimensions, axes[0])),
         axes[0],
     ),
+    sharding=lambda x, *, dimensions: but_for((), x.rank)._replace(communicating=frozenset(dimensions)),
     samples=samples_at(Reverse, ((4,), (0,)), ((2, 3), (1,)), ((2, 3), (0, 1)), ((2, 3), ())),
 )
 
@@ -477,8 +478,21 @@ def _inserted(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
     return (*values[:at], value, *values[at:])
 
 
+def _slice_factors(x: Shape, *, start_indices: Ints, limit_indices: Ints, strides: Ints) -> Factors:
+    windows = zip(x.dimensions, start_indices, limit_indices, strides, strict=True)
+    touched = frozenset(d for d, (n, *window) in enumerate(windows) if window != [0, n, 1])
+    return but_for((), x.rank)._replace(communicating=touched, localize=_slice_of_part)
+
+
+def _slice_of_part(attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]) -> dict[str, Any]:
+    """Dimensions that are smaller in the part are taken whole."""
+    pairs = zip(attributes["limit_indices"], operands[0], strict=True)
+    return {**attributes, "limit_indices": tuple(min(pair) for pair in pairs)}
+
+
 slice_ = Op(
     "slice",
+    sharding=_slice_factors,
     attributes=Slice,
     shape=_slice_shape,
     evaluate=_slice_evaluate,
@@ -587,8 +601,15 @@ def _pad_samples(random: np.random.Generator) -> Iterator[Sample]:
         yield Sample((sample_values(shape), value), {"padding_config": config})
 
 
+def _pad_factors(x: Shape, value: Shape, *, padding_config: PaddingConfig) -> Factors:
+    own = tuple(range(x.rank))
+    touched = frozenset(d for d, padding in enumerate(padding_config) if any(padding))
+    return Factors((own, ()), (own,), communicating=touched)
+
+
 pad = Op(
     "pad",
+    sharding=_pad_factors,
     attributes=Pad,
     shape=_pad_shape,
     evaluate=_pad_evaluate,
@@ -648,6 +669,9 @@ def _concatenate_samples(random: np.random.Generator) -> Iterator[Sample]:
 
 concatenate = Op(
     "concatenate",
+    sharding=lambda *shapes, dimension: but_for((), shapes[0].rank, len(shapes))._replace(
+        communicating=frozenset((dimension,))
+    ),
     attributes=Concatenate,
     shape=_concatenate_shape,
     evaluate=lambda *operands, dimension: np.concatenate(operands, dimension),

@@ -26,7 +26,7 @@ in `stablehlo`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -160,10 +160,14 @@ class Factors(NamedTuple):
     """The sharding rule of an instruction: its iteration space, as an einsum writes it.
 
     A factor is an index of this space, a number. `operands` and `results` have for each dimension its factor; None
-    where each device must have all of the dimension. Dimensions of one factor are split alike. A factor that a result
-    does not have is reduced over: where it is split, devices have partial results, which `reductions` combines by the
-    binary op with this name. `localize(attributes, operands, results)` gives the attributes of the instruction on the
-    parts, which have these sizes.
+    where each device must have all of the dimension. Dimensions of one factor are split alike; where their sizes
+    differ, the factor is the major part of them. `sizes` has the size of a factor if no dimension has it alone. A
+    factor that a result does not have is reduced over: where it is split, devices have partial results, which
+    `reductions` combines by the binary op with this name. `localize(attributes, operands, results)` gives the
+    attributes of the instruction on the parts, which have these sizes.
+
+    Along `communicating` factors an element of a result depends on elements of other parts, too: such a dimension is
+    whole unless the partitioner has a rule for the op.
 
     Source: "Shardy", section "Sharding rule"; "GSPMD: General and Scalable Parallelization for ML Computation Graphs"
     (Xu et al., 2021).
@@ -173,6 +177,23 @@ class Factors(NamedTuple):
     results: tuple[Dimensions, ...]
     reductions: tuple[tuple[int, str], ...] = ()
     localize: Callable[[dict[str, Any], Sequence[Ints], Sequence[Ints]], dict[str, Any]] = _as_they_are
+    communicating: frozenset[int] = frozenset()
+    sizes: tuple[tuple[int, int], ...] = ()
+
+    def without(self, factors: Collection[int]) -> Factors:
+        """The same where dimensions of some factors are whole."""
+        if not factors:
+            return self
+
+        def kept(dimensions: Dimensions) -> Dimensions:
+            return tuple(None if d in factors else d for d in dimensions)
+
+        return self._replace(
+            operands=tuple(map(kept, self.operands)),
+            results=tuple(map(kept, self.results)),
+            reductions=tuple(pair for pair in self.reductions if pair[0] not in factors),
+            communicating=self.communicating.difference(factors),
+        )
 
 
 def same_dimensions(*shapes: Any, **attributes: Any) -> Factors:
@@ -180,6 +201,25 @@ def same_dimensions(*shapes: Any, **attributes: Any) -> Factors:
     rank = max((x.rank for x in shapes), default=0)
     every = tuple(range(rank))
     return Factors(tuple(every if x.rank == rank else () for x in shapes), (every,))
+
+
+def but_for(dimensions: Collection[int], rank: int, operands: int = 1, results: int = 1) -> Factors:
+    """The factors of an op of arrays of one rank that treats all elements along some dimensions together, and others
+    alike."""
+    own = tuple(None if d in dimensions else d for d in range(rank))
+    return Factors((own,) * operands, (own,) * results)
+
+
+def batches(operands: Sequence[Any], inner: Sequence[int], results: Sequence[int]) -> Factors:
+    """The factors of an op of arrays whose first dimensions are of a batch.
+
+    Args:
+        operands: their shapes.
+        inner, results: how many dimensions each operand, and each result, has after those of the batch.
+    """
+    batch = tuple(range(operands[0].rank - inner[0]))
+    own = [(*batch, *(None,) * count) for count in (*inner, *results)]
+    return Factors(tuple(own[: len(inner)]), tuple(own[len(inner) :]))
 
 
 class NoAttributes(NamedTuple):

@@ -21,8 +21,8 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement, reduction
-from tinyxla.ops.contraction import Dot, Precision, dot, dot_left, dot_right, dot_shape, free_dimensions
-from tinyxla.ops.op import Array, Axes, Ints, Op, Rules, Sample, Value
+from tinyxla.ops.contraction import Dot, Precision, dot, dot_factors, dot_left, dot_right, dot_shape, free_dimensions
+from tinyxla.ops.op import Array, Axes, Factors, Ints, Op, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 
@@ -318,8 +318,25 @@ def _ragged_dot_samples(random: np.random.Generator) -> Iterator[Sample]:
     yield Sample((x, y, np.array([1, 2], np.uint8)), wide._asdict())
 
 
+def _ragged_dot_factors(x: Shape, y: Shape, group_sizes: Shape, **attributes: Any) -> Factors:
+    """Those of the product, where what is ragged and the groups are whole."""
+    dims = RaggedDot(**attributes)
+    plain = dot_factors(x, y, **dims.dot._asdict())
+    (lhs, rhs), (result,) = plain.operands, plain.results
+    prefix = tuple(lhs[d] for d in dims.prefix(x.rank)) if group_sizes.rank > 1 else ()
+    if dims.mode == "free":
+        at = dims.result_groups(x.rank, y.rank)
+        result = (*result[:at], *result[at + 1 :])
+    if dims.mode == "contracting":
+        result = (None, *result)
+    made = plain._replace(operands=(lhs, rhs, (*prefix, None)), results=(result,))
+    whole = {lhs[dims.ragged], *(rhs[d] for d in dims.rhs_group_dims)}
+    return made.without({factor for factor in whole if factor is not None})
+
+
 ragged_dot = Op(
     "ragged-dot",
+    sharding=_ragged_dot_factors,
     attributes=RaggedDot,
     shape=_ragged_dot_shape,
     evaluate=_ragged_dot_evaluate,

@@ -23,7 +23,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import bits, elementwise, movement
-from tinyxla.ops.op import Array, Axes, Ints, NotDifferentiable, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Ints, NotDifferentiable, Op, Sample, Value, Zero, but_for
 from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -95,6 +95,7 @@ threefry = Op(
     batch=_cipher_batch,
     samples=_cipher_samples,
     expand=_encrypt,
+    sharding=lambda *words: but_for((), words[0].rank, 4, 2),
 )
 
 

@@ -49,6 +49,16 @@ def monoid(computation: Computation) -> str | None:
     return root.op.name if set(root.operands) == set(computation.parameters) else None
 
 
+def union(dtype: np.dtype[Any]) -> str:
+    """The op that combines an element with `nothing` to the element."""
+    return "or" if dtype.kind == "b" else "add"
+
+
+def nothing(dtype: np.dtype[Any]) -> Any:
+    """The exact identity of `union`: -0 for floats, since -0 + 0 is 0."""
+    return np.negative(np.zeros((), dtype)) if element_type(dtype).is_inexact else np.zeros((), dtype)
+
+
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
     "multiply": np.multiply,
@@ -400,6 +410,16 @@ def argument_computation(direction: str, dtype: Any, index_dtype: Any) -> Comput
     keep = emit(elementwise.and_, keep, emit(elementwise.not_, nan_tie))
     root = emit(calls.tuple_, emit(elementwise.select, keep, x, y), emit(elementwise.select, keep, i, j))
     return Computation("argument_" + direction.lower(), parameters, instructions, root)
+
+
+def is_argument(computation: Computation) -> bool:
+    """Whether a computation is one of those that choose a (value, index) pair."""
+    if len(computation.parameters) != 4:
+        return False
+    value, index = (computation.parameters[k].array_shape.dtype for k in (0, 1))
+    if element_type(value).kind == "complex":
+        return False
+    return any(computation == argument_computation(direction, value, index) for direction in ("GT", "LT"))
 
 
 def _reducer(op: str) -> Callable[[Value, Ints], Value]:

@@ -15,7 +15,7 @@ import numpy as np
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, movement
-from tinyxla.ops.op import Cotangent, Op, Rules, Sample, Value
+from tinyxla.ops.op import Cotangent, Op, Rules, Sample, Value, batches, but_for
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 Array = np.ndarray[Any, Any]
@@ -327,6 +327,9 @@ def by_magnitude(dtype: Any) -> Computation:
 
 sort = Op(
     "sort",
+    sharding=lambda *operands, dimensions, **attributes: but_for(
+        dimensions, operands[0].rank, len(operands), len(operands)
+    ),
     attributes=Sort,
     shape=_sort_shape,
     evaluate=_sort_evaluate,
@@ -412,6 +415,7 @@ def _topk_samples(random: np.random.Generator) -> Iterator[Sample]:
 
 topk = Op(
     "topk",
+    sharding=lambda x, **attributes: batches((x,), (1,), (1, 1)),
     attributes=TopK,
     shape=_topk_shape,
     evaluate=_topk_evaluate,

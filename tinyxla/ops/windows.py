@@ -24,6 +24,7 @@ from tinyxla.ops.op import (
     Cotangent,
     Decomposition,
     Derivative,
+    Factors,
     Ints,
     Linear,
     Op,
@@ -31,6 +32,7 @@ from tinyxla.ops.op import (
     Sample,
     Value,
     Zero,
+    but_for,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
@@ -451,8 +453,20 @@ def _probability_of_either(dtype: Any) -> Computation:
     return _computation("either", [Shape(element_type(dtype))] * 2, body)
 
 
+def _reduce_window_factors(*operands: Shape, window: Window, to_apply: Computation) -> Factors:
+    """Windows along a dimension that is split reach into other parts; where they are folded by one associative op, the
+    identity can stand outside of the array."""
+    count = len(operands) // 2
+    still = [d for d, w in enumerate(window) if w == window_doubling.STILL]
+    moving = frozenset(range(len(window))).difference(still)
+    plain = but_for((), len(window), count, count)
+    made = plain._replace(operands=(*plain.operands, *((),) * count), communicating=moving)
+    return made if reduction.monoid(to_apply) else made.without(moving)
+
+
 reduce_window = Op(
     "reduce-window",
+    sharding=_reduce_window_factors,
     attributes=ReduceWindow,
     shape=_reduce_window_shape,
     evaluate=_reduce_window_evaluate,
@@ -600,8 +614,15 @@ def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]
             )
 
 
+def _select_and_scatter_factors(x: Shape, source: Shape, initial: Shape, *, window: Window, **others: Any) -> Factors:
+    moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
+    plain = but_for(moving, x.rank, 2)
+    return plain._replace(operands=(*plain.operands, ()))
+
+
 select_and_scatter = Op(
     "select-and-scatter",
+    sharding=_select_and_scatter_factors,
     attributes=SelectAndScatter,
     shape=_select_and_scatter_shape,
     evaluate=partial(_select_and_scatter, window_doubling.ON_ARRAYS),

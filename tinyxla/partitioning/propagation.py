@@ -2,15 +2,18 @@
 
 The sharding rules of instructions (`tinyxla.ops.op.Factors`) say which dimensions are split alike. What is known of one
 of them holds for the others, forwards and backwards to a fixed point; in loops and branches, what is handed on has one
-sharding everywhere. What is known first stays.
+sharding everywhere. What is known first stays: so instructions that only hand dimensions on come before those that
+combine arrays, and these before those that need elements of other parts.
 
 Source: "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al., 2021), section 3.5.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tinyxla.hlo import Computation, Instruction
@@ -24,10 +27,24 @@ Leaf = tuple[Instruction, int]  # an array: the result of an instruction, or an 
 
 
 class Link(NamedTuple):
-    """Arrays whose dimensions of one factor are split alike."""
+    """Arrays whose dimensions of one factor are split alike; `even` factors only where all of them divide."""
 
     leaves: tuple[Leaf, ...]
     dimensions: tuple[Dimensions, ...]
+    even: Mapping[int, Sequence[int]] = MappingProxyType({})  # their sizes
+
+
+def _link(operands: Sequence[Leaf], results: Sequence[Leaf], factors: Factors) -> Link:
+    """The link of an instruction with a sharding rule."""
+    leaves, dimensions = (*operands, *results), (*factors.operands, *factors.results)
+    sizes: dict[int, set[int]] = {factor: {n} for factor, n in factors.sizes}
+    limited = set(sizes)
+    for leaf, own in zip(leaves, dimensions, strict=True):
+        for factor, n in zip(own, _sizes(leaf), strict=True):
+            if factor is not None and factor not in factors.communicating:
+                sizes.setdefault(factor, set()).add(n)
+    even = {factor: tuple(found) for factor, found in sizes.items() if len(found) > 1 or factor in limited}
+    return Link(leaves, dimensions, even)
 
 
 def factors_of(x: Instruction) -> Factors:
@@ -67,15 +84,40 @@ class _Propagation:
         self.mesh = mesh
         self.specs: dict[Leaf, list[tuple[Any, ...]]] = {}
         self.closed: set[Leaf] = set()  # whose whole dimensions stay whole
-        self.links: list[Link] = []
+        self.links: tuple[list[Link], ...] = ([], [], [])  # those that hand on, that combine, and that communicate
+        self.linking: list[Link] = []
 
     def run(self, computation: Computation, inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
         self._collect(computation)
         for parameter, spec in zip(computation.parameters, inputs, strict=True):
             self._close((parameter, 0), spec)
-        while sum(self._spread(link) for links in (self.links, self.links[::-1]) for link in links):
-            pass
+        for links in self.links:
+            self.linking.extend(links)
+            self._to_fixed_point(self.linking)
         return {leaf: tuple(spec) for leaf, spec in self.specs.items()}
+
+    def _to_fixed_point(self, links: Sequence[Link]) -> None:
+        """Sweeps forwards and backwards, over links of which something new is known."""
+        using: dict[Leaf, list[int]] = {}
+        for k, link in enumerate(links):
+            for leaf in set(link.leaves):
+                using.setdefault(leaf, []).append(k)
+        waiting, sign = set(range(len(links))), 1
+        while waiting:
+            sweep, later = [sign * k for k in waiting], set[int]()
+            heapq.heapify(sweep)
+            queued = set(waiting)
+            while sweep:
+                k = sign * heapq.heappop(sweep)
+                queued.discard(k)
+                for leaf in self._spread(links[k]):
+                    for other in using[leaf]:
+                        if (other - k) * sign <= 0:
+                            later.add(other)
+                        elif other not in queued:
+                            queued.add(other)
+                            heapq.heappush(sweep, sign * other)
+            waiting, sign = later, -sign
 
     def _close(self, leaf: Leaf, spec: Spec) -> None:
         self.specs[leaf] = list(spec)
@@ -90,52 +132,64 @@ class _Propagation:
             for inner in x.computations():
                 if x.op.name in _CALLING:
                     self._collect(inner)
-            self.links += self._links(x)
+            self._add_links(x)
 
-    def _links(self, x: Instruction) -> Iterator[Link]:
+    def _add_links(self, x: Instruction) -> None:
         operands = [leaf for o in x.operands for leaf in leaves_of(o)]
         results = leaves_of(x)
         if x.op.name in _CALLING:
             for group in _CALLING[x.op.name](x, operands, results):
-                yield Link(tuple(group), (tuple(range(len(_sizes(group[0])))),) * len(group))
+                self.links[0].append(Link(tuple(group), (tuple(range(len(_sizes(group[0])))),) * len(group)))
         elif x.op.name == "sharding-constraint":
-            yield from self._constraint(x, operands[0], results[0])
+            self._constrain(x, operands[0], results[0])
         elif x.op.name == "shard-map":
             for leaf, spec in zip(results, x.attributes.out_specs, strict=True):
                 self._close(leaf, spec)
         else:
             factors = factors_of(x)
-            yield Link((*operands, *results), (*factors.operands, *factors.results))
+            plain = factors.without(factors.communicating)
+            self.links[bool(plain.reductions)].append(_link(operands, results, plain))
+            if factors.communicating:
+                self.links[2].append(_link(operands, results, factors))
 
-    def _constraint(self, x: Instruction, operand: Leaf, result: Leaf) -> Iterator[Link]:
+    def _constrain(self, x: Instruction, operand: Leaf, result: Leaf) -> None:
         spec = x.attributes.spec
         self.specs[result] = [axes_of(part) for part in spec]
         free = [d for d, part in enumerate(spec) if part is UNCONSTRAINED]
         if not free:
             self.closed.add(result)
         names = tuple(range(len(spec)))
-        yield Link((result, operand), (names, names))
+        self.links[0].append(Link((result, operand), (names, names)))
 
-    def _spread(self, link: Link) -> bool:
-        """Hand on what is known of a factor to all its dimensions; whether that said anything new."""
+    def _spread(self, link: Link) -> list[Leaf]:
+        """Hand on what is known of a factor to all its dimensions; the arrays of which that says something new."""
         known: dict[int, tuple[Any, ...]] = {}
         for leaf, dimensions in zip(link.leaves, link.dimensions, strict=True):
             for factor, axes in zip(dimensions, self.specs[leaf], strict=True):
                 if factor is not None and len(axes) > len(known.get(factor, ())):
                     known[factor] = axes
-        changed = False
+        changed: list[Leaf] = []
+        if not known:
+            return changed
         for leaf, dimensions in zip(link.leaves, link.dimensions, strict=True):
             if leaf in self.closed:
                 continue
             spec, sizes = self.specs[leaf], _sizes(leaf)
             for d, factor in enumerate(dimensions):
-                axes = known.get(factor, ()) if factor is not None else ()
+                if factor is None:
+                    continue
+                axes = known.get(factor, ())
                 if len(axes) > len(spec[d]) and axes[: len(spec[d])] == spec[d]:
                     used = {name for k, other in enumerate(spec) if k != d for name in other}
-                    if used.isdisjoint(axes) and sizes[d] % math.prod(self.mesh[name] for name in axes) == 0:
+                    if used.isdisjoint(axes) and self._fits(axes, sizes[d], link.even.get(factor, ())):
                         spec[d] = axes
-                        changed = True
+                        changed.append(leaf)
         return changed
+
+    def _fits(self, axes: tuple[Any, ...], size: int, even: Sequence[int]) -> bool:
+        """Whether a dimension can be split: it has an element for each part, and sizes that must be divide."""
+        count = math.prod(self.mesh[name] for name in axes)
+        return size >= count and all(n % count == 0 for n in even)
 
 
 def _of_while(x: Instruction, operands: list[Leaf], results: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:

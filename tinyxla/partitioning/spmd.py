@@ -1,40 +1,31 @@
 """SPMD partitioning: from a program of whole arrays, and shardings, the program that each device runs on its parts.
 
-Each instruction is applied to parts: operands are resharded to what its sharding rule asks for, partial results are
-combined, and the result is brought to the sharding that propagation found for it. Collective operations in the program
-of a device are over the axes of the mesh, by their names.
+Collective operations in the program of a device are over the axes of the mesh, by their names. Instructions of several
+operations without a sharding rule are written out before. What has no rule then is computed whole by each device, of
+operands that are gathered; the instructions that gather say so, by the annotation `gathered_for`.
 
 Source: "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al., 2021), section 4.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.compiler.passes.expand import expand_if
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, collectives, elementwise, movement, reduction
-from tinyxla.ops.op import Dimensions, Factors, Value, ops
+from tinyxla.ops import collectives, elementwise, movement, reduction
+from tinyxla.ops.op import ops
 from tinyxla.ops.tuples import leaf_shapes
-from tinyxla.partitioning.propagation import Leaf, factors_of, leaves_of, propagate
-from tinyxla.partitioning.resharding import reshard, scaled_index
-from tinyxla.shapes import Shape
-from tinyxla.tracing.core import state, trace, with_axes
+from tinyxla.partitioning import fourier, indexing, windows
+from tinyxla.partitioning.partitioner import Part, Partitioner, Rule, by_factors, called, constant
+from tinyxla.partitioning.propagation import factors_of, leaves_of, propagate
+from tinyxla.partitioning.resharding import scaled_index
+from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import run
-
-Sizes = tuple[int, ...]
-FactorAxes = dict[int, tuple[Any, ...]]
-
-
-class Part(NamedTuple):
-    """What a device has of an array."""
-
-    value: Any
-    spec: Spec
 
 
 class Partitioned(NamedTuple):
@@ -52,171 +43,43 @@ def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Se
         mesh: the sizes of the axes.
         inputs: the shardings of the arguments.
     """
-    partitioner = Partitioner(mesh, propagate(computation, mesh, inputs))
+    computation = expand_if(computation, _is_written_out)
+    partitioner = Partitioner(mesh, propagate(computation, mesh, inputs), RULES)
+    shapes = [p.array_shape for p in computation.parameters]
     found: list[Spec] = []
 
     def device(*parameters: Any) -> list[Any]:
-        parts = partitioner.run(computation, [Part(x, spec) for x, spec in zip(parameters, inputs, strict=True)])
+        given = [Part(x, spec, s.dimensions) for x, spec, s in zip(parameters, inputs, shapes, strict=True)]
+        parts = [partitioner.even(part) for part in partitioner.run(computation, given)]
         found.extend(part.spec for part in parts)
         return [part.value for part in parts]
 
-    shapes = [
-        partitioner.part_shape(p.array_shape, spec) for p, spec in zip(computation.parameters, inputs, strict=True)
-    ]
-    made, _, _ = with_axes(mesh, lambda: trace(device, shapes, computation.name))
+    local = [partitioner.part_shape(shape, spec) for shape, spec in zip(shapes, inputs, strict=True)]
+    made, _, _ = with_axes(mesh, lambda: trace(device, local, computation.name))
     return Partitioned(made, tuple(found))
 
 
-class Partitioner:
-    """Applies instructions to parts."""
-
-    def __init__(self, mesh: Mapping[Hashable, int], specs: Mapping[Leaf, Spec]) -> None:
-        self.mesh = mesh
-        self.specs = specs
-
-    # --- parts
-
-    def count(self, axes: Sequence[Any]) -> int:
-        """How many parts a dimension has that is split along these axes."""
-        return math.prod(self.mesh[name] for name in axes)
-
-    def part_sizes(self, sizes: Sequence[int], spec: Spec) -> Sizes:
-        return tuple(n // self.count(axes) for n, axes in zip(sizes, spec, strict=True))
-
-    def part_shape(self, shape: Shape, spec: Spec) -> Shape:
-        return shape.with_dimensions(self.part_sizes(shape.dimensions, spec))
-
-    def resharded(self, part: Part, spec: Spec) -> Value:
-        """The value of an array under another sharding."""
-        return part.value if part.spec == spec else reshard(part.value, part.spec, spec, self.mesh)
-
-    def whole(self, part: Part) -> Value:
-        """All of an array."""
-        return self.resharded(part, ((),) * len(part.spec))
-
-    # --- computations
-
-    def run(self, computation: Computation, operands: Sequence[Part]) -> list[Part]:
-        """The parts of the results of a computation."""
-        values: dict[Instruction, list[Part]] = {
-            p: [part] for p, part in zip(computation.parameters, operands, strict=True)
-        }
-        outer = state.source
-        try:
-            for x in computation.instructions:
-                if x not in values:
-                    state.source = x.source or outer
-                    values[x] = self._instruction(x, [values[o] for o in x.operands])
-        finally:
-            state.source = outer
-        return values[computation.root]
-
-    def _instruction(self, x: Instruction, operands: list[list[Part]]) -> list[Part]:
-        if x.op is calls.tuple_:
-            return [part for parts in operands for part in parts]
-        if x.op is calls.get_tuple_element:
-            return [operands[0][x.attributes.index]]
-        flat = [part for parts in operands for part in parts]
-        found = _RULES.get(x.op.name, _by_factors)(self, x, flat)
-        specs = [self.specs[leaf] for leaf in leaves_of(x)]
-        return [Part(self.resharded(part, spec), spec) for part, spec in zip(found, specs, strict=True)]
-
-    def nested(self, computation: Computation, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> Computation:
-        """A computation that an instruction refers to, from parts to parts."""
-
-        def device(*parameters: Any) -> list[Any]:
-            parts = self.run(computation, [Part(x, spec) for x, spec in zip(parameters, inputs, strict=True)])
-            return [self.resharded(part, spec) for part, spec in zip(parts, outputs, strict=True)]
-
-        shapes = [self.part_shape(p.array_shape, spec) for p, spec in zip(computation.parameters, inputs, strict=True)]
-        is_tuple = not isinstance(computation.root.shape, Shape)
-        made, _, _ = trace(device, shapes, computation.name)
-        return made if is_tuple else _of_one(made)
-
-    # --- instructions by their factors
-
-    def factor_axes(self, factors: Factors, operands: Sequence[Part], results: Sequence[Spec]) -> FactorAxes:
-        """Along which axes each factor is split: as results have it, else as operands have it, an axis once."""
-        found: FactorAxes = {}
-        used: set[Any] = set()
-        pairs = [*zip(factors.results, results, strict=True)]
-        pairs += [
-            (d, part.spec) for d, part in sorted(zip(factors.operands, operands, strict=True), key=_size_of_operand)
-        ]
-        for dimensions, spec in pairs:
-            for factor, axes in zip(dimensions, spec, strict=True):
-                if factor is not None and axes and factor not in found and used.isdisjoint(axes):
-                    found[factor] = axes
-                    used.update(axes)
-        return {
-            factor: axes for factor, axes in found.items() if self._divides(factor, axes, factors, operands, results)
-        }
-
-    def _divides(self, factor: int, axes: Any, factors: Factors, operands: Sequence[Part], results: Any) -> bool:
-        """Whether all dimensions of a factor have equal parts along axes."""
-        for dimensions, part in zip(factors.operands, operands, strict=True):
-            for d, own in enumerate(dimensions):
-                if own == factor and (part.value.shape[d] * self.count(part.spec[d])) % self.count(axes):
-                    return False
-        return True
+def _is_written_out(x: Instruction) -> bool:
+    return x.op.sharding is None and x.op.name not in RULES
 
 
-def _size_of_operand(pair: tuple[Dimensions, Part]) -> int:
-    return -pair[1].value.size
-
-
-def _spec(dimensions: Dimensions, axes: FactorAxes) -> Spec:
-    return tuple(() if factor is None else axes.get(factor, ()) for factor in dimensions)
-
-
-def _by_factors(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
-    factors = factors_of(x)
-    axes = p.factor_axes(factors, operands, [p.specs[leaf] for leaf in leaves_of(x)])
-    specs = [_spec(dimensions, axes) for dimensions in factors.results]
-    values = [p.resharded(part, _spec(d, axes)) for part, d in zip(operands, factors.operands, strict=True)]
-    sizes = [p.part_sizes(s.dimensions, spec) for s, spec in zip(leaf_shapes(x.shape), specs, strict=True)]
-    attributes = factors.localize(x.attributes._asdict(), [v.shape for v in values], sizes)
-    found = _applied(x, values, attributes)
-    for factor, op in factors.reductions:
-        for axis in axes.get(factor, ()):
-            found = [combined(value, op, axis) for value in found]
-    return [Part(value, spec) for value, spec in zip(found, specs, strict=True)]
-
-
-def _applied(x: Instruction, values: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
-    result = x.op(*values, **attributes)
-    return list(result) if isinstance(result, tuple) else [result]
-
-
-def combined(value: Value, op: str, axis: Hashable) -> Value:
-    """Partial results of all devices along an axis, combined by a binary op."""
-    return collectives.all_reduce(value, to_apply=reduction.scalar_computation(op, value.dtype), axis_name=axis)
-
-
-def _of_one(computation: Computation) -> Computation:
-    """The computation with its one result not in a tuple."""
-    (root,) = computation.root.operands
-    kept = [x for x in computation.instructions if x is not computation.root]
-    return Computation(computation.name, computation.parameters, kept, root)
-
-
-# --- instructions with rules of their own ----------------------------------------------------------------------------
+# --- reductions -------------------------------------------------------------------------------------------------------
 
 
 def _reduce(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     """Where parts are combined, the initial value comes in once, after that."""
-    op = reduction.monoid(x.attributes.to_apply)
-    factors = factors_of(x)
-    axes = p.factor_axes(factors, operands, [p.specs[leaf] for leaf in leaves_of(x)])
-    if op is None or not any(axes.get(factor) for factor, _ in factors.reductions):
-        return _by_factors(p, x, operands)
+    to_apply = x.attributes.to_apply
+    op = reduction.monoid(to_apply)
+    if op is None:
+        return _reduce_pairs(p, x, operands) if reduction.is_argument(to_apply) else by_factors(p, x, operands)
     array, initial = operands
-    identity = movement.full(reduction.identity_element(op, array.value.dtype), array.value.dtype)
-    (part,) = _by_factors(p, x, [array, Part(identity, ())])
-    if _is_splat(x.operands[1], reduction.identity_element(op, array.value.dtype)):
+    element = reduction.identity_element(op, array.value.dtype)
+    identity = Part(constant(element, array.value.dtype), (), ())
+    (part,) = by_factors(p, x, [array, identity])
+    if _is_splat(x.operands[1], element):
         return [part]
-    start = movement.broadcast(initial.value, sizes=part.value.shape, dimensions=())
-    return [Part(ops[op](part.value, start), part.spec)]
+    start = movement.broadcast(p.whole(initial), sizes=part.value.shape, dimensions=())
+    return [Part(ops[op](part.value, start), part.spec, part.sizes)]
 
 
 def _is_splat(x: Instruction, value: Any) -> bool:
@@ -227,13 +90,39 @@ def _is_splat(x: Instruction, value: Any) -> bool:
     )
 
 
+def _reduce_pairs(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """The pairs that devices find are gathered and reduced again; of several equal ones any may come again."""
+    count = len(operands) // 2
+    factors = factors_of(x)
+    rank = len(operands[0].sizes)
+    own = tuple(range(rank))
+    plan = p.plan(x, operands, factors._replace(operands=(*(own,) * count, *((),) * count)))
+    values = [p.resharded(part, spec) for part, spec in zip(operands, plan.operands, strict=True)]
+    for d in x.attributes.dimensions:
+        for k in range(count):
+            values[k] = p.filled(values[k], d, plan.operands[0][d], operands[0].sizes[d], values[count + k])
+    found = called(x, values, x.attributes._asdict())
+    for d in x.attributes.dimensions:
+        for axis in reversed(plan.split(d)):
+            rows = [movement.reshape_to(v, (1, *v.shape)) for v in found]
+            given = {"all_gather_dimension": 0, "shard_count": p.mesh[axis], "axis_name": axis}
+            rows = [collectives.all_gather(v, **given) for v in rows]
+            found = called(x, [*rows, *values[count:]], {**x.attributes._asdict(), "dimensions": (0,)})
+    sizes = [s for d, s in enumerate(operands[0].sizes) if d not in x.attributes.dimensions]
+    return [Part(v, spec, tuple(sizes)) for v, spec in zip(found, plan.results, strict=True)]
+
+
+# --- control flow -----------------------------------------------------------------------------------------------------
+
+
 def _while(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     specs = [p.specs[leaf] for leaf in leaves_of(x)]
     values = [p.resharded(part, spec) for part, spec in zip(operands, specs, strict=True)]
     attributes = x.attributes._asdict()
     attributes["condition"] = p.nested(x.attributes.condition, specs, [()])
     attributes["body"] = p.nested(x.attributes.body, specs, specs)
-    return [Part(v, s) for v, s in zip(_applied(x, values, attributes), specs, strict=True)]
+    found = called(x, values, attributes)
+    return [Part(v, spec, part.sizes) for v, spec, part in zip(found, specs, operands, strict=True)]
 
 
 def _conditional(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
@@ -242,15 +131,20 @@ def _conditional(p: Partitioner, x: Instruction, operands: list[Part]) -> list[P
     inputs = [p.specs[parameter, 0] for parameter in branches[0].parameters]
     values = [p.resharded(part, spec) for part, spec in zip(operands[1:], inputs, strict=True)]
     made = tuple(p.nested(branch, inputs, outputs) for branch in branches)
-    found = _applied(x, [operands[0].value, *values], {"branch_computations": made})
-    return [Part(v, s) for v, s in zip(found, outputs, strict=True)]
+    found = called(x, [p.whole(operands[0]), *values], {"branch_computations": made})
+    sizes = [o.array_shape.dimensions for o in branches[0].outputs]
+    return [Part(*entry) for entry in zip(found, outputs, sizes, strict=True)]
 
 
 def _shard_map(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     """The function of a device, as it is."""
     given = x.attributes
     values = [p.resharded(part, spec) for part, spec in zip(operands, given.in_specs, strict=True)]
-    return [Part(v, s) for v, s in zip(run(given.to_apply, values), given.out_specs, strict=True)]
+    sizes = [s.dimensions for s in leaf_shapes(x.shape)]
+    return [Part(*entry) for entry in zip(run(given.to_apply, values), given.out_specs, sizes, strict=True)]
+
+
+# --- values that are made ---------------------------------------------------------------------------------------------
 
 
 def _same(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
@@ -262,9 +156,10 @@ def _constant(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part
     value = x.attributes.literal.value
     (spec,) = [p.specs[leaf] for leaf in leaves_of(x)]
     if not any(spec) or not value.size or value.tobytes() != value.reshape(-1)[:1].tobytes() * value.size:
-        return [Part(movement.constant(literal=x.attributes.literal), ((),) * value.ndim)]
+        return [Part(movement.constant(literal=x.attributes.literal), ((),) * value.ndim, value.shape)]
     scalar = movement.constant(literal=Literal(value.reshape(-1)[0]))
-    return [Part(movement.broadcast(scalar, sizes=p.part_sizes(value.shape, spec), dimensions=()), spec)]
+    made = movement.broadcast(scalar, sizes=p.part_sizes(value.shape, spec), dimensions=())
+    return [Part(made, spec, value.shape)]
 
 
 def _iota(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
@@ -277,14 +172,29 @@ def _iota(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
         start = elementwise.convert(scaled_index(axis, size), new_element_type=shape.element_type)
         value = elementwise.add(value, movement.broadcast(start, sizes=value.shape, dimensions=()))
         size *= p.mesh[axis]
-    return [Part(value, spec)]
+    return [Part(value, spec, shape.dimensions)]
 
 
-_RULES: dict[str, Callable[[Partitioner, Instruction, list[Part]], list[Part]]] = {
+def _hidden_state(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """All devices go on with the numbers of the first."""
+    (value,) = called(x, [], x.attributes._asdict())
+    for axis in p.mesh:
+        is_first = elementwise.eq(scaled_index(axis, 1), movement.full(0, np.int32))
+        zeros = movement.full(0, value.dtype, value.shape)
+        own = elementwise.select(movement.broadcast(is_first, sizes=value.shape, dimensions=()), value, zeros)
+        value = collectives.all_reduce(own, to_apply=reduction.scalar_computation("add", value.dtype), axis_name=axis)
+    return [Part(value, ((),) * value.ndim, value.shape)]
+
+
+RULES: dict[str, Rule] = {
+    **indexing.RULES,
+    **windows.RULES,
     "conditional": _conditional,
     "constant": _constant,
+    "fft": fourier.rule,
     "iota": _iota,
     "reduce": _reduce,
+    "rng-get-and-update-state": _hidden_state,
     "shard-map": _shard_map,
     "sharding-constraint": _same,
     "while": _while,

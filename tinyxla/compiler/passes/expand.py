@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -51,6 +51,23 @@ def expand_to_hlo(computation: Computation) -> Computation:
                 rewriter.emit(x.op, *operands, **with_computations(x, expand_to_hlo)) if any(x.computations()) else None
             )
         return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
+
+    return rewrite(computation, visit)
+
+
+def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -> Computation:
+    """The computation with composite ops expanded that are wanted so, in loops and branches too."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is symbolic_size and is_symbolic(x.attributes.size):
+            return None
+        if x.op.name == "lanes":
+            return rewriter.splice(x.attributes.in_lock_step, operands, visit)
+        if x.op.expand is not None and wanted(x):
+            return _expanded(rewriter, x, operands, visit)
+        if x.op.name in ("while", "conditional"):
+            return rewriter.emit(x.op, *operands, **with_computations(x, lambda inner: expand_if(inner, wanted)))
+        return None
 
     return rewrite(computation, visit)
 

@@ -1,0 +1,240 @@
+"""Partitioning of what moves windows over dimensions that are split, or shifts them: slice, pad, concatenate, reverse,
+reduce-window, convolution. Each is done on the parts after a halo exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tinyxla.hlo import Instruction
+from tinyxla.ops import elementwise, exchanges, movement, reduction
+from tinyxla.ops.convolution import slides_kernel
+from tinyxla.ops.op import Factors, Value, ops
+from tinyxla.ops.windows import cumulative_monoid
+from tinyxla.partitioning import resharding
+from tinyxla.partitioning.halos import Ranges, Tile, tile, window
+from tinyxla.partitioning.indexing import present
+from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, applied, by_factors, constant
+from tinyxla.partitioning.propagation import factors_of
+from tinyxla.shapes import Shape, WindowDimension
+
+Tiles = dict[int, Tile]  # by dimension
+
+
+def _tiles(
+    p: Partitioner, x: Instruction, operands: list[Part], factors: Factors, windows: Sequence[WindowDimension]
+) -> tuple[Plan, Tiles]:
+    """A plan for a windowed op of one array, and the tile of each dimension of the result that is split. Dimensions
+    without one are whole."""
+    while True:
+        plan = p.plan(x, operands, factors)
+        sizes = p.part_sizes(x.array_shape.dimensions, plan.results[0])
+        found = {
+            d: tile(w, sizes[d], sizes[d] * w.stride)
+            for d, w in enumerate(windows)
+            if d in factors.communicating and plan.results[0][d]
+        }
+        lacking = [d for d, t in found.items() if t is None]
+        if not lacking:
+            return plan, {d: t for d, t in found.items() if t is not None}
+        factors = factors.without(lacking)
+
+
+def _tiled(p: Partitioner, part: Part, plan: Plan, tiles: Tiles, fill: Value | None) -> Value:
+    """The elements of an array that the tiles of a device need."""
+    value, spec = p.resharded(part, plan.operands[0]), plan.operands[0]
+    for d, t in tiles.items():
+        value = window(p, value, d, part.sizes[d], plan.split(d), spec[d], t.ranges, fill)
+    return value
+
+
+def _slice(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """Of a dimension of which few elements are taken, devices have those in their part."""
+    (part,), a = operands, x.attributes
+    factors, few = factors_of(x), [d for d, n in enumerate(x.array_shape.dimensions) if _are_few(p, x, part, d, n)]
+    result = tuple(None if d in few else d for d in range(len(part.sizes)))
+    op = reduction.union(x.array_shape.dtype)
+    plan, tiles = _tiles(
+        p, x, operands, factors._replace(results=(result,), reductions=tuple((d, op) for d in few)), _of_slice(x)
+    )
+    value = _tiled(p, part, plan, tiles, None)
+    starts, limits, strides = (list(values) for values in a)
+    for d in (*tiles, *few):
+        if d in few and plan.split(d):
+            start = movement.full(starts[d], np.int32)
+            value = present(p, value, d, plan.split(d), start, x.array_shape.dimensions[d])
+        if d in tiles or plan.split(d):
+            starts[d], limits[d] = 0, value.shape[d]
+    found = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
+    return applied(p, x, plan, [value], found)
+
+
+def _are_few(p: Partitioner, x: Instruction, part: Part, d: int, taken: int) -> bool:
+    """Whether less is taken of a dimension than it has parts, or half of it."""
+    return 0 < taken < p.count(part.spec[d]) and 2 * taken <= part.sizes[d] and x.attributes.strides[d] == 1
+
+
+def _of_slice(x: Instruction) -> list[WindowDimension]:
+    starts, _, strides = x.attributes
+    return [WindowDimension(1, stride, -start) for start, stride in zip(starts, strides, strict=True)]
+
+
+def _pad(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """Padding is a window of one element over a dilated array."""
+    config = x.attributes.padding_config
+    windows = [WindowDimension(1, 1, low, high, 1, interior + 1) for low, high, interior in config]
+    plan, tiles = _tiles(p, x, operands, factors_of(x), windows)
+    fill = p.whole(operands[1])
+    value = _tiled(p, operands[0], plan, tiles, fill)
+    local = list(config)
+    for d, t in tiles.items():
+        local[d] = (t.window.padding_low, t.window.padding_high, config[d][2])
+    return applied(p, x, plan, [value, fill], {"padding_config": tuple(local)})
+
+
+def _concatenate(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """Each part of the result chooses, for each of its places, the operand that stands there."""
+    d = x.attributes.dimension
+    plan = p.plan(x, operands, factors_of(x))
+    axes = plan.split(d)
+    values = [p.resharded(part, spec) for part, spec in zip(operands, plan.operands, strict=True)]
+    if not axes:
+        return applied(p, x, plan, values, x.attributes._asdict())
+    width = p.part_sizes(x.array_shape.dimensions, plan.results[0])[d]
+    found: Value | None = None
+    start = 0
+    for part, value, spec in zip(operands, values, plan.operands, strict=True):
+        size = part.sizes[d]
+        if size:
+            piece = window(p, value, d, size, axes, spec[d], Ranges(width, -start, width), None)
+            here = p.inside(piece.shape, d, axes, width, -start, size)
+            found = piece if found is None else elementwise.select(here, piece, found)
+        start += size
+    assert found is not None
+    return p.combined([found], x, plan)
+
+
+def _reverse(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """Devices exchange parts in pairs, reverse them, and shift away what was past the end."""
+    plan = p.plan(x, operands, factors_of(x))
+    value = p.resharded(operands[0], plan.operands[0])
+    value = x.op(value, dimensions=x.attributes.dimensions)
+    for d in x.attributes.dimensions:
+        axes, size = plan.split(d), operands[0].sizes[d]
+        for axis in axes:
+            last = p.mesh[axis] - 1
+            pairs = tuple((k, last - k) for k in range(last + 1))
+            value = exchanges.collective_permute(value, source_target_pairs=pairs, axis_name=axis)
+        part = value.shape[d]
+        surplus = part * p.count(axes) - size
+        if axes and surplus:
+            value = window(p, value, d, part * p.count(axes), axes, axes, Ranges(part, surplus, part), None)
+    return p.combined([value], x, plan)
+
+
+def _reduce_window(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    op = reduction.monoid(x.attributes.to_apply)
+    if op is None:
+        return by_factors(p, x, operands)
+    array, initial = operands
+    line = [d for d, w in enumerate(x.attributes.window) if w.size > 1]
+    if len(line) == 1 and array.spec[line[0]] and _is_cumulative(x.attributes.window[line[0]], array.sizes[line[0]]):
+        return _cumulative(p, x, operands, line[0], op)
+    plan, tiles = _tiles(p, x, operands, factors_of(x), x.attributes.window)
+    fill = constant(reduction.identity_element(op, array.value.dtype), array.value.dtype)
+    value = _tiled(p, array, plan, tiles, fill)
+    local = tuple(tiles[d].window if d in tiles else w for d, w in enumerate(x.attributes.window))
+    return applied(p, x, plan, [value, p.whole(initial)], {**x.attributes._asdict(), "window": local})
+
+
+def _is_cumulative(w: WindowDimension, size: int) -> bool:
+    edge = size - 1
+    return w in (WindowDimension(size, padding_low=edge), WindowDimension(size, padding_high=edge))
+
+
+def _cumulative(p: Partitioner, x: Instruction, operands: list[Part], d: int, op: str) -> list[Part]:
+    """Parallel prefix: each part by itself, and what comes before it, of which devices tell each other the totals.
+
+    Source: "Prefix sums and their applications" (Blelloch, 1990), section 1.2.
+    """
+    plan = p.plan(x, operands, factors_of(x))
+    axes = plan.split(d)
+    if not axes:
+        return applied(
+            p, x, plan, [p.resharded(operands[0], plan.operands[0]), p.whole(operands[1])], x.attributes._asdict()
+        )
+    reverse = x.attributes.window[d].padding_high > 0
+    array = operands[0]
+    dtype = array.value.dtype
+    identity = constant(reduction.identity_element(op, dtype), dtype)
+    value = p.filled(p.resharded(array, plan.operands[0]), d, axes, array.sizes[d], identity)
+    own = cumulative_monoid(value, d, op, reverse)
+    edge = 0 if reverse else value.shape[d] - 1
+    totals = resharding.gathered(movement.slice_axis(own, d, edge, edge + 1), d, axes, p.mesh)
+    places = movement.iota(shape=Shape.of(totals).with_type(np.int32), iota_dimension=d)
+    number = movement.broadcast(p.index(axes), sizes=totals.shape, dimensions=())
+    before = elementwise.gt(places, number) if reverse else elementwise.lt(places, number)
+    kept = elementwise.select(before, totals, movement.broadcast(identity, sizes=totals.shape, dimensions=()))
+    carry = reduction.reduce(
+        kept, p.whole(operands[1]), dimensions=(d,), to_apply=reduction.scalar_computation(op, dtype)
+    )
+    along = tuple(k for k in range(value.ndim) if k != d)
+    return p.combined([ops[op](own, movement.broadcast(carry, sizes=own.shape, dimensions=along))], x, plan)
+
+
+def _convolution(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """Where the kernel is split, each device has the elements of the array that its part is multiplied with."""
+    plan, tiles = _convolution_tiles(p, x, operands)
+    labels = x.attributes.dim_labels
+    left, right = (p.resharded(part, spec) for part, spec in zip(operands, plan.operands, strict=True))
+    zero = constant(0, left.dtype)
+    local = list(x.attributes.window)
+    for k, t in tiles.items():
+        d = labels.lhs_spec[2 + k]
+        size, own = operands[0].sizes[d], plan.operands[0][d]
+        left = window(p, left, d, size, plan.split(_SPATIAL + k), own, t.ranges, zero)
+        local[k] = t.window
+    features = labels.lhs_spec[1]
+    left = p.filled(left, features, plan.operands[0][features], operands[0].sizes[features], zero)
+    for d in labels.rhs_spec[1:]:
+        right = p.filled(right, d, plan.operands[1][d], operands[1].sizes[d], zero)
+    return applied(p, x, plan, [left, right], {**x.attributes._asdict(), "window": tuple(local)})
+
+
+_SPATIAL = 3  # the factor of the first spatial dimension
+
+
+def _convolution_tiles(p: Partitioner, x: Instruction, operands: list[Part]) -> tuple[Plan, Tiles]:
+    """A plan, and the tile of each spatial dimension that is split."""
+    labels, windows = x.attributes.dim_labels, x.attributes.window
+    factors = factors_of(x)
+    while True:
+        plan = p.plan(x, operands, factors)
+        kernel = p.part_sizes(operands[1].sizes, plan.operands[1])
+        result = p.part_sizes(x.array_shape.dimensions, plan.results[0])
+        found: dict[int, Tile | None] = {}
+        for k, w in enumerate(windows):
+            i, t, j = (spec[2 + k] for spec in labels)
+            if not plan.split(_SPATIAL + k):
+                continue
+            if slides_kernel(w, operands[0].sizes[i]):
+                found[k] = tile(w, result[j], result[j] * w.stride)
+            else:
+                advance = kernel[t] * w.window_dilation
+                found[k] = None if w.window_reversal else tile(w._replace(size=kernel[t]), result[j], advance)
+        lacking = [_SPATIAL + k for k, made in found.items() if made is None]
+        if not lacking:
+            return plan, {k: made for k, made in found.items() if made is not None}
+        factors = factors.without(lacking)
+
+
+RULES: dict[str, Callable[[Partitioner, Instruction, list[Part]], list[Part]]] = {
+    "concatenate": _concatenate,
+    "convolution": _convolution,
+    "pad": _pad,
+    "reduce-window": _reduce_window,
+    "reverse": _reverse,
+    "slice": _slice,
+}
