@@ -103,12 +103,23 @@ def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_s
 def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
     axes = tuple(mesh.shape.items())
-    parts = [_split(x, spec, axes) for x, spec in zip(operands, in_specs, strict=True)]
+    parts: list[Any] = []
+    for x, spec in zip(operands, in_specs, strict=True):
+        part = _split(sharding_constraint(x, mesh=mesh, spec=spec), spec, axes)
+        parts.append(sharding_constraint(part, mesh=mesh, spec=_split_spec(part.ndim, spec, axes)))
     found = over_axes(to_apply, axes, parts, in_specs, out_specs)
-    shapes = [whole_shape(x.array_shape, spec, mesh) for x, spec in zip(to_apply.outputs, out_specs, strict=True)]
-    return tuple(
-        _joined(x, shape.dimensions, spec, axes) for x, shape, spec in zip(found, shapes, out_specs, strict=True)
-    )
+    results: list[Any] = []
+    for x, output, spec in zip(found, to_apply.outputs, out_specs, strict=True):
+        shape = whole_shape(output.array_shape, spec, mesh)
+        part = sharding_constraint(x, mesh=mesh, spec=_split_spec(x.ndim, spec, axes))
+        results.append(sharding_constraint(_joined(part, shape.dimensions, spec, axes), mesh=mesh, spec=spec))
+    return tuple(results)
+
+
+def _split_spec(ndim: int, spec: Spec, axes: NamedAxes) -> Spec:
+    """The sharding of parts along leading dimensions for the axes."""
+    leading = tuple((name,) for name, _ in axes if splits(spec, name))
+    return (*leading, *((),) * (ndim - len(leading)))
 
 
 def _split(x: Any, spec: Spec, axes: NamedAxes) -> Any:
