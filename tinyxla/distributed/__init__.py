@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tinyxla.errors import ProcessError, warn
 from tinyxla.runtime import mpi
+from tinyxla.runtime.threads import share_processors
 from tinyxla.tracing.config import config
 from tinyxla.tracing.device import process_count, process_index, set_processes
 
@@ -39,7 +40,8 @@ def initialize(
     """Make this process one of a program of several, which mpirun or Slurm has started. Without such a launcher the
     program has one process.
 
-    Call it first of all. At its end a process waits for the others, as far as they need it.
+    Call it first of all. Processes on one machine share its processors (`set_num_threads`). At its end a process waits
+    for the others, as far as they need it.
 
     Args:
         num_processes: how many there must be.
@@ -74,6 +76,7 @@ def initialize(
     mpi.start(is_launched=any(name in os.environ for name in _LAUNCHERS))
     among = mpi.world()
     set_processes(among.rank, among.size)
+    share_processors(among.local_size)
     _set_timeout()
     config.watch(_set_timeout)
     if num_processes not in (None, among.size) or process_id not in (None, among.rank):

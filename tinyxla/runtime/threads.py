@@ -234,6 +234,14 @@ def available_processors() -> int:
     return os.cpu_count() or 1
 
 
+def share_processors(processes: int) -> None:
+    """Let compiled functions use this process's share of the machine, which so many processes have, unless
+    TINYXLA_NUM_THREADS says how many threads there are."""
+    if "TINYXLA_NUM_THREADS" not in os.environ:
+        machine = min(os.cpu_count() or 1, control_group_limit())
+        set_num_threads(max(1, min(get_num_threads(), machine // processes)))
+
+
 CONTROL_GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 

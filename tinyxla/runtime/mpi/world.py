@@ -107,6 +107,7 @@ class Process:
     rank = 0
     size = 1
     local_rank = 0
+    local_size = 1
     timeout = 300.0  # seconds that this process waits for others
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
@@ -121,8 +122,8 @@ class Process:
 
 
 class World(Process):
-    """The processes of an MPI program. `local_rank` is the number of this one among those of this machine; `all` is
-    the communicator of all."""
+    """The processes of an MPI program. `local_rank` is the number of this one among the `local_size` of this
+    machine; `all` is the communicator of all."""
 
     def __init__(self) -> None:
         self.library = Library()
@@ -130,7 +131,7 @@ class World(Process):
         everyone = MPI.COMM_WORLD
         self.rank, self.size = everyone.Get_rank(), everyone.Get_size()
         machine = everyone.Split_type(MPI.COMM_TYPE_SHARED, self.rank)
-        self.local_rank = machine.Get_rank()
+        self.local_rank, self.local_size = machine.Get_rank(), machine.Get_size()
         machine.Free()
         self.communicator = cache(self._communicator)
         self._comparison = cache(lambda members: Comparison(self._communicator(members), self.library))
