@@ -23,6 +23,7 @@ from tinyxla.partitioning import fourier, indexing, windows
 from tinyxla.partitioning.partitioner import Part, Partitioner, Rule, by_factors, called, constant
 from tinyxla.partitioning.propagation import factors_of, leaves_of, propagate
 from tinyxla.partitioning.resharding import scaled_index
+from tinyxla.partitioning.sources import with_own_sources
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import run
@@ -43,7 +44,7 @@ def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Se
         mesh: the sizes of the axes.
         inputs: the shardings of the arguments.
     """
-    computation = expand_if(computation, _is_written_out)
+    computation = with_own_sources(expand_if(computation, _is_written_out))
     partitioner = Partitioner(mesh, propagate(computation, mesh, inputs), RULES)
     shapes = [p.array_shape for p in computation.parameters]
     found: list[Spec] = []
