@@ -24,7 +24,7 @@ tinyxla.image tinyxla.ops tinyxla.dtypes tinyxla.flatten_util tinyxla.checkpoint
 tinyxla.custom_derivatives tinyxla.kernels tinyxla.debug tinyxla.profiler tinyxla.cache tinyxla.stages tinyxla.text
 tinyxla.stablehlo tinyxla.xla tinyxla.ffi tinyxla.errors tinyxla.test_util tinyxla.experimental.checkify
 tinyxla.experimental.jet tinyxla.experimental.ode tinyxla.experimental.sparse tinyxla.example_libraries.stax
-tinyxla.example_libraries.optimizers tinyxla.export tinyxla.progress
+tinyxla.example_libraries.optimizers tinyxla.export
 """.split()
 FAMILIES_FROM = 150  # names; a larger module has a page for each file that defines some of them
 SMALLEST_FAMILY = 8  # names; smaller ones share a page

@@ -5,12 +5,16 @@ jitted function holds the whole training step - forward pass, gradient and Adam 
 call.
 
     python examples/digits.py --output digits.png
+
+On several processes, or machines, each of which has a part of every batch (`pip install 'tinyxla[mpi]'`):
+
+    mpirun -n 2 python examples/digits.py --parallel
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,16 +130,25 @@ def batches(key: Any, split: Split) -> Iterator[Split]:
         yield Split(split.images[chosen], split.labels[chosen])
 
 
-def train(split: Split, epochs: int) -> tuple[list[Layer], np.ndarray]:
-    """Return the trained parameters and the loss of every step."""
+def data_parallel() -> Callable[[Split], Split]:
+    """Make this process one of those that mpirun started. Return the function that divides a batch among all devices:
+    the training step then runs on all of them, and they add up their gradients."""
+    tx.distributed.initialize()
+    mesh = tx.make_mesh((tx.device_count(),), ("data",))
+    return lambda batch: tx.device_put(batch, tx.NamedSharding(mesh, tx.P("data")))
+
+
+def train(split: Split, epochs: int, place: Callable[[Split], Split]) -> tuple[list[Layer], np.ndarray]:
+    """Return the trained parameters and the loss of every step, of batches that `place` puts where they are wanted."""
     parameters_key, order_key = tx.random.split(tx.random.key(0))
     parameters = initial_parameters(parameters_key)
     state = initial_adam(parameters)
     losses: list[Any] = []
-    with tqdm(tx.random.split(order_key, epochs), desc="training", unit="epoch") as epoch_keys:
+    is_first = tx.process_index() == 0
+    with tqdm(tx.random.split(order_key, epochs), desc="training", unit="epoch", disable=not is_first) as epoch_keys:
         for epoch_key in epoch_keys:
-            for images, labels in batches(epoch_key, split):
-                parameters, state, loss = train_step(parameters, state, images, labels)
+            for batch in batches(epoch_key, split):
+                parameters, state, loss = train_step(parameters, state, *place(batch))
                 losses.append(loss)
             epoch_keys.set_postfix(loss=f"{float(losses[-1]):.4f}")
     return parameters, np.asarray([float(loss) for loss in losses])
@@ -166,12 +179,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a multilayer perceptron on handwritten digits.")
     parser.add_argument("--output", type=Path, default=Path("digits.png"), help="the figure (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=40, help="passes over the training images (default: %(default)s)")
+    parser.add_argument("--parallel", action="store_true", help="divide batches among the processes of mpirun")
     arguments = parser.parse_args()
     if arguments.epochs < 1:
         parser.error(f"--epochs must be at least 1, not {arguments.epochs}")
 
+    place = data_parallel() if arguments.parallel else lambda batch: batch
     training, held_out = load()
-    parameters, losses = train(training, arguments.epochs)
+    parameters, losses = train(training, arguments.epochs, place)
+    if tx.process_index():
+        return
     predictions = np.argmax(np.asarray(tx.jit(predict)(parameters, held_out.images)), axis=-1)
     correct = int(np.sum(predictions == held_out.labels))
     accuracy = correct / len(held_out.labels)

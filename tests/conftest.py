@@ -21,6 +21,8 @@ from tests.support import absent
 from tests.support.uses import PACKAGES, names_using
 from tinyxla.tracing.config import config
 
+os.environ["TINYXLA_SLOW_COMPILE_SECONDS"] = "off"  # no test depends on how long something takes
+config.update("slow_compile_seconds", None)
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # of which each part would be compiled by a thread

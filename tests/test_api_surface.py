@@ -45,7 +45,7 @@ MODULES = (
     "scipy.stats",
 )
 
-ONE_DEVICE = "there is one device, so nothing is distributed, placed or transferred"
+ONE_DEVICE = "arrays are in the memory of one machine; the names that programs need are under the hook"
 INTERNAL = "machinery of JAX: what is inside here is another"
 MUTABLE = "arrays are immutable; programs written for JAX find references in tinyxla.jax"
 KEYS = "whether a key is used twice is not checked"
@@ -54,15 +54,13 @@ NO_SUCH_TYPE = "an element type that the XLA documents do not have"
 ABSENT: dict[str, dict[str, str]] = {
     "": {
         **dict.fromkeys(
-            "Shard array_garbage_collection_guard auto_pcast distributed host_count "
-            "host_id host_ids make_array_from_callback make_array_from_process_local_data memory "
-            "make_array_from_single_device_arrays reshard shard_map smap thread_guard "
+            "Shard array_garbage_collection_guard auto_pcast host_count host_id host_ids memory smap thread_guard "
             "remove_size_one_mesh_axis_from_type "
             "pmap".split(),
             ONE_DEVICE,
         ),
         **dict.fromkeys(
-            "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib "
+            "ad allow_f16_reductions api_util enable_checks interpreters lib "
             "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
             "softmax_custom_jvp version extend".split(),
             INTERNAL,

@@ -193,3 +193,23 @@ os._exit(0)
 
 def test_compiled_function_called_while_the_package_is_imported_works(tmp_path: Path) -> None:
     assert run(WITHIN, tmp_path, "-u") == "2.0 True\n"
+
+
+WITHOUT_MPI = """
+import os
+from tinyxla import distributed
+os.environ["OMPI_COMM_WORLD_SIZE"] = "2"
+try:
+    distributed.initialize()
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_processes_say_what_to_install(tmp_path: Path) -> None:
+    broken(tmp_path, "mpi4py", "raise ImportError('no MPI')")
+    found = run(WITHOUT_MPI, tmp_path)
+    assert found.startswith(
+        "MissingPackageError distributed.initialize: several processes need mpi4py and an MPI library"
+    )
+    assert "python -m pip install 'tinyxla[mpi]'" in found

@@ -53,6 +53,7 @@ from tinyxla.api.context_managers import (
     enable_custom_prng as enable_custom_prng,
     enable_x64 as enable_x64,
     ensure_compile_time_eval as ensure_compile_time_eval,
+    explain_cache_misses as explain_cache_misses,
     legacy_prng_key as legacy_prng_key,
     log_compiles as log_compiles,
     named_call as named_call,
@@ -133,6 +134,7 @@ __version_info__ = tuple(map(int, _VERSION.split(".")))
 if TYPE_CHECKING:
     from tinyxla import (
         debug as debug,
+        distributed as distributed,
         example_libraries as example_libraries,
         experimental as experimental,
         export as export,
@@ -145,24 +147,29 @@ if TYPE_CHECKING:
         stablehlo as stablehlo,
         xla as xla,
     )
+    from tinyxla.lax.progress_bar import progress as progress
+    from tinyxla.saving import load as load, save as save
 
 _MODULES = """
 ad_checkpoint checkpoint_policies core custom_batching custom_derivatives dtypes errors flatten_util kernels lax
 numpy ops sharding stages tree tree_util typing
 """.split()
 _LATER = frozenset(
-    "debug example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
+    "debug distributed example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
 )
+_FUNCTIONS_LATER = {"load": "saving", "progress": "lax.progress_bar", "save": "saving"}  # by the module that has them
 
 
 def __getattr__(name: str) -> _Any:
     """What not every program needs is loaded by its first use."""
-    if name not in _LATER:
-        return _missing(__name__)(name)
-    return _importlib.import_module(f"tinyxla.{name}")
+    if name in _LATER:
+        return _importlib.import_module(f"tinyxla.{name}")
+    if name in _FUNCTIONS_LATER:
+        return getattr(_importlib.import_module(f"tinyxla.{_FUNCTIONS_LATER[name]}"), name)
+    return _missing(__name__)(name)
 
 
-__dir__ = _listing(globals(), (*_LATER, *_MODULES))
+__dir__ = _listing(globals(), (*_LATER, *_MODULES, *_FUNCTIONS_LATER))
 
 
 def _run_module(module: _Module, arguments: _Any, backend: str | None) -> _Any:

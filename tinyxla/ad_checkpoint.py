@@ -20,7 +20,7 @@ from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 Policy = Callable[..., bool]
 
@@ -86,8 +86,7 @@ def checkpoint(
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     kept = Checkpoint(policy, prevent_cse)
 
-    @boundary
-    @wraps(fun)
+    @transformed("checkpoint", fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not state.depth:  # nothing is transformed
             return called(fun, args, kwargs)

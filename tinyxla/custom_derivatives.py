@@ -30,7 +30,7 @@ from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, 
 from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.util.binding import bind
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import Described, transformed, wraps
 
 
 class SymbolicZero:
@@ -74,7 +74,7 @@ class CustomVJPPrimal:
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
 
-class CustomFunction(Generic[P, R]):
+class CustomFunction(Described, Generic[P, R]):
     """A function with a rule of its own, called with some arguments that the rule is about and others that are just
     handed on."""
 
@@ -87,6 +87,7 @@ class CustomFunction(Generic[P, R]):
         wraps(fun)(self)
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.fun = fun
+        self.describe(self.what, fun)
         self._rules: tuple[Function, ...] = ()
         self._symbolic = False  # whether rules are given `SymbolicZero` objects
         try:
@@ -457,7 +458,7 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
     made, captured, weak, tree = trace_tree(fun, example_args, {})
     _, args_tree = pytrees.flatten(example_args)
 
-    @wraps(fun)
+    @transformed("closure_convert", fun)
     def converted(*args: Any) -> Any:
         own = len(args) - len(captured)
         leaves, found = arrays_of(args[:own], "The converted function: argument ")

@@ -178,6 +178,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class MeshError(ArgumentError, RuntimeError):
+    """A partition spec without a mesh that it speaks of."""
+
+
 class PlatformError(TinyxlaError, RuntimeError):
     """A platform that is not there."""
 
@@ -306,6 +310,10 @@ class BytecodeError(TinyxlaError, ValueError):
         super().__init__(f"byte {offset}: {message}")
 
 
+class FileFormatError(TinyxlaError, ValueError):
+    """A file that is not in the format it should have, or is damaged."""
+
+
 class DeadlockError(TinyxlaError, RuntimeError):
     """Replicas wait for one another, or for one that has ended."""
 
@@ -365,6 +373,7 @@ __all__ = [
     "DeletedError",
     "DifferentiationError",
     "ExportError",
+    "FileFormatError",
     "HloSyntaxError",
     "IndexTypeError",
     "JAXIndexError",

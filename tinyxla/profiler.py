@@ -32,6 +32,7 @@ from tinyxla.backends.clock import now
 from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
 from tinyxla.errors import ArgumentError
 from tinyxla.runtime.threads import get_num_threads
+from tinyxla.util.wording import counted
 
 __all__ = [
     "LineTime",
@@ -135,6 +136,34 @@ class Profile:
     schedule: float
     steps: tuple[StepTime, ...]
     machine: Machine
+
+    def __repr__(self) -> str:
+        return f"<profile of {self.name}, {counted(self.calls, 'call')} of {duration(self.seconds)}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the steps and the lines of the program, with bars of their shares of the time."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        whole = self.seconds or 1.0
+        heads = ("share", "time", "runs", "GB/s", "GFLOP/s", "limit", "step")
+
+        def row(steps: tuple[StepTime, ...]) -> list[str | html.Bar]:
+            share, *others = (one := _together(steps)).row(self.seconds, len(steps))
+            return [html.Bar(one.seconds / whole, share), *others]
+
+        lines = [
+            (html.Bar(x.seconds / whole, f"{x.seconds / whole:.1%}"), duration(x.seconds), x.line)
+            for x in self.by_line()
+        ]
+        return html.page(
+            f"{self.name}: {duration(self.seconds)} a call",
+            html.paragraph(
+                f"the quicker half of {counted(self.calls, 'call')}; {duration(self.python)} in Python, "
+                f"{duration(self.schedule)} between steps; {self.machine}"
+            ),
+            html.table(heads, map(row, self.by_kernel()), right=range(1, 5)),
+            html.table(("share", "time", "line"), lines, right=[1]),
+        )
 
     def by_kernel(self) -> list[tuple[StepTime, ...]]:
         """The steps, those together that run the same kernel and cost the same, such as the layers of a network: the

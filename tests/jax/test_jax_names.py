@@ -63,7 +63,7 @@ def test_arrays_have_one_shard_and_the_device_its_memories() -> None:
         "1 True",
         "device ['device', 'pinned_host', 'unpinned_host']",
         "True",
-        "addressable_data: there is one device, number 0, but got 1.",
+        "addressable_data: this process has 1 parts, but got number 1.",
         "memory: the kinds are ['device', 'pinned_host', 'unpinned_host'], but got 'disk'.",
     ]
 

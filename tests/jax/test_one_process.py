@@ -50,9 +50,9 @@ def test_arrays_of_several_processes_are_whole_in_one() -> None:
         "{'a': [1.0, 1.0], 'b': [[0.0, 0.0]]}",
         "1 0 [0] [MemorySpace.Device, MemorySpace.Host, MemorySpace.Any]",
     ]
-    assert shape.endswith("the one device must hold the whole array of shape (2, 3), not (2, 2).")
-    assert count.startswith("make_array_from_single_device_arrays: there must be one array for the one device, but got")
-    assert whole.endswith("the one device must hold the whole array of shape (4, 3), not (2, 3).")
+    assert shape.endswith("the part of the one device must be all, of shape (2, 3), not (2, 2).")
+    assert count.startswith("make_array_from_single_device_arrays: there must be an array for each of the 1 devices")
+    assert whole.endswith("the part of the one device must be all, of shape (4, 3), not (2, 3).")
     assert device.startswith("make_array_from_callback: sharding")
 
 

@@ -859,7 +859,12 @@ def test_files(tmp_path: Any) -> None:
         np.testing.assert_array_equal(found, value)
     narrow = jnp.asarray(X, "bfloat16")
     jnp.save(tmp_path / "x.npy", narrow)
-    np.testing.assert_array_equal(jnp.load(tmp_path / "x.npy", "bfloat16"), narrow)
+    np.testing.assert_array_equal(jnp.load(tmp_path / "x.npy"), narrow)
+    for narrower in ("float8_e5m2", "int4"):
+        jnp.save(tmp_path / "x.npy", jnp.asarray([1, 2], narrower))
+        np.testing.assert_array_equal(jnp.load(tmp_path / "x.npy", narrower), jnp.asarray([1, 2], narrower))
+        with pytest.raises(DTypeError, match="elements of 1 raw bytes"):
+            jnp.load(tmp_path / "x.npy")
     jnp.savez(tmp_path / "x.npz", a=jnp.asarray(X), b=N)
     found = jnp.load(tmp_path / "x.npz")
     np.testing.assert_array_equal(found["b"], N)

@@ -23,6 +23,7 @@ from tinyxla.ops.accuracy import ResultAccuracy, accurate_ops
 from tinyxla.ops.convolution import ConvDimensionNumbers
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape, WindowDimension, element_type
 from tinyxla.tracing.core import trace
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.transforms.computations import of_one
 
 
@@ -1320,6 +1321,27 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "sums must give what lane gives on lanes, (f32[3]), but gives (f32[]).",
         ),
     ],
+    "sharding-constraint": [
+        V(
+            "an entry for each dimension",
+            ("f32[2,3]",),
+            {"mesh": AbstractMesh((2,), ("x",)), "spec": ("x",)},
+            "spec must have an entry for each dimension of f32[2,3], but is ('x',).",
+        ),
+    ],
+    "shard-map": [
+        V(
+            "parts are what the function takes",
+            ("f32[4]",),
+            {
+                "to_apply": LANES,
+                "mesh": AbstractMesh((2,), ("x",)),
+                "in_specs": ((("x",),),),
+                "out_specs": ((("x",),),),
+            },
+            "the parts of the operands must be [f32[3]], but are [f32[2]].",
+        ),
+    ],
     "while-pullback": [
         V(
             "the number of steps",
@@ -1503,8 +1525,10 @@ for _name in accurate_ops():
 VIOLATIONS |= {name: [V(*row) for row in rows] for name, rows in collective_preconditions.VIOLATIONS.items()}
 TAKES_ANYTHING = {
     "checkpoint-name": "what it is given, it gives",
+    "mpi-collective": "expansions make it, of operations that are checked",
     "constant": "its literal has a shape",
     "opt-barrier": "what it is given, it gives",
+    **dict.fromkeys(("psum-invariant", "pvary"), "what it is given, it gives, or the sum of that"),
     "parameter": "its shape is an attribute",
     "symbolic-size": "its size is an attribute",
     "tuple": "of any values",

@@ -1,5 +1,5 @@
-"""Programs of several replicas and partitions against XLA, which runs the text that is printed here on eight devices:
-the worked examples of the documents, and random operations on all element types.
+"""Programs of several replicas and partitions against XLA, which runs the text that is printed here, HLO's and
+StableHLO's, on eight devices: the worked examples of the documents, and random operations on all element types.
 
 XLA has no RaggedAllToAll and no CollectiveBroadcast for CPUs; test_collectives has the documents' numbers of these.
 """
@@ -19,7 +19,10 @@ from tests.replicas.test_collectives import ADD, MAX, built, f32, scalars
 from tests.support import ROOT
 from tests.support.replicated_oracle import Replicated
 from tinyxla import xla
+from tinyxla.compiler.passes.expand import expand_to_hlo
+from tinyxla.hlo import Module
 from tinyxla.shapes import element_type
+from tinyxla.text import print_stablehlo
 from tinyxla.xla import XlaComputation
 
 BACKENDS = ("interpreter", "numba")
@@ -139,11 +142,20 @@ def random_case(number: int) -> Case:
     return case(build, [[x] for x in values], partitions)
 
 
+BOTH = [*DOCUMENTS, *(f"random {k}" for k in range(0, COUNT, 3))]  # are run in StableHLO too
+
+
+def in_stablehlo(program: XlaComputation, given: Replicated) -> Case:
+    module = Module("program", expand_to_hlo(program.computation))
+    return program, given._replace(text=print_stablehlo(module))
+
+
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[XlaComputation, Replicated, Any]]:
     """All programs, their arguments, and what XLA gives."""
     pytest.importorskip("jaxlib._hlo")
     made = {name: make() for name, make in DOCUMENTS.items()} | {f"random {k}": random_case(k) for k in range(COUNT)}
+    made |= {f"{name} in StableHLO": in_stablehlo(*made[name]) for name in BOTH}
     folder = tmp_path_factory.mktemp("replicated")
     given, results = folder / "programs", folder / "results"
     given.write_bytes(pickle.dumps([replicated for _, replicated in made.values()]))
@@ -166,6 +178,13 @@ def compare(program: XlaComputation, given: Replicated, expected: Any) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_example_of_the_documents(name: str, cases: Any) -> None:
     program, given, expected = cases[name]
+    assert not isinstance(expected, str), expected
+    compare(program, given, expected)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_program_in_stablehlo(name: str, cases: Any) -> None:
+    program, given, expected = cases[f"{name} in StableHLO"]
     assert not isinstance(expected, str), expected
     compare(program, given, expected)
 

@@ -120,6 +120,7 @@ absent = {
     "call": "is what its computation is",
     "callback": "calls a Python function; test_callbacks compares with JAX",
     "custom-call": "calls what is registered",
+    "mpi-collective": "is compared with NumPy in tests/distributed",
     "lanes": "is what its computation in lock step is",
     "while-pullback": "is the derivative of loops that JAX cannot differentiate",
     **dict.fromkeys(
@@ -141,7 +142,8 @@ absent = {
     "while": "is tested as lax.while_loop and lax.scan",
     "conditional": "is tested as lax.cond and lax.switch",
     "map": "is what its computation is",
-    "checkpoint-name": "is the identity",
+    **dict.fromkeys(("checkpoint-name", "pvary", "psum-invariant", "sharding-constraint"), "is the identity"),
+    "shard-map": "is compared with JAX in tests/jax/meshes",
     "opt-barrier": "is the identity",
     "rng": "draws other numbers",
     "rng-get-and-update-state": "has a state of its own",

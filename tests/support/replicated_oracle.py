@@ -18,7 +18,8 @@ DEVICES = 8
 
 
 class Replicated(NamedTuple):
-    """A program's HLO text, the arguments of each device, and how many replicas and partitions run it."""
+    """A program's text in HLO or StableHLO, the arguments of each device, and how many replicas and partitions run
+    it."""
 
     text: str
     arguments: list[list[Any]]
@@ -48,7 +49,11 @@ def run(program: Replicated) -> list[list[Any]]:
     from jaxlib import _hlo as hlo, _jax as extension
 
     count = program.replicas * program.partitions
-    text = partitioned(program.text) if program.partitions > 1 else program.text
+    text = program.text
+    if text.startswith("module"):
+        text = extension.mlir.mlir_module_to_xla_computation(text, False, False).as_hlo_text()
+    if program.partitions > 1:
+        text = partitioned(text)
     computation = hlo.XlaComputation(hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
     devices = jax.devices("cpu")[:count]
     options: Any = extension.CompileOptions()

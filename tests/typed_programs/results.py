@@ -155,6 +155,8 @@ def control_flow(flag: bool) -> None:
     assert_type(lax.switch(x[0, 0], [doubled, softplus], x), Array)
     assert_type(lax.map(doubled, x), Array)
     assert_type(lax.associative_scan(product, x), Array)
+    assert_type(tx.progress(lax.scan, "steps")(advance, state, x), tuple[State, Array])
+    assert_type(tx.progress(lax.fori_loop)(0, 3, counted, state), State)
 
 
 def trees() -> None:
@@ -163,3 +165,4 @@ def trees() -> None:
     assert_type(tx.tree.map(doubled, [x, x]), list[Array])
     assert_type(tx.tree.map(doubled, state), State)
     assert_type(tx.tree.map(str, weights), dict[str, str])
+    assert_type(tx.load("state.safetensors", like=state), State)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tinyxla.api.compile_log import count_operations, signature_text
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
@@ -12,9 +13,9 @@ from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.runtime.threads import MAX_THREADS
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
     from tinyxla.api.jit import Program
@@ -58,9 +59,30 @@ class _Stage:
         """The result with a `ShapeDtypeStruct` for each array."""
         return shapes_of(self._program.computation, self._program.weak, self._program.tree)
 
+    def _described(self, what: str, *facts: str) -> str:
+        """What stage it is, of which function, for which shapes."""
+        return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
+
+    @property
+    def input_shardings(self) -> Any:
+        """`(args, kwargs)` with the sharding of each array."""
+        given = pytrees.unflatten(self._program.structure, self._program.shardings[0])
+        return given if self._program.has_kwargs else (given, {})
+
+    @property
+    def output_shardings(self) -> Any:
+        """The result with the sharding of each array."""
+        return pytrees.unflatten(self._program.tree, self._program.shardings[1])
+
+
+_MOST_DRAWN = 300  # operations; a picture of more is not read
+
 
 class Traced(_Stage):
     """A traced function."""
+
+    def __repr__(self) -> str:
+        return self._described("traced", counted(len(self._program.computation.instructions), "operation"))
 
     @property
     def jaxpr(self) -> Module:
@@ -73,12 +95,24 @@ class Traced(_Stage):
 
 
 class Lowered(_Stage):
-    """A traced function: the graph before compilation."""
+    """A traced function: the graph before compilation. Over a mesh of several devices it is that of each device."""
+
+    def __repr__(self) -> str:
+        return self._described("lowered", counted(len(self._program.computation.instructions), "operation"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the graph as a picture, or of a large one the text."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        head = repr(self)[1:-1]
+        if count_operations(self._program.computation) > _MOST_DRAWN:
+            return html.page(head, html.details("graph", html.scrolling(html.preformatted(self.as_text()))))
+        return html.page(head, html.scrolling(self.as_svg()))
 
     @property
     def module(self) -> Module:
         """The graph."""
-        return Module(self.fun_name, self._program.computation)
+        return Module(self.fun_name, self._program.lowered)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
@@ -180,12 +214,19 @@ class Compiled(_Stage):
     def __init__(self, name: str, program: Program) -> None:
         super().__init__(name, program)
         if program.captured:
-            names = ", ".join(x.described() for x in program.captured)
+            names = ", ".join(str(Shape.of(x)) for x in program.captured)
             raise ArgumentError(
                 f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
                 "compiled by itself; call it, or pass them as arguments."
             )
         self._executable = program.executable
+
+    def __repr__(self) -> str:
+        return self._described("compiled", counted(len(self.report().steps), "step"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the steps, with bars of what they move and compute."""
+        return self.report()._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
     def cost_analysis(self) -> dict[str, float]:
         """As that of the lowered program."""
@@ -271,7 +312,7 @@ class Compiled(_Stage):
         given = pytrees.unflatten(tree, [typeof(x) if isinstance(x, KeyArray) else x for x in leaves])
         return pytrees.flatten(given)[1] == pytrees.flatten(self.args_info)[1]
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arrays of a call, which must be of the shapes that the program was compiled for."""
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
         if structure != self._program.structure and not self._has_structure(args, kwargs):
@@ -284,7 +325,4 @@ class Compiled(_Stage):
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
             raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
-        concrete = [x.concrete("A compiled program") for x in arrays]
-        for x in concrete:
-            x.signature()
-        return concrete
+        return self._program.arguments(arrays)

@@ -18,7 +18,7 @@ from tinyxla.tracing.references import Reference, write_all
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 
 @boundary
@@ -64,8 +64,7 @@ def vmap(
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
     mapping = _Mapping(what, cast(Any, fun), in_axes, out_axes, axis_name, axis_size, sum_match)
 
-    @boundary
-    @wraps(fun)
+    @transformed("vmap", fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         return mapping.call(args, kwargs)
 

@@ -10,7 +10,7 @@ from typing import Any
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing.config import Block, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed
 
 Context = AbstractContextManager[None]
 
@@ -122,8 +122,30 @@ def default_matmul_precision(new_val: str | None = None) -> Context:
 
 
 def log_compiles(new_val: bool = True) -> Context:
-    """Nothing changes inside: what is compiled is not logged; `tinyxla.profiler` tells."""
-    return _without_effect("log_compiles", new_val)
+    """Inside, what is traced and compiled is logged: the function, shapes, times, and the user's line.
+
+    Messages are warnings of the logger "tinyxla" of Python's `logging`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.log_compiles():
+        ...     tx.jit(lambda x: x + 1)(1.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+    return setting("log_compiles", new_val)
+
+
+def explain_cache_misses(new_val: bool = True) -> Context:
+    """Inside, where a compiled function is traced, a warning of the logger "tinyxla" says why: which argument has
+    another shape, type, weak type or structure, or which static value is another, than in the nearest call before.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> f = tx.jit(lambda x: x + 1)
+        >>> with tx.explain_cache_misses():
+        ...     _ = f(tx.numpy.ones(2)), f(tx.numpy.ones(3))
+    """
+    return setting("explain_cache_misses", new_val)
 
 
 def transfer_guard(new_val: str = "allow") -> Context:
@@ -199,6 +221,9 @@ class named_scope(Block):
             raise ArgumentError(f"named_scope takes a string, but got {name!r} of type {type(name).__name__}.")
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"<named_scope {self._name!r}>"
+
     def __enter__(self) -> None:
         self._outer = outer = state.scope
         state.scope = f"{outer}/{self._name}" if outer else self._name
@@ -211,4 +236,4 @@ class named_scope(Block):
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """The function inside a `named_scope`, by default of its own name."""
-    return wraps(fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))
+    return transformed("named_call", fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

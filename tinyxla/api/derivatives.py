@@ -33,7 +33,7 @@ from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 _Leaves = tuple[Sequence[Any], pytrees.TreeDef]
 
@@ -94,6 +94,9 @@ class Pullback:
         self.inputs = inputs
         self.outputs = outputs
         self.recorded: tuple[list[Any], Any] | None = recorded
+
+    def __repr__(self) -> str:
+        return f"<vjp of {self.__name__.strip('<>')}>"
 
     @boundary
     def __call__(self, cotangent: Any, *more: Any) -> Any:
@@ -286,8 +289,7 @@ def grad(
     """
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @boundary
-    @wraps(fun)
+    @transformed("grad", fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -359,8 +361,7 @@ def _value_and_grad(
     by = Chosen(what, fun, argnums, holomorphic, allow_int)
     _check_no_axes(what, reduce_axes)
 
-    @boundary
-    @wraps(fun)
+    @transformed(what, fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         value, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
@@ -492,8 +493,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
     """
     by = Chosen("elementwise_grad", fun, argnums, False)
 
-    @boundary
-    @wraps(fun)
+    @transformed("elementwise_grad", fun)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         value, pullback = vjp(of_chosen, *chosen)
@@ -586,8 +586,7 @@ def jacfwd(
     """
     by = Chosen("jacfwd", fun, argnums, holomorphic)
 
-    @boundary
-    @wraps(fun)
+    @transformed("jacfwd", fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         inputs, treedef = arrays_of(chosen, "")
@@ -654,8 +653,7 @@ def jacrev(
     """
     by = Chosen("jacrev", fun, argnums, holomorphic, allow_int)
 
-    @boundary
-    @wraps(fun)
+    @transformed("jacrev", fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         result, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)

@@ -24,12 +24,12 @@ from tinyxla.backends import default_backend
 from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import arithmetic, calls, movement
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import LARGE, Tracer, state
-from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import filter_error
@@ -68,7 +68,8 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         try:
             if out_sharding is not None:
-                _check_sharding(function, out_sharding, static is not None, names)
+                what = _what_is_placed(function, static is not None, names)
+                return placed(what, call(*args, **kwargs), out_sharding)
             if state.staging is not None or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
             given: Any = args
@@ -105,12 +106,11 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
     return call  # type: ignore[return-value]
 
 
-def _check_sharding(function: Callable[..., Any], out_sharding: Any, draws: bool, names: Sequence[str]) -> None:
-    """The keyword `out_sharding` of functions of random keys, and of those that have it themselves, which may name the
-    one device there is."""
+def _what_is_placed(function: Callable[..., Any], draws: bool, names: Sequence[str]) -> str:
+    """The name, for errors, of the keyword `out_sharding`: functions of random keys have it, and those that say so."""
     if not draws and "out_sharding" not in names:
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'out_sharding'")
-    check_placement(f"{'tinyxla.random.' * draws}{function.__name__}: out_sharding", out_sharding)
+    return f"{'tinyxla.random.' * draws}{function.__name__}: out_sharding"
 
 
 def _array(x: Any) -> Any:

@@ -25,7 +25,7 @@ from tinyxla.tracing.references import Reference, discovered, threaded, values_o
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 Function = Callable[..., Any]
 
@@ -271,8 +271,7 @@ def make_graph(
     check_callable("make_graph", fun)
     numbers = as_integers(static_argnums, f"make_graph of {name_of(fun)}: static_argnums")
 
-    @boundary
-    @wraps(fun)
+    @transformed("make_graph", fun)
     def graph(*args: Any, **kwargs: Any) -> Any:
         held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
 

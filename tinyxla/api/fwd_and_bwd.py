@@ -9,7 +9,7 @@ from tinyxla.api.derivatives import Chosen, vjp
 from tinyxla.api.functions import check_callable
 from tinyxla.api.jit import jit
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import named, transformed
 
 Function = Callable[..., Any]
 
@@ -42,8 +42,7 @@ def fwd_and_bwd(
     check_callable("fwd_and_bwd", fun)
     by = Chosen("fwd_and_bwd", fun, argnums, holomorphic=False)
 
-    @boundary
-    @wraps(fun)
+    @transformed("fwd", fun)
     def fwd(*args: Any, **kwargs: Any) -> Any:
         chosen = by.positions(args, kwargs)
         return vjp(by.partial(chosen, args, kwargs), *(args[n] for n in chosen), has_aux=has_aux)
@@ -52,4 +51,5 @@ def fwd_and_bwd(
     def bwd(residuals: Function, cotangent: Any) -> Any:
         return by.only(residuals(cotangent))
 
-    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
+    back = named("bwd", fun, bwd)
+    return (jit(fwd), jit(back)) if jitted else (fwd, back)

@@ -13,11 +13,12 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MethodType
+from types import CodeType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
 import numpy as np
 
+from tinyxla.api import compile_log
 from tinyxla.api.aot import Lowered, Traced
 from tinyxla.api.functions import (
     Function,
@@ -34,14 +35,22 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, Nesti
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray
-from tinyxla.partitioning.execution import Partitioned, mesh_of, partitioned, run as run_partitioned, spec_over
-from tinyxla.partitioning.placement import names_mesh, placed
+from tinyxla.partitioning.array import ShardedArray, shown, spec_of
+from tinyxla.partitioning.execution import Partitioned, mesh_of, on_mesh, partitioned, resharded, spec_over
+from tinyxla.partitioning.placement import check_agrees, placed, says_where
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
-from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.array import (
+    Array,
+    ConcreteArray,
+    delete_all,
+    described_signature,
+    signature_of,
+    without_memory,
+    wrap_dense,
+)
+from tinyxla.tracing.core import GraphTrace, Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import Mesh
@@ -57,12 +66,13 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
+from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
-from tinyxla.util.tracebacks import boundary, filter_error
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
+from tinyxla.util.wrapping import Described, wraps
 
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
@@ -82,7 +92,7 @@ class Program:
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak
         self.computation: Computation = made
-        self.captured: list[Tracer] = captured
+        self.captured: list[Interpreted] = captured
         self.tree = tree
         self._is_single = tree.is_leaf()
         self.runs = False  # by itself, for arrays; else it becomes an op of what surrounds the call
@@ -95,6 +105,23 @@ class Program:
         if self._executable is None:
             self._executable = compiled(self.computation)
         return self._executable
+
+    @property
+    def lowered(self) -> Computation:
+        """What is compiled."""
+        return self.computation
+
+    @property
+    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
+        """Those of the arguments, and of the results."""
+        return [SingleDeviceSharding()] * self.structure.num_leaves, [SingleDeviceSharding()] * len(self.weak)
+
+    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
+        """Arrays as the program takes them."""
+        concrete = [x.concrete("A compiled program") for x in arrays]
+        for x in concrete:
+            x.signature()
+        return concrete
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
         """The results for concrete arguments, whose signatures have been asked for: so they are dense."""
@@ -163,10 +190,12 @@ class DonatingProgram(Program):
 
 
 class PartitionedProgram(Program):
-    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded."""
+    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded. A call
+    deletes arguments that are `donated`, if a result has their shape, type and sharding."""
 
-    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any]) -> None:
+    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
+        self._donated = [k for k, is_donated in enumerate(donated) if is_donated]
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
         self.runs = True
@@ -174,16 +203,41 @@ class PartitionedProgram(Program):
     @property
     def partitioned(self) -> Partitioned:
         """The program of each device, and of this process."""
-        return partitioned(self.computation, self.mesh, self._specs)
+        return partitioned(self.computation, self.mesh, self._specs, tuple(self.weak))
 
     @property
     def executable(self) -> Executable:
-        return self.partitioned.executable
+        if self._executable is None:
+            program = self.partitioned
+            self._sharded_results = program.results
+            self._executable = program.executable
+        return self._executable
+
+    @property
+    def lowered(self) -> Computation:
+        """The program of each device."""
+        return self.partitioned.device
+
+    @property
+    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
+        given = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: self.structure.num_leaves]]
+        return list(map(shown, given)), [shown(x.sharding) for x in self.partitioned.results]
+
+    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
+        layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
+        check_agrees(self.computation.name, list(arrays), layouts)
+        return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        found = run_partitioned(self.computation, self.mesh, [*leaves, *self.captured])
-        arrays = [x.with_weak_type(weak) for x, weak in zip(found, self.weak, strict=True)]
-        return pytrees.unflatten(self.tree, arrays)
+        executable = self._executable or self.executable
+        given = (*leaves, *self.captured)
+        found = executable([(x if type(x) is ShardedArray else on_mesh(x, self.mesh)).block for x in given])
+        arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
+        signatures = {x.signature() for x in arrays} if self._donated else ()
+        for k in self._donated:
+            if leaves[k].signature() in signatures:
+                leaves[k].delete()
+        return arrays[0] if self._is_single else self.tree.unflatten(arrays)
 
 
 def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
@@ -209,7 +263,12 @@ def _compiled(
 ) -> Executable:
     _check_compilable(computation)
     module = Module(computation.name, computation)
-    compile = functools.partial(rarely_collected, lambda: compile_module(module, donated=donated))
+
+    def compile() -> Executable:
+        return compile_log.compiled(
+            computation, lambda: rarely_collected(lambda: compile_module(module, donated=donated))
+        )
+
     if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
         return compile()
     from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
@@ -267,7 +326,7 @@ class _SignatureOfWrapped:
             return None
 
 
-class Jitted(Generic[P, R]):
+class Jitted(Described, Generic[P, R]):
     """A compiled function: what `jit` gives."""
 
     __signature__ = _SignatureOfWrapped()
@@ -283,6 +342,7 @@ class Jitted(Generic[P, R]):
         wraps(function)(self)
         self.__name__ = name_of(function)
         self._function = function
+        self.describe("jit", function)
         self._static = static
         self._static_names = static_names
         self._donated = donated
@@ -294,9 +354,6 @@ class Jitted(Generic[P, R]):
         self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._function!r}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not (state.staging is not None or state.axes or config.special):
@@ -444,11 +501,17 @@ class Jitted(Generic[P, R]):
         if program is None:
             whole = pytrees.unflatten(treedef, leaves)
             given, others = whole if named else (whole, {})
-            program = Program(self._with_static(len(args), static), given, others, treedef)
+            program = compile_log.traced(
+                self.__name__,
+                lambda: Program(self._with_static(len(args), static), given, others, treedef),
+                lambda program: program.computation,
+            )
+            if config.explain_cache_misses:
+                self._explain(key, argument_names(positional, named))
             traced = [x for x in program.captured if isinstance(x, Tracer)]
             mesh = mesh_of([*leaves, *program.captured], program.computation)
             if mesh is not None and not (traced or axes):
-                program = PartitionedProgram(program, mesh, leaves)
+                program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
             elif (self._donated or self._donated_names) and not (traced or axes or config.special):
                 program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
             if not traced:  # what it captured belongs to a trace that will end
@@ -462,6 +525,17 @@ class Jitted(Generic[P, R]):
                     self._by_signatures[label, *signatures] = program
                 self._programs[key] = program
         return program, leaves
+
+    def _explain(self, key: Any, names: list[str]) -> None:
+        """Log why there is no program of that key yet; `names` are those of the arrays among the arguments."""
+        code = getattr(inspect.unwrap(self._function), "__code__", None)
+        if code is not None and code.co_filename.startswith(PACKAGE):
+            return  # the user knows nothing of it
+        is_remade = code in _traced_code and not self._programs
+        if code is not None:
+            _traced_code.add(code)
+        others = [_facts(other, names) for other in self._programs]
+        compile_log.explain(self.__name__, _facts(key, names), others, is_remade)
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """The arguments that are not static, those by name in the order of these, and a key of the static ones."""
@@ -548,6 +622,22 @@ class Jitted(Generic[P, R]):
         self._by_signatures.clear()
 
 
+_traced_code: weakref.WeakSet[CodeType] = weakref.WeakSet()  # of functions, as far as cache misses were explained
+
+
+def _facts(key: Any, names: list[str]) -> compile_log.Facts:
+    """What a key of a program says of a call, by what it says it of. The names are those of another call's arrays."""
+    static, has_kwargs, axes, special, treedef, *signatures = key
+    facts: compile_log.Facts = {f"the static argument {where}": value for where, _, value in static}
+    facts[compile_log.STRUCTURE] = pytrees.structure_text(treedef) + " with names" * has_kwargs
+    facts["the named axes around it"] = axes
+    facts["the options"] = dict(special)
+    for k, signature in enumerate(signatures):
+        name = names[k] if k < len(names) else str(k)
+        facts[f"the argument {name}"] = compile_log.ArrayFact(described_signature(signature))
+    return facts
+
+
 _functions: dict[int, weakref.ref[Jitted[..., Any]]] = {}  # of functions that live, and of some that do no more
 _FEW = 64  # of them are not worth a look
 
@@ -586,8 +676,20 @@ class PlacingJitted(Jitted[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._placed_result(super().__call__(*self._placed_arguments(args), **kwargs))
 
-    def _placed_arguments(self, args: tuple[Any, ...]) -> Any:
-        return placed(f"jit of {self.__name__}: in_shardings", args, self._in_shardings)
+    @boundary
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
+        return super().trace(*self._placed_arguments(args), **kwargs)
+
+    def _placed_arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, of which those that are not static are placed."""
+        what = f"jit of {self.__name__}: in_shardings"
+        static, free = _positions(self._static, len(args))
+        dynamic = tuple(args[n] for n in free)
+        check_agrees(what, dynamic, self._in_shardings)
+        values = dict(zip(free, placed(what, dynamic, self._in_shardings), strict=True))
+        values.update((n, args[n]) for n in static)
+        return tuple(values[n] for n in range(len(args)))
 
     def _placed_result(self, result: Any) -> Any:
         return placed(f"jit of {self.__name__}: out_shardings", result, self._out_shardings)
@@ -626,7 +728,7 @@ def _positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...], tu
 def _signature(x: Any) -> Any:
     if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
-    return (np.dtype(x.dtype), tuple(x.shape), x.weak_type)
+    return (np.dtype(x.dtype), tuple(x.shape), x.weak_type, getattr(x, "sharding", None))
 
 
 def _check_static(where: int | str, value: Any, name: str) -> None:
@@ -752,7 +854,7 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
-    if names_mesh(in_shardings) or names_mesh(out_shardings):
+    if says_where(in_shardings) or says_where(out_shardings):
         return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
     return Jitted(function, *static, *donated)
 

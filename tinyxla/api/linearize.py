@@ -31,6 +31,7 @@ from tinyxla.transforms.computations import chosen, effects, inexact, reverse, r
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import named
 
 
 @overload
@@ -91,7 +92,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         return flat.result(leaves)
 
     outputs = [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
-    return flat.with_aux(flat.result(values), Partial(derivative, captured))
+    return flat.with_aux(flat.result(values), Partial(named("derivative", fun, derivative), captured))
 
 
 def _reversed(made: Computation, count: int) -> Computation:
@@ -180,4 +181,4 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
         given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
         return pytrees.unflatten(treedef, run(transposed, [*captured, *chosen(given, seeded)]))
 
-    return transpose
+    return named("linear_transpose", fun, transpose)

@@ -8,10 +8,14 @@ from typing import Any, cast
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.api.jit import jit
-from tinyxla.tracing.device import check_device, check_devices
+from tinyxla.partitioning.execution import constrained
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.device import Device, check_device, check_devices, devices_of, process_index
+from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.tracing.signatures import P, R
 from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed, wraps
 
 
 @boundary
@@ -29,8 +33,9 @@ def pmap(
 ) -> Callable[P, R]:
     """Compile a function, with one copy of it for each element of an axis of its arguments.
 
-    The copies are computed together, as by `vmap`, on all processors that the process has: so the axis may have any
-    size, and the function may talk over it by `lax.psum(x, axis_name)` and the like.
+    Each device has one copy, and its part of the results. Without as many devices the copies are computed together, as
+    by `vmap`, on all processors that the process has: so the axis may have any size. The function may talk over it by
+    `lax.psum(x, axis_name)` and the like.
 
     Args:
         fun: written for one copy.
@@ -39,7 +44,7 @@ def pmap(
             over their first axis.
         out_axes: where the mapped axis stands in the results.
         static_broadcasted_argnums: positions of arguments that stay Python values, the same for all copies.
-        devices: None, or any number of times the one device there is.
+        devices: those of the copies; by default the first ones of this process.
         backend: None or "cpu".
         axis_size: the number of copies, needed only where no argument has the axis.
         donate_argnums: positions of arguments that the caller does not use again.
@@ -59,7 +64,7 @@ def pmap(
     check_device("pmap: backend", backend)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
-    @wraps(fun)
+    @transformed("pmap", fun)
     def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
         held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
         places = [n for n in range(len(args)) if n not in held]
@@ -72,6 +77,26 @@ def pmap(
         axes: Any = in_axes
         if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]
             axes = tuple(in_axes[n] for n in places)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
+        result = vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
+        return _over_devices(result, out_axes, axis_name or "devices", local if devices is None else list(devices))
 
+    local = devices_of(process_index())
     return jit(mapped, static_argnums=static, donate_argnums=donate_argnums)
+
+
+def _over_devices(result: Any, out_axes: Any, name: Hashable, devices: Sequence[Device]) -> Any:
+    """The results of copies, split along their axes over as many devices, if there are several and enough of them."""
+    leaves, structure = pytrees.flatten(result)
+    of_keys = pytrees.key_leaves(structure)
+    axes = pytrees.broadcast_prefix(out_axes, result, "pmap: out_axes")
+    axes = [
+        axis if axis is None else axis % (x.ndim - keys) for axis, x, keys in zip(axes, leaves, of_keys, strict=True)
+    ]
+    counts = {x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
+    if len(devices) == 1 or not counts or not 0 < max(counts) <= len(devices):
+        return result
+    mesh = Mesh(devices[: max(counts)], (name,))
+    specs = [PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, name) for axis in axes]
+    return pytrees.unflatten(
+        structure, [constrained(x, NamedSharding(mesh, spec)) for x, spec in zip(leaves, specs, strict=True)]
+    )

@@ -9,6 +9,7 @@ from typing import Any
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
 from tinyxla.errors import ArgumentError, PytreeError, ShapeError
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
@@ -80,7 +81,8 @@ def shard_map(
         inside = state.staging is not None or state.axes or any(isinstance(x, Tracer) for x in leaves)
         if inside or config.disable_jit:
             return function(*args)
-        return Jitted(wraps(f)(function), frozenset(), frozenset())(*args)  # traced anew: f may use what has changed
+        found = Jitted(wraps(f)(function), frozenset(), frozenset())(*args)  # traced anew: f may use what has changed
+        return placed("shard_map: out_specs", found, function.out_shardings())
 
     return whole
 
@@ -98,12 +100,25 @@ class _OfParts:
         self._axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         self._check_vma = check_vma
 
-    def __call__(self, *args: Any) -> Any:
+    @property
+    def mesh(self) -> AbstractMesh:
+        """The mesh: of an abstract one the current one, which has its devices."""
         mesh = current_mesh() if self._mesh is None else self._mesh
         if mesh.empty:
             raise ArgumentError("shard_map: there is no mesh; pass one, or make one the current by set_mesh.")
-        if not isinstance(mesh, Mesh) and isinstance(current_mesh(), Mesh):
-            mesh = current_mesh()
+        return current_mesh() if not isinstance(mesh, Mesh) and isinstance(current_mesh(), Mesh) else mesh
+
+    def out_shardings(self) -> Any:
+        """The shardings of the results."""
+        mesh = self.mesh
+        return pytrees.map_tree(
+            lambda x: NamedSharding(mesh, x) if isinstance(x, PartitionSpec) else x,
+            self._out_specs,
+            is_leaf=lambda x: x is None or isinstance(x, Placement),
+        )
+
+    def __call__(self, *args: Any) -> Any:
+        mesh = self.mesh
         names: frozenset[Hashable] = frozenset(self._axis_names or mesh.axis_names)
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
         specs = self._specs("in_specs", self._in_specs, args, mesh)

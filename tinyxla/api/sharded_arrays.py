@@ -12,7 +12,7 @@ from tinyxla.partitioning.array import from_callback, is_spread
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement, process_index
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, Sharding
 from tinyxla.util.tracebacks import boundary
@@ -36,7 +36,6 @@ def reshard(x: Any, out_shardings: Any) -> Any:
         >>> tx.reshard(tx.numpy.arange(2), tx.NamedSharding(mesh, tx.P("x"))).sharding.spec
         PartitionSpec('x')
     """
-    check_placement("reshard", out_shardings)
     return placed("reshard", x, out_shardings)
 
 
@@ -58,17 +57,15 @@ def _made(
             raise ShapeError(f"{what}: the part of the one device must be all, of shape {sizes}, not {whole.shape}.")
         array = whole if dtype is None else whole.astype(dtype)
         return placed(what, array, sharding)
-    if dtype is None:
-        known: dict[Any, Any] = {}
-        places = list(sharding.addressable_devices_indices_map(sizes).values())
-        if not places:
-            raise ArgumentError(f"{what}: process {process_index()} has no device of {sharding.mesh}; pass dtype=.")
-        first = as_array(part(places[0]))
-        known[repr(places[0])] = first
-        return from_callback(
-            sizes, first.dtype, sharding, lambda i: known.pop(repr(i), None) or as_array(part(i)), what=what
-        )
-    return from_callback(sizes, np.dtype(dtype), sharding, lambda i: as_array(part(i)), what=what)
+    if dtype is not None:
+        return from_callback(sizes, np.dtype(dtype), sharding, lambda index: as_array(part(index)), what=what)
+    first, *_ = sharding.addressable_devices_indices_map(sizes).values()
+    known = {repr(first): as_array(part(first))}
+
+    def once(index: tuple[slice, ...]) -> Any:
+        return known.pop(repr(index)) if repr(index) in known else as_array(part(index))
+
+    return from_callback(sizes, known[repr(first)].dtype, sharding, once, what=what)
 
 
 @boundary

@@ -19,6 +19,7 @@ from tinyxla.compiler.fusion.cluster import plan
 from tinyxla.compiler.fusion.epilogue import fuse_epilogues
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.algebraic_simplifier import simplify
+from tinyxla.compiler.passes.all_reduce_combiner import combine_all_reduces
 from tinyxla.compiler.passes.batch_loop_dots import batch_loop_dots
 from tinyxla.compiler.passes.canonicalize.convolution import canonicalize_convolutions
 from tinyxla.compiler.passes.canonicalize.dot import canonicalize_dots
@@ -96,6 +97,7 @@ GRAPH: tuple[Pass, ...] = (
     Pass("algebraic-simplifier", simplify, "Identities of single instructions and their operands."),
     Pass("sink-transposes", sink_transposes, "Transposes move towards results, where they cancel or are free."),
     Pass("constant-folding", fold_constants, "What is known is computed."),
+    Pass("all-reduce-combiner", combine_all_reduces, "Small all-reduces that are ready together become one."),
     Pass("canonicalize-convolution", canonicalize_convolutions, "One order of dimensions.", is_required=True),
     Pass("canonicalize-reduce-window", canonicalize_windows, "Windows without what lowerings lack.", is_required=True),
     Pass("canonicalize-ragged-dot", canonicalize_ragged_dots, "One order of dimensions.", is_required=True),

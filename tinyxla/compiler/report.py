@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tinyxla.util.wording import counted
+
 CACHED_BYTES = 1 << 20  # bytes of the cache of one core
 _PER_SECOND = 1e9
 
@@ -249,6 +251,35 @@ class Report:
     arena_bytes: int = 0
     cost: Cost = field(default_factory=Cost)
 
+    def __repr__(self) -> str:
+        return f"<report of {self.name}, {counted(len(self.steps), 'step')}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the steps, with bars of what they move and compute."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        costs = [step.cost * (1 if step.times is None else step.times) for step in self.steps]
+        bytes_moved = max([cost.bytes for cost in costs], default=0) or 1
+        operations = max([cost.operations + cost.transcendentals for cost in costs], default=0) or 1
+
+        def row(step: StepInfo, cost: Cost) -> list[str | html.Bar]:
+            done = cost.operations + cost.transcendentals
+            return [
+                str(step.number),
+                f"{'  ' * step.depth}{step.title}",
+                html.Bar(cost.bytes / bytes_moved, amount(cost.bytes, "B")),
+                html.Bar(done / operations, amount(done)),
+                "\n".join(step.lines),
+            ]
+
+        head = f"{self.name}: {counted(len(self.steps), 'step')}, {amount(self.arena_bytes, 'B')} of temporaries"
+        return html.page(
+            head,
+            html.paragraph(f"one call {self.cost}"),
+            html.table(("", "step", "moves", "operations", "line"), map(row, self.steps, costs), right=[0]),
+            html.details("plan and memory", html.scrolling(html.preformatted(self.text()))),
+        )
+
     def __str__(self) -> str:
         return self.text()
 
@@ -259,9 +290,8 @@ class Report:
         if machine is not None:
             seconds = sum(machine.bound(s.cost).seconds * (1 if s.times is None else s.times) for s in self.steps)
             bound_text = f"; at least {duration(seconds)}"
-        count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         lines = [
-            f"{self.name}: {count}, {self.arena_bytes} bytes of temporaries",
+            f"{self.name}: {counted(len(self.steps), 'step')}, {self.arena_bytes} bytes of temporaries",
             f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{bound_text}",
             *([str(machine)] if machine is not None else []),
         ]

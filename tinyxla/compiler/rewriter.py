@@ -55,6 +55,10 @@ class Rewriter:
         """The instruction with other operands."""
         return self._make(x.op, tuple(operands), x.attributes, x.shape)
 
+    def locate(self, x: Instruction) -> None:
+        """Say that x is the instruction that is being rewritten: new ones have its source line, and stand for it."""
+        self._source, self._origin = x.source, x.origin or x
+
     def keep(self, x: Instruction) -> Instruction:
         """The instruction itself, whose operands are kept, too; or an equal one before it."""
         if not self._is_numbered:
@@ -84,7 +88,7 @@ class Rewriter:
         for x in computation.instructions:
             if x in new:
                 continue
-            self._source, self._origin = x.source, x.origin or x
+            self.locate(x)
             inputs = tuple([new[o] for o in x.operands])
             result = visit(self, x, inputs)
             if result is None:

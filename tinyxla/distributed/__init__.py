@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 from tinyxla.errors import ProcessError, warn
 from tinyxla.runtime import mpi
+from tinyxla.tracing.config import config
+from tinyxla.tracing.device import process_count, process_index, set_processes
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 
@@ -71,11 +73,18 @@ def initialize(
         )
     mpi.start(is_launched=any(name in os.environ for name in _LAUNCHERS))
     among = mpi.world()
+    set_processes(among.rank, among.size)
+    _set_timeout()
+    config.watch(_set_timeout)
     if num_processes not in (None, among.size) or process_id not in (None, among.rank):
         raise ProcessError(
             f"distributed.initialize: process {process_id} of {num_processes} was asked for, but this is process "
             f"{among.rank} of {among.size}; start processes by mpirun -n {num_processes or among.size}."
         )
+
+
+def _set_timeout() -> None:
+    mpi.world().timeout = config.collective_timeout_seconds
 
 
 def shutdown() -> None:
@@ -88,6 +97,7 @@ def shutdown() -> None:
         False
     """
     mpi.stop()
+    set_processes(0, 1)
 
 
 def is_initialized() -> bool:
@@ -99,28 +109,6 @@ def is_initialized() -> bool:
         False
     """
     return mpi.is_started()
-
-
-def process_index() -> int:
-    """The number of this process, from 0.
-
-    Example:
-        >>> from tinyxla import distributed
-        >>> distributed.process_index()
-        0
-    """
-    return mpi.world().rank
-
-
-def process_count() -> int:
-    """How many processes the program has.
-
-    Example:
-        >>> from tinyxla import distributed
-        >>> distributed.process_count()
-        1
-    """
-    return mpi.world().size
 
 
 def __dir__() -> list[str]:

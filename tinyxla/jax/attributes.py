@@ -21,9 +21,7 @@ from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
     cache_size,
     in_avals,
-    input_shardings,
     out_avals,
-    output_shardings,
     traced_jaxpr,
 )
 from tinyxla.tracing.array import Array
@@ -67,8 +65,6 @@ def set_attributes() -> None:
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.donate_argnums = ()  # type: ignore[attr-defined]
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
-    Compiled.input_shardings = property(input_shardings)  # type: ignore[attr-defined]
-    Compiled.output_shardings = property(output_shardings)  # type: ignore[attr-defined]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device

@@ -4,6 +4,7 @@ called for a context."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -43,8 +44,15 @@ states = {name: State(name) for name in option_names()}
 _TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off", "")
 
 
+_DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+
+
 def set_from_environment(variables: Mapping[str, str] = os.environ) -> None:
-    """Set the options that environment variables name: `JAX_ENABLE_X64=1` for `enable_x64`."""
+    """Set the options that environment variables name: `JAX_ENABLE_X64=1` for `enable_x64`. The number of devices is
+    also a flag in `XLA_FLAGS`."""
+    counts = _DEVICE_COUNT.findall(variables.get("XLA_FLAGS", ""))
+    if counts:
+        config.update("num_cpu_devices", int(counts[-1]))
     for option in option_names():
         given = variables.get(f"JAX_{option.upper()}")
         if given is None:

@@ -1,4 +1,4 @@
-"""What JAX tells of the stages of a compiled function: types of arguments and results, shardings, and the jaxpr."""
+"""What JAX tells of the stages of a compiled function: types of arguments and results, and the jaxpr."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.device import CPU
-from tinyxla.tracing.shardings import SingleDeviceSharding
 
 
 def _avals(tree: Any) -> Any:
     return pytrees.map_tree(lambda x: ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False)), tree)
-
-
-def _shardings(tree: Any) -> Any:
-    return pytrees.map_tree(lambda x: SingleDeviceSharding(CPU), tree)
 
 
 def in_avals(stage: Any) -> Any:
@@ -28,16 +22,6 @@ def in_avals(stage: Any) -> Any:
 def out_avals(stage: Any) -> Any:
     """The result with the abstract value of each array."""
     return _avals(stage.out_info)
-
-
-def input_shardings(stage: Any) -> Any:
-    """`(args, kwargs)` with where each array is."""
-    return _shardings(stage.args_info)
-
-
-def output_shardings(stage: Any) -> Any:
-    """The result with where each array is."""
-    return _shardings(stage.out_info)
 
 
 def traced_jaxpr(stage: Any) -> ClosedJaxpr:

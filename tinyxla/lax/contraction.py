@@ -15,10 +15,10 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy.arguments import array_of, cast, integers_of, preferred_type, promoted, several_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 
 Pairs = tuple[Sequence[int], Sequence[int]]
 DotDimensionNumbers = tuple[Pairs, Pairs]
@@ -141,7 +141,12 @@ def dot_general(
     (5, 2, 4)
     """
     what = "lax.dot_general"
-    check_placement(f"{what}: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed(
+            f"{what}: out_sharding",
+            dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
+            out_sharding,
+        )
     factors = array_of(lhs, what), array_of(rhs, what)
     preferred = preferred_type(preferred_element_type)
     mixed = _type_of_mixed_floats(*(element_type(x.dtype) for x in factors))
@@ -183,7 +188,17 @@ def dot(
     Array(11, dtype=int32)
     """
     if out_sharding is not None:
-        check_placement("lax.dot: out_sharding", out_sharding)
+        return placed(
+            "lax.dot: out_sharding",
+            dot(
+                lhs,
+                rhs,
+                dimension_numbers=dimension_numbers,
+                precision=precision,
+                preferred_element_type=preferred_element_type,
+            ),
+            out_sharding,
+        )
     x, y = array_of(lhs, "lax.dot"), array_of(rhs, "lax.dot")
     if dimension_numbers is None:
         if x.ndim not in (1, 2) or y.ndim not in (1, 2):
@@ -262,7 +277,13 @@ def ragged_dot_general(
     if group_offset is not None:
         raise ArgumentError(f"{what}: group_offset must be None, but is {group_offset!r}; slice rhs and group_sizes.")
     if out_sharding is not None:
-        check_placement(f"{what}: out_sharding", out_sharding)
+        return placed(
+            f"{what}: out_sharding",
+            ragged_dot_general(
+                lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset
+            ),
+            out_sharding,
+        )
     x, y = of_one_type(what, lhs, rhs)
     numbers = RaggedDotDimensionNumbers(
         *several_of(what, "ragged_dot_dimension_numbers", ragged_dot_dimension_numbers, 3)

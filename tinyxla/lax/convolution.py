@@ -28,10 +28,10 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 
 ConvGeneralDilatedDimensionNumbers = ConvDimensionNumbers | tuple[str, str, str] | None
 Padding = str | Sequence[tuple[int, int]]
@@ -139,7 +139,24 @@ def conv_general_dilated(
     (1, 3, 3, 4)
     """
     what = "lax.conv_general_dilated"
-    check_placement(f"{what}: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed(
+            f"{what}: out_sharding",
+            conv_general_dilated(
+                lhs,
+                rhs,
+                window_strides,
+                padding,
+                lhs_dilation,
+                rhs_dilation,
+                dimension_numbers,
+                feature_group_count,
+                batch_group_count,
+                precision,
+                preferred_element_type,
+            ),
+            out_sharding,
+        )
     x, y = of_one_type(what, lhs, rhs)
     labels = conv_dimension_numbers(x.shape, y.shape, dimension_numbers)
     count = x.ndim - 2

@@ -22,10 +22,10 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.ops import movement
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 
 Sizes = Sequence[int]
 
@@ -48,7 +48,7 @@ def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None, *, 
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
     if sharding is not None:
-        check_placement("lax.full: sharding", sharding)
+        return placed("lax.full: sharding", full(shape, fill_value, dtype), sharding)
     value = array_of(fill_value, "lax.full")
     if value.ndim:
         raise ShapeError(f"lax.full: the value is a scalar, but got {described([value])}; use broadcast_in_dim.")
@@ -101,7 +101,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_shar
     """
     what = "lax.broadcasted_iota"
     if out_sharding is not None:
-        check_placement(f"{what}: out_sharding", out_sharding)
+        return placed(f"{what}: out_sharding", broadcasted_iota(dtype, shape, dimension), out_sharding)
     sizes = shape_of(what, shape)
     axis = canonical_axis(dimension, len(sizes), what)
     return movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=axis)
@@ -120,7 +120,7 @@ def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> 
            [1, 2]], dtype=int32)
     """
     if out_sharding is not None:
-        check_placement("lax.broadcast: out_sharding", out_sharding)
+        return placed("lax.broadcast: out_sharding", broadcast(operand, sizes), out_sharding)
     x = array_of(operand, "lax.broadcast")
     new = shape_of("lax.broadcast", sizes)
     return movement.broadcast_in_dim(x, (*new, *x.shape), range(len(new), len(new) + x.ndim))  # type: ignore[return-value]
@@ -138,7 +138,8 @@ def broadcast_in_dim(
            [2, 2]], dtype=int32)
     """
     what = "lax.broadcast_in_dim"
-    check_placement(f"{what}: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed(f"{what}: out_sharding", broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding)
     x = array_of(operand, what)
     dimensions = integers_of(what, "a dimension", broadcast_dimensions)
     return movement.broadcast_in_dim(x, shape_of(what, shape), dimensions)  # type: ignore[return-value]
@@ -178,7 +179,8 @@ def reshape(
     Array([[0, 1],
            [2, 3]], dtype=int32)
     """
-    check_placement("lax.reshape: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed("lax.reshape: out_sharding", reshape(operand, new_sizes, dimensions), out_sharding)
     x: Any = array_of(operand, "lax.reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)

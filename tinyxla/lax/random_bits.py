@@ -13,9 +13,9 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.numpy.arguments import array_of, python_dtype, shape_of, shown
 from tinyxla.ops import bits, movement
 from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 
 
 class RandomAlgorithm(enum.IntEnum):
@@ -61,7 +61,7 @@ def rng_bit_generator(
     """
     what = "lax.rng_bit_generator"
     if out_sharding is not None:
-        check_placement(f"{what}: out_sharding", out_sharding)
+        return placed(f"{what}: out_sharding", rng_bit_generator(key, shape, dtype, algorithm), out_sharding)
     given: Any = array_of(key, what)
     words = given.dtype == np.uint32
     if not words and given.dtype != np.uint64:

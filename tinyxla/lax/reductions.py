@@ -12,12 +12,12 @@ from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described
 from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named, operand, python_dtype, several_of
 from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
-from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.util.tracebacks import boundary
 
@@ -58,7 +58,7 @@ def reduce(
     """
     what = "lax.reduce"
     if out_sharding is not None:
-        check_placement(f"{what}: out_sharding", out_sharding)
+        return placed(f"{what}: out_sharding", reduce(operands, init_values, computation, dimensions), out_sharding)
     arrays, initial, to_apply, treedef = fold_operands(what, operands, init_values, computation)
     axes = _axes(what, dimensions, arrays[0].ndim)
     results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
@@ -112,7 +112,7 @@ def scalar_function(
 
     made = graph.run(record)
     if graph.captured:
-        outer = ", ".join(tracer.described() for tracer in graph.captured.values())
+        outer = ", ".join(str(Shape.of(tracer)) for tracer in graph.captured.values())
         raise TracerError(
             f"{what}: the computation uses traced values of the function around it, {outer}; hand them in as operands."
         )
@@ -150,7 +150,7 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     Array([4, 6], dtype=int32)
     """
     if out_sharding is not None:
-        check_placement("lax.reduce_sum: out_sharding", out_sharding)
+        return placed("lax.reduce_sum: out_sharding", reduce_sum(operand, axes), out_sharding)
     return _sum(operand, axes)
 
 

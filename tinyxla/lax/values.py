@@ -18,7 +18,6 @@ from tinyxla.ops import elementwise
 from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array, default_dtype
 from tinyxla.tracing.signatures import Tree
 
@@ -32,7 +31,8 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
     >>> empty((2,), "int32")
     Array([0, 0], dtype=int32)
     """
-    check_placement("lax.empty: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed("lax.empty: out_sharding", empty(shape, dtype), out_sharding)
     return full(shape, 0, dtype)
 
 
@@ -114,7 +114,6 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
         >>> tx.lax.with_sharding_constraint(tx.numpy.arange(2), sharding).sharding.spec
         PartitionSpec('x')
     """
-    check_placement("lax.with_sharding_constraint", shardings)
     return placed("lax.with_sharding_constraint", x, shardings)
 
 

@@ -25,7 +25,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import SymbolicDimension, has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
-from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.device import check_device
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -55,15 +55,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def with_device(function: _Function) -> _Function:
-    """The function with keywords `device` and `out_sharding`, which may name the one device there is: the CPU."""
+    """The function with keywords `device` and `out_sharding`: a device or a sharding of the result."""
 
     @functools.wraps(function)
     def call(*args: Any, device: Any = None, out_sharding: Any = None, **kwargs: Any) -> Any:
         if device is not None or out_sharding is not None:
             check_device(function.__name__, device)
-            check_placement(f"{function.__name__}: out_sharding", out_sharding)
             where = device if out_sharding is None else out_sharding
-            return placed(function.__name__, function(*args, **kwargs), where)
+            return placed(f"{function.__name__}: out_sharding", function(*args, **kwargs), where)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)

@@ -31,11 +31,11 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.partitioning.placement import placed
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.device import check_placement
 from tinyxla.util.tracebacks import boundary
 
 Ints = tuple[int, ...]
@@ -87,7 +87,11 @@ def dot(
         Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
-        check_placement("dot: out_sharding", out_sharding)
+        return placed(
+            "dot: out_sharding",
+            dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding,
+        )
     x, y, weak = _pair("dot", a, b)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
@@ -113,7 +117,11 @@ def matmul(
         Array([1., 2.], dtype=float32)
     """
     if out_sharding is not None:
-        check_placement("matmul: out_sharding", out_sharding)
+        return placed(
+            "matmul: out_sharding",
+            matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding,
+        )
     x, y, weak = _pair("matmul", a, b)
     for v in (x, y):
         if v.ndim == 0:
@@ -257,7 +265,11 @@ def tensordot(
                [3., 3.]], dtype=float32)
     """
     if out_sharding is not None:
-        check_placement("tensordot: out_sharding", out_sharding)
+        return placed(
+            "tensordot: out_sharding",
+            tensordot(a, b, axes, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding,
+        )
     x, y, weak = _pair("tensordot", a, b)
     if is_several(axes):
         first, second = several_of("tensordot", "axes", axes, 2)
@@ -365,7 +377,20 @@ def einsum(
         Array([2., 2., 2.], dtype=float32)
     """
     refuse_out("einsum", out)
-    check_placement("einsum: out_sharding", out_sharding)
+    if out_sharding is not None:
+        return placed(
+            "einsum: out_sharding",
+            einsum(
+                subscripts,
+                *operands,
+                out=out,
+                optimize=optimize,
+                precision=precision,
+                preferred_element_type=preferred_element_type,
+                _dot_general=_dot_general,
+            ),
+            out_sharding,
+        )
     if not isinstance(subscripts, str):
         subscripts, operands = _from_sublists((subscripts, *operands))
     arrays, (dtype, weak) = promoted("einsum", *(array_of(x, "einsum") for x in operands))

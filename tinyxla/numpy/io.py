@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.numpy.arguments import ArrayLike, array_of, integer_of, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.tracing.array import Array
@@ -18,14 +19,30 @@ printoptions = np.printoptions
 
 
 def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
-    return np.asarray(array_of(x, what).concrete(what).buffer())
+    """The array as NumPy writes it: elements of types that it lacks are raw bytes."""
+    value = np.asarray(array_of(x, what).concrete(what).buffer())
+    return value if value.dtype.isbuiltin == 1 else value.view(f"V{value.dtype.itemsize}")
+
+
+def _of_bytes(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that was read. Elements of two raw bytes are bfloat16: of the types that NumPy lacks, only that one is
+    so wide."""
+    if found.dtype.kind != "V":
+        return found
+    if found.dtype.itemsize != 2:
+        raise DTypeError(
+            f"load: the file has elements of {found.dtype.itemsize} raw bytes. NumPy's formats do not name types that "
+            'NumPy lacks: give the type, as dtype="float8_e4m3fn", or use tinyxla.save and tinyxla.load, which keep it.'
+        )
+    return found.view(ml_dtypes.bfloat16)
 
 
 @boundary
 def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
     """Write an array to a file in NumPy's binary format. Arrays of numbers need no pickles, whatever `allow_pickle`.
 
-    Types that NumPy lacks (bfloat16, the 8-bit floats) are written as raw bytes; name them to `load` by its `dtype`.
+    Types that NumPy lacks (bfloat16, those of 8 bits and less) are written as raw bytes; `load` knows bfloat16 again,
+    others it takes by its `dtype`. `tinyxla.save` keeps all types, and whole trees.
     """
     np.save(file, _known("save", arr))
 
@@ -40,15 +57,34 @@ def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: Arra
     )
 
 
+@boundary
 def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options: Any) -> Any:
     """The array of a file that `save` wrote, in its own element type; of one that `savez` wrote, all, by name.
 
-    Other options are those of `numpy.load`. With `allow_pickle`, which runs code that the file holds, arrays of numbers
-    that were written as objects are read, too.
+    Args:
+        file: a path, or a file that is open for reading.
+        dtype: the element type of the array. One that NumPy lacks must be named, unless it is bfloat16.
+        allow_pickle: whether arrays of numbers that were written as objects are read, which runs code of the file.
+        options: those of `numpy.load`.
+
+    Raises:
+        DTypeError: the elements are raw bytes, and `dtype` is not given.
+
+    Example:
+        >>> import io
+        >>> import tinyxla.numpy as jnp
+        >>> file = io.BytesIO()
+        >>> jnp.save(file, jnp.array([1.5, 2.5], "bfloat16"))
+        >>> _ = file.seek(0)
+        >>> jnp.load(file)
+        Array([1.5, 2.5], dtype=bfloat16)
     """
     found = np.load(file, allow_pickle=allow_pickle, **options)
     if not isinstance(found, np.ndarray):
-        return {name: array(found[name], found[name].dtype) for name in found.files}
+        arrays = {name: _of_bytes(found[name]) for name in found.files}
+        return {name: array(value, value.dtype) for name, value in arrays.items()}
+    if dtype is None:
+        found = _of_bytes(found)
     kind = found.dtype if dtype is None else python_dtype(dtype)
     return array(found.view(kind) if found.dtype.kind == "V" else found, kind)
 

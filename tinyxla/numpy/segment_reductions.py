@@ -9,9 +9,9 @@ from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, integer_of
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import check_placement
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -28,7 +28,11 @@ def _reduction(what: str, method: str, doc: str) -> Callable[..., Array]:
         out_sharding: Any = None,
     ) -> Array:
         if out_sharding is not None:
-            check_placement(f"{what}: out_sharding", out_sharding)
+            return placed(
+                f"{what}: out_sharding",
+                reduced(data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode),
+                out_sharding,
+            )
         return _reduced(what, method, data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
     reduced.__name__ = reduced.__qualname__ = what

@@ -40,11 +40,11 @@ from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, mov
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
 from tinyxla.numpy.take_where import take, take_along_axis, where
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import default_int, join_types
 from tinyxla.util.tracebacks import boundary
 
@@ -314,7 +314,12 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
         out_sharding: Any = None,
     ) -> Array:
         refuse_out(what, out)
-        check_placement(f"{what}: out_sharding", out_sharding)
+        if out_sharding is not None:
+            return placed(
+                f"{what}: out_sharding",
+                function(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
+                out_sharding,
+            )
         share = inexact_array(q, what) if percent else q
         if percent and isinstance(share, ConcreteArray):
             share = value_of(share) / np.asarray(100, share.dtype)
@@ -525,7 +530,7 @@ def bincount(
         Array([1, 0, 2], dtype=int32)
     """
     if out_sharding is not None:
-        check_placement("bincount: out_sharding", out_sharding)
+        return placed("bincount: out_sharding", bincount(x, weights, minlength, length=length), out_sharding)
     values = array_of(x, "bincount")
     if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")

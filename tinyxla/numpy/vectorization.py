@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from tinyxla.numpy.arguments import array_of, broadcast_shapes
 from tinyxla.numpy.manipulation import squeeze
 from tinyxla.tracing.array import Array
 from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import transformed
 
 _TERM = r"\((?:\w+(?:,\w+)*)?\)"
 _SIGNATURE = re.compile(f"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")
@@ -43,8 +43,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
     _check_excluded(excluded)
     cores = None if signature is None else _core_dimensions(signature)
 
-    @boundary
-    @functools.wraps(pyfunc)
+    @transformed("vectorize", pyfunc)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         others = [name for name in kwargs if name not in excluded]
         if others:

@@ -29,7 +29,7 @@ from tinyxla.ops import bits, elementwise, movement, reduction
 from tinyxla.ops.collectives import divided, fold, merged
 from tinyxla.ops.exchanges import with_one
 from tinyxla.ops.movement import array_operand
-from tinyxla.ops.op import OWN, Array, NotDifferentiable, Op, Sample, Value, ops
+from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value, ops
 from tinyxla.ops.replica_groups import Groups, Pairs, among_processes
 from tinyxla.runtime.mpi.calls import Message, call_of, perform
 from tinyxla.runtime.mpi.library import MAX_COUNT, is_folded_natively
@@ -59,16 +59,26 @@ def _evaluate(x: Array, **attributes: Any) -> Array:
     result = np.empty(_shape(shape, **attributes).dimensions, x.dtype)
     if x.size:
         operand, call = np.ascontiguousarray(x), call_of(message, shape, among)
+        addresses = operand.ctypes.data, result.ctypes.data
         step, used = step_of(message, shape, str(user_line() or "")), filter(None, (call.communicator,))
         part = Part(message.kind, (step,), message.participants, tuple(used))
-        among.together(part, lambda: perform(call, operand.ctypes.data, result.ctypes.data, among))
+        among.together(part, lambda: among.step(1, lambda: perform(call, *addresses, among)))
     return result
 
 
 def step_of(message: Message, operand: Shape, line: str) -> Step:
     """A message as it is compared among processes."""
     among = message.pairs or message.groups
-    return Step(f"{message.kind} {message.reduction} of {operand} among {among}".replace("  ", " "), line)
+    return Step(
+        f"{message.kind} {message.reduction} of {operand} among {among}".replace("  ", " "), line, message.meetings
+    )
+
+
+def _batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Value, int | None]:
+    (x,), (axis,) = operands, axes
+    if axis == 0 and x.ndim > 1:  # the first dimension of each example stays the first
+        x, axis = movement.move_axis(x, 0, 1), 1
+    return mpi_collective(x, **attributes), axis
 
 
 def _samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -87,7 +97,7 @@ mpi_collective = Op(
     shape=_shape,
     evaluate=_evaluate,
     derivative=NotDifferentiable("a message has none; the operation that it is made for has one"),
-    batch=lambda size, operands, axes, **attributes: (mpi_collective(*operands, **attributes), axes[0]),
+    batch=_batch,
     samples=_samples,
 )
 

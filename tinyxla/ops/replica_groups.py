@@ -62,16 +62,6 @@ def by_axis(name: str, alone: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-class _Processes:
-    """See `PROCESSES`."""
-
-    def __repr__(self) -> str:
-        return "<the processes>"
-
-
-PROCESSES = _Processes()  # the name of the axis of the processes that compute together
-
-
 def check_alone(name: str, axis_name: Hashable, groups: Sequence[Sequence[int]] = ()) -> None:
     """An operation outside of any map or replicated execution is that of replica 0 of one."""
     if axis_name is not REPLICAS:

@@ -11,14 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError
+from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError, ShapeError
 from tinyxla.ops import Op
 from tinyxla.partitioning.lanes import block_sizes
-from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap
+from tinyxla.tracing.array import Array, ConcreteArray, signature_of, without_memory, wrap
 from tinyxla.tracing.core import Interpreted, Trace
 from tinyxla.tracing.device import Device, process_index
 from tinyxla.tracing.meshes import Mesh
-from tinyxla.tracing.shardings import Index, NamedSharding, PartitionSpec, Shard, Sharding, Spec, splitting
+from tinyxla.tracing.shardings import (
+    Index,
+    NamedSharding,
+    PartitionSpec,
+    Shard,
+    Sharding,
+    SingleDeviceSharding,
+    Spec,
+    layout_on,
+    splitting,
+)
 from tinyxla.transforms.sharded import NamedAxes
 
 
@@ -45,6 +55,11 @@ def set_run_one(function: Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]) 
     _run_one = function
 
 
+def sharded_signature(dtype: Any, shape: tuple[int, ...], weak_type: bool, sharding: NamedSharding) -> int:
+    """The number that stands for these."""
+    return signature_of((dtype, sharding), shape, weak_type)
+
+
 def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
     """The axes along which a process has several devices of a mesh, and how many."""
     return [(name, count) for name, count in zip(mesh.axis_names, mesh.blocks.lanes, strict=True) if count > 1]
@@ -56,26 +71,36 @@ class ShardedArray(Interpreted):
     Attributes:
         block: the parts of this process's devices.
         shape: of the whole array.
-        sharding: which part is where.
+        layout: which part is where, over a mesh; one without axes is a single device.
     """
 
-    __slots__ = ("_signature", "_whole", "block", "shape", "sharding", "weak_type")
+    __slots__ = ("_shape", "_signature", "_whole", "block", "layout", "weak_type")
 
     owner = ShardedTrace()
     block: np.ndarray[Any, Any]
-    shape: tuple[int, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
-    sharding: NamedSharding  # pyright: ignore[reportIncompatibleMethodOverride]
+    layout: NamedSharding
     committed = True
 
     def __init__(
-        self, block: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding, weak_type: bool = False
+        self,
+        block: np.ndarray[Any, Any],
+        shape: Sequence[int],
+        layout: NamedSharding,
+        weak_type: bool = False,
+        signature: int | None = None,
     ) -> None:
         self.block = block
-        self.shape = tuple(shape)
-        self.sharding = sharding
+        self._shape = tuple(shape)
+        self.layout = layout
         self.weak_type = weak_type
-        self._signature = signature_of((block.dtype, sharding), self.shape, weak_type)
+        if signature is None:
+            signature = sharded_signature(block.dtype, self._shape, weak_type, layout)
+        self._signature = signature
         self._whole: ConcreteArray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -86,24 +111,33 @@ class ShardedArray(Interpreted):
         return self._signature
 
     @property
+    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Which part is on which device."""
+        return shown(self.layout)
+
+    @property
+    def device(self) -> Any:
+        """The device that has all of the array; the sharding if several have parts."""
+        return self.mesh.devices.item() if not self.mesh.axis_names else self.sharding
+
+    @property
     def spec(self) -> Spec:
         """For each dimension the axes that it is split along."""
-        return self.sharding.dimension_axes(self.shape)
+        return self.layout.dimension_axes(self.shape)
 
     @property
     def mesh(self) -> Mesh:
-        assert isinstance(self.sharding.mesh, Mesh)
-        return self.sharding.mesh
+        assert isinstance(self.layout.mesh, Mesh)
+        return self.layout.mesh
 
     # --- whole values
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         if self._whole is None:
-            self._check_not_deleted()
             if any(self._processes(axes) > 1 for axes in self.spec):
                 raise ArgumentError(
                     f"{wanted} needs all of an array of which process {process_index()} has a part only: "
-                    f"{self.sharding}. Use experimental.multihost_utils.process_allgather, x.addressable_shards, or "
+                    f"{self.layout}. Use experimental.multihost_utils.process_allgather, x.addressable_shards, or "
                     "give it a sharding without split dimensions."
                 )
             permutation, sizes = splitting(self.shape, self.spec, _without_processes(self.mesh)).inverse
@@ -125,10 +159,10 @@ class ShardedArray(Interpreted):
         return self.concrete("A NumPy array").numpy()
 
     def with_weak_type(self, weak: bool) -> ShardedArray:
-        return self if self.weak_type == weak else ShardedArray(self.block, self.shape, self.sharding, weak)
+        return self if self.weak_type == weak else ShardedArray(self.block, self.shape, self.layout, weak)
 
     def copy(self) -> ShardedArray:
-        return ShardedArray(self.block, self.shape, self.sharding, self.weak_type)
+        return ShardedArray(self.block, self.shape, self.layout, self.weak_type)
 
     def __copy__(self) -> ShardedArray:
         return self.copy()
@@ -139,7 +173,7 @@ class ShardedArray(Interpreted):
     def __repr__(self) -> str:
         if self.is_fully_addressable or self.is_fully_replicated:
             return repr(self.concrete("repr"))
-        return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.sharding})"
+        return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.layout})"
 
     def __str__(self) -> str:
         return str(self.concrete("str()")) if self.is_fully_addressable or self.is_fully_replicated else repr(self)
@@ -152,12 +186,12 @@ class ShardedArray(Interpreted):
     @property
     def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether this process has all parts."""
-        return self.sharding.is_fully_addressable
+        return self.layout.is_fully_addressable
 
     @property
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether each device has all of the array."""
-        return self.sharding.is_fully_replicated
+        return self.layout.is_fully_replicated
 
     @property
     def addressable_shards(self) -> list[Shard]:
@@ -171,37 +205,67 @@ class ShardedArray(Interpreted):
 
     def _shards(self) -> Iterator[Shard]:
         copies: dict[Any, int] = {}
-        for device, index in self.sharding.devices_indices_map(self.shape).items():
+        for device, index in self.layout.devices_indices_map(self.shape).items():
             key = tuple((s.start, s.stop) for s in index)
             number = copies[key] = copies.get(key, -1) + 1
             yield Shard(device, index, number, lambda device=device: self._part(device))
 
     def _part(self, device: Device) -> Array:
-        self._check_not_deleted()
         if device.process_index != process_index():
             raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
+        part, layout = self.block[self.place_in_block(device)], layout_on(device)
+        return ShardedArray(np.asarray(part), part.shape, layout) if is_spread(layout) else wrap(part)
+
+    def place_in_block(self, device: Device) -> tuple[int, ...]:
+        """Where in the block the part of a device of this process is."""
         place = np.argwhere(self.mesh.device_ids == device.id)[0]
         names = {name for axes in self.spec for name in axes}
         axes = zip(self.mesh.axis_names, place, self.mesh.blocks.lanes, strict=True)
-        return wrap(self.block[tuple(int(k) % count for name, k, count in axes if count > 1 and name in names)])
+        return tuple(int(k) % count for name, k, count in axes if count > 1 and name in names)
 
     # --- memory
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated."""
-        return self.block is _DELETED
+        return False
 
     def delete(self) -> None:
         """Let go of the memory; the array has no value any more."""
-        self.block, self._whole = _DELETED, None
-
-    def _check_not_deleted(self) -> None:
-        if self.is_deleted():
-            raise DeletedError(f"Array has been deleted with shape={self.shape}: it was donated, or deleted by name.")
+        own: Any = self
+        own.block, own._whole = without_memory(self.dtype, self.block.shape), None
+        own.__class__ = _DeletedArray
 
 
-ShardedArray.__name__ = "Array"  # which Python's own messages show
-_DELETED: Any = np.zeros(0)
+_held_block: Any = ShardedArray.__dict__["block"]
+
+
+class _DeletedArray(ShardedArray):
+    """An array that was deleted."""
+
+    __slots__ = ()
+
+    @property
+    def block(self) -> np.ndarray[Any, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise DeletedError(f"Array has been deleted with shape={self.shape}: it was donated, or deleted by name.")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _held_block.__get__(self).dtype
+
+    def is_deleted(self) -> bool:
+        return True
+
+    def delete(self) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<deleted Array {self.dtype.name}[{','.join(map(str, self.shape))}]>"
+
+    __str__ = __repr__
+
+
+for _kind in (ShardedArray, _DeletedArray):
+    _kind.__name__ = "Array"  # which Python's own messages show
 
 
 def _without_processes(mesh: Mesh) -> NamedAxes:
@@ -237,24 +301,17 @@ def from_callback(
     sizes = part_sizes(shape, spec, mesh.shape)
     block = np.empty(block_sizes(sizes, spec, lanes_of(mesh)), dtype)
     made = ShardedArray(block, shape, sharding, weak_type)
-    filled: set[int] = set()
+    filled: set[tuple[int, ...]] = set()
     for shard in made.addressable_shards:
-        target: Any = made._part(shard.device).buffer()  # pyright: ignore[reportPrivateUsage]
-        address = target.__array_interface__["data"][0] if target.size else -1
-        if address in filled:
+        place = made.place_in_block(shard.device)
+        if place in filled:
             continue
-        filled.add(address)
+        filled.add(place)
         given = np.asarray(part(shard.index))
         if given.shape != sizes:
-            raise ArgumentError(
-                f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}."
-            )
-        _view(block, made, shard.device)[...] = given
+            raise ShapeError(f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}.")
+        block[place] = given
     return made
-
-
-def _view(block: np.ndarray[Any, Any], array: ShardedArray, device: Device) -> np.ndarray[Any, Any]:
-    return np.asarray(array._part(device).buffer()) if block.ndim > len(array.shape) else block  # pyright: ignore[reportPrivateUsage]
 
 
 def spec_of(spec: Spec) -> PartitionSpec:
@@ -266,8 +323,25 @@ def spec_of(spec: Spec) -> PartitionSpec:
 
 
 def is_spread(sharding: Any) -> bool:
-    """Whether a sharding is over a mesh of several devices."""
-    return isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and sharding.mesh.size > 1
+    """Whether a sharding is over several devices, or on one that is not the default one."""
+    return (
+        isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and not sharding.mesh.is_default_device
+    )
 
 
-Placed = Sharding | None
+def layout_of(x: Any) -> Any:
+    """Which part is where of a sharded array, or of one of which there is only a description; None of others."""
+    if isinstance(x, ShardedArray):
+        return x.layout
+    if isinstance(x, Array):
+        return None
+    sharding = getattr(x, "sharding", None)
+    layout = sharding.layout if isinstance(sharding, SingleDeviceSharding) else sharding
+    return layout if is_spread(layout) else None
+
+
+def shown(layout: NamedSharding) -> Sharding:
+    """A sharding as users see it: over a mesh without axes it is that of a single device."""
+    if layout.mesh.axis_names or not isinstance(layout.mesh, Mesh):
+        return layout
+    return SingleDeviceSharding(layout.mesh.devices.item())

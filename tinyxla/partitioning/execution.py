@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
-from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import Op
-from tinyxla.partitioning.array import ShardedArray, from_whole, lanes_of, set_run_one, spec_of
+from tinyxla.partitioning.array import (
+    ShardedArray,
+    from_whole,
+    lanes_of,
+    layout_of,
+    set_run_one,
+    sharded_signature,
+    spec_of,
+)
 from tinyxla.partitioning.lanes import of_process
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.partitioning.spmd import partition
@@ -22,39 +29,60 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.transforms.computations import effects, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
 
 
+class Result(NamedTuple):
+    """What is known of a result before it is computed."""
+
+    shape: tuple[int, ...]
+    sharding: NamedSharding
+    weak_type: bool
+    signature: int
+
+    def array(self, block: Any) -> ShardedArray:
+        return ShardedArray(block, self.shape, self.sharding, self.weak_type, self.signature)
+
+
 class Partitioned(NamedTuple):
-    """A program for a mesh: that of a device, the compiled one of this process, and the shardings of the results."""
+    """A program for a mesh: that of a device, the compiled one of this process, and its results."""
 
     device: Computation
     executable: Executable
-    outputs: tuple[NamedSharding, ...]
+    results: tuple[Result, ...]
 
 
 @lru_cache(1024)
-def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...]) -> Partitioned:
+def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], weak: tuple[bool, ...]) -> Partitioned:
     """A program of whole arrays, partitioned over a mesh.
 
     Args:
         computation: of whole arrays.
         inputs: the shardings of the arguments.
+        weak: whether the results are weakly typed.
     """
-    device = partition(inline_calls(computation), mesh.shape, inputs)
+    from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need it
+
+    inlined = inline_calls(computation)
+    live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
+    device = partition(live, mesh.shape, inputs)
     resolved = among_processes(device.computation, axes_of_mesh(mesh))
     made = of_process(resolved, lanes_of(mesh), inputs, device.outputs)
-    executable = compile_module(Module(computation.name, made))
-    return Partitioned(device.computation, executable, tuple(NamedSharding(mesh, spec_of(s)) for s in device.outputs))
+    results: list[Result] = []
+    for x, is_weak, spec in zip(computation.outputs, weak, device.outputs, strict=True):
+        shape, sharding = x.array_shape, NamedSharding(mesh, spec_of(spec))
+        signature = sharded_signature(shape.dtype, shape.dimensions, is_weak, sharding)
+        results.append(Result(shape.dimensions, sharding, is_weak, signature))
+    return Partitioned(device.computation, compile_module(Module(computation.name, made)), tuple(results))
 
 
-def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array]) -> list[ShardedArray]:
+def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: bool = False) -> list[ShardedArray]:
     """The results of a program on arrays, as far as they are sharded over this mesh."""
     given = [on_mesh(x, mesh) for x in arguments]
-    program = partitioned(computation, mesh, tuple(x.spec for x in given))
-    found = program.executable([np.ascontiguousarray(x.block).reshape(x.block.shape) for x in given])
-    shapes = [x.array_shape.dimensions for x in computation.outputs]
-    return [ShardedArray(b, s, sharding) for b, s, sharding in zip(found, shapes, program.outputs, strict=True)]
+    program = partitioned(computation, mesh, tuple(x.spec for x in given), (weak,) * len(computation.outputs))
+    found = program.executable([x.block for x in given])
+    return [result.array(block) for result, block in zip(program.results, found, strict=True)]
 
 
 def mesh_of(leaves: Sequence[Any], computation: Computation) -> Mesh | None:
@@ -64,7 +92,7 @@ def mesh_of(leaves: Sequence[Any], computation: Computation) -> Mesh | None:
     Raises:
         ArgumentError: there are several.
     """
-    found = dict.fromkeys(x.mesh for x in leaves if isinstance(x, ShardedArray))
+    found = dict.fromkeys(layout.mesh for x in leaves if (layout := layout_of(x)) is not None)
     found |= dict.fromkeys(_meshes_in(computation))
     if len(found) > 1:
         raise ArgumentError(
@@ -79,7 +107,7 @@ def _meshes_in(computation: Computation) -> Iterator[Mesh]:
         return
     for x in computation.instructions:
         mesh = getattr(x.attributes, "mesh", None)
-        if isinstance(mesh, Mesh) and mesh.size > 1:
+        if isinstance(mesh, Mesh) and not mesh.is_default_device:
             yield mesh
         for inner in x.computations():
             yield from _meshes_in(inner)
@@ -90,10 +118,8 @@ _OF_MESHES = ("shard-map", "sharding-constraint")
 
 def spec_over(x: Any, mesh: Mesh) -> Spec:
     """How an argument is split over a mesh."""
-    sharding = getattr(x, "sharding", None)
-    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh:
-        return sharding.dimension_axes(x.shape)
-    return ((),) * len(x.shape)
+    layout = layout_of(x)
+    return layout.dimension_axes(x.shape) if layout is not None and layout.mesh == mesh else ((),) * len(x.shape)
 
 
 def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
@@ -106,7 +132,7 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
                 f"The arrays of one program must be sharded over one mesh, but are over {x.mesh} and {mesh}; use "
                 "device_put or reshard."
             )
-    value = x.concrete("A program").dense()
+    value = np.asarray(x.concrete("A program").dense())
     return ShardedArray(value, value.shape, NamedSharding(mesh, PartitionSpec()), x.weak_type)
 
 
@@ -137,11 +163,11 @@ def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
 
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
-    mesh = next(x.mesh for x in operands if isinstance(x, ShardedArray))
     program, is_tuple = _alone(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
-    found = run(program, mesh, operands)
-    weak = all(x.weak_type for x in operands)
-    return tuple(found) if is_tuple else found[0].with_weak_type(weak)
+    mesh = mesh_of(operands, program)
+    assert mesh is not None
+    found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
+    return tuple(found) if is_tuple else found[0]
 
 
 @lru_cache(4096)

@@ -1,66 +1,106 @@
-"""Arrays put where a sharding says. Over a mesh of one device nothing moves, but an array tells the sharding with which
-it was placed."""
+"""Arrays put where a placement says: on a device, or over a mesh. On the default device alone nothing moves, but an
+array tells the sharding with which it was placed."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.errors import PytreeError
-from tinyxla.partitioning.array import ShardedArray, is_spread
+from tinyxla.errors import ArgumentError, MeshError, PytreeError
+from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, resharded
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.device import Placement
+from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.meshes import Mesh, current_mesh
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
+from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding, layout_on
 
 
 def _is_placement(x: Any) -> bool:
     return x is None or isinstance(x, Placement)
 
 
-def names_mesh(placements: Any) -> bool:
-    """Whether a leaf of a pytree of placements says how an array is laid out over a mesh."""
+def says_where(placements: Any) -> bool:
+    """Whether a leaf of a pytree of placements says where an array is to be."""
     leaves, _ = pytrees.flatten_shown(placements, _is_placement)
-    return any(isinstance(x, NamedSharding | PartitionSpec) for x in leaves)
+    return any(isinstance(x, Placement | Device) for x in leaves)
 
 
 def placed(what: str, tree: Any, placements: Any) -> Any:
-    """The arrays of a pytree with shardings. What is placed without a mesh stays as it is; traced arrays are
-    constrained to the shardings.
+    """The arrays of a pytree where placements say; traced arrays are constrained to them.
 
     Args:
         what: names the function in errors.
-        tree: a pytree of arrays.
+        tree: a pytree of arrays, and of descriptions of such, which then say it.
         placements: a pytree of devices, shardings, specs for the current mesh, and None, that may stop earlier.
 
     Raises:
+        ArgumentError: a device that there is not.
         PytreeError: the structures differ.
+        MeshError: a spec, but no mesh.
+        ShapeError: a sharding that does not fit an array.
     """
-    if not names_mesh(placements):
+    check_placement(what, placements)
+    if not says_where(placements):
         return tree
+    structure, pairs = _pairs(what, tree, placements)
+    moved = [x if layout is None else _moved(what, x, layout) for x, layout in pairs]
+    return pytrees.unflatten(structure, moved)
+
+
+def check_agrees(what: str, tree: Any, placements: Any) -> None:
+    """Refuse arrays that are over a mesh already, but not as placements say.
+
+    Raises:
+        ArgumentError: such an array.
+    """
+    for subtree, layout in _pairs(what, tree, placements)[1] if says_where(placements) else ():
+        for x in pytrees.leaves(subtree) if layout is not None else ():
+            if isinstance(x, ShardedArray) and not x.layout.is_equivalent_to(layout, x.ndim):
+                raise ArgumentError(
+                    f"{what}: an argument of shape {x.shape} must have the sharding {layout}, but has "
+                    f"{x.sharding}; use device_put, or leave the sharding out."
+                )
+
+
+def _pairs(what: str, tree: Any, placements: Any) -> tuple[Any, list[tuple[Any, NamedSharding | None]]]:
+    """The structure of placements, and for each leaf of it a subtree and where its arrays are to be."""
     leaves, structure = pytrees.flatten_shown(placements, _is_placement)
     try:
         subtrees = structure.flatten_up_to(tree)
     except ValueError as error:
         raise PytreeError(f"{what}: the shardings have another structure than the arrays: {error}") from None
-    return pytrees.unflatten(structure, [_with_one(what, x, leaf) for x, leaf in zip(subtrees, leaves, strict=True)])
+    return structure, [(x, _layout(what, leaf)) for x, leaf in zip(subtrees, leaves, strict=True)]
 
 
-def _with_one(what: str, tree: Any, placement: Any) -> Any:
-    if isinstance(placement, PartitionSpec) and not current_mesh().empty:
-        placement = NamedSharding(current_mesh(), placement)
-    if not isinstance(placement, NamedSharding):
-        return tree
-    return pytrees.map_tree(lambda x: _put(what, x, placement), tree)
+def _layout(what: str, placement: Any) -> NamedSharding | None:
+    """A placement as a sharding over a mesh; None if it says nothing."""
+    if isinstance(placement, PartitionSpec):
+        if current_mesh().empty:
+            raise MeshError(f"{what}: {placement} needs a mesh; use set_mesh, or pass a NamedSharding.")
+        return NamedSharding(current_mesh(), placement)
+    if isinstance(placement, SingleDeviceSharding):
+        return placement.layout
+    if isinstance(placement, Device):
+        return layout_on(placement)
+    return placement if isinstance(placement, NamedSharding) else None
 
 
-def _put(what: str, x: Any, sharding: NamedSharding) -> Any:
-    if isinstance(x, Array):
-        sharding.dimension_axes(x.shape, what)  # refuses one that does not fit
-    if is_spread(sharding) and isinstance(x, Tracer):
-        return constrained(x, sharding)
-    if is_spread(sharding) and isinstance(x, ConcreteArray | ShardedArray):
-        return resharded(x, sharding)
-    return x.with_sharding(sharding) if type(x) is ConcreteArray and isinstance(sharding.mesh, Mesh) else x
+def _moved(what: str, tree: Any, layout: NamedSharding) -> Any:
+    return pytrees.map_tree(lambda x: _put(what, x, layout), tree)
+
+
+def _put(what: str, x: Any, layout: NamedSharding) -> Any:
+    if hasattr(x, "update") and not isinstance(x, Array):  # a description of an array
+        layout.dimension_axes(x.shape, what)
+        return x.update(sharding=shown(layout))
+    array = x if isinstance(x, Array) else as_array(x)
+    layout.dimension_axes(array.shape, what)  # refuses one that does not fit
+    if isinstance(array, Tracer):
+        return constrained(array, layout) if is_spread(layout) else array
+    if is_spread(layout):
+        return resharded(array, layout)
+    whole = array.concrete(what)
+    named = isinstance(layout.mesh, Mesh) and bool(layout.mesh.axis_names)
+    return whole.with_sharding(layout) if named else whole

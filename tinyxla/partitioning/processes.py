@@ -13,7 +13,8 @@ import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal, axis_names
 from tinyxla.ops import collectives, dynamic_slices, elementwise, exchanges, movement, varying
-from tinyxla.ops.op import OWN, Op, Value
+from tinyxla.ops.barrier import opt_barrier
+from tinyxla.ops.op import OWN, Value
 from tinyxla.ops.replica_groups import PROCESSES, Groups
 from tinyxla.partitioning.resharding import own_part
 from tinyxla.shapes import Shape, element_type
@@ -111,7 +112,7 @@ class _Resolution:
         return rule(axis, operands, attributes)
 
 
-def alone(op: Op, operands: Sequence[Any], attributes: dict[str, Any]) -> Any:
+def alone(op: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """A collective operation of one device with itself."""
     rule = with_own_axis(attributes, attributes["axis_name"])
     pairs = op.batch(1, tuple(operands), (None,) * len(operands), **rule)
@@ -180,9 +181,11 @@ def _collective_broadcast(axis: Axis, operands: Sequence[Any], attributes: dict[
 
 
 def _replica_id(axis: Axis, operands: Sequence[Any], attributes: dict[str, Any]) -> Value:
-    """The place of the process, which it looks up in a table: so all have the same program."""
+    """The place of the process, which it looks up in a table, and which nothing is folded with: so the programs of all
+    processes are alike, and talk in one order."""
     table = movement.constant(literal=Literal(np.array(axis.places, np.uint32)))
-    rank = elementwise.convert(exchanges.replica_id(axis_name=PROCESSES), new_element_type=element_type("s32"))
+    (number,) = opt_barrier(exchanges.replica_id(axis_name=PROCESSES))
+    rank = elementwise.convert(number, new_element_type=element_type("s32"))
     place = movement.reshape_to(dynamic_slices.dynamic_slice(table, rank, dynamic_slice_sizes=(1,)), ())
     if axis.lanes == 1:
         return place
@@ -190,7 +193,7 @@ def _replica_id(axis: Axis, operands: Sequence[Any], attributes: dict[str, Any])
     return elementwise.add(elementwise.mul(place, movement.full(axis.lanes, np.uint32)), own)
 
 
-def _by_gathering(axis: Axis, op: Op, operands: Sequence[Any], attributes: dict[str, Any]) -> Any:
+def _by_gathering(axis: Axis, op: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """Any operation: each process has what all devices have, and computes what all have after it."""
     gathered = [
         _all_gather(

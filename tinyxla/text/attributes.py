@@ -168,6 +168,10 @@ def _read_function(text: str) -> Any:
     raise ValueError(f"a text cannot hold a Python function, but only its name, {text[:80]}; trace the program again")
 
 
+def _read_sharding(text: str) -> Any:
+    raise ValueError("a text cannot hold the devices of a mesh; trace the program again")
+
+
 def _write_configuration(text: str) -> str:
     """A dictionary stands as it is, other text between quotation marks."""
     return text if text.startswith("{") and text.endswith("}") and _is_one_value(text) else quoted(text)
@@ -246,6 +250,7 @@ SINGLE = _plain(lambda value: f"{{{value}}}", _read_single)
 DIM_LABELS = _plain(str, _read_dim_labels)
 TRIP_COUNT = _plain(lambda count: f'{{"known_trip_count":{{"n":"{count}"}}}}', _read_trip_count)
 FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
+SHARDING = _plain(lambda value: quoted(str(value)), _read_sharding)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
 COMPOSITE = _plain(_write_composite, _read_composite)
 GROUPS = _plain(write_groups, read_groups)
@@ -346,6 +351,8 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "reduce-scatter": (_GROUPS, _AXIS, Spelling("dimensions", ("scatter_dimension",), SINGLE)),
     "replica-id": (_AXIS,),
     "send": (_CHANNEL,),
+    "shard-map": tuple(Spelling(name, (name,), SHARDING) for name in ("mesh", "in_specs", "out_specs")),
+    "sharding-constraint": tuple(Spelling(name, (name,), SHARDING) for name in ("mesh", "spec")),
     "slice": (Spelling("slice", ("start_indices", "limit_indices", "strides"), SLICES),),
     "topk": (Spelling("largest", ("largest",), FLAG, missing=True),),
     "transpose": (Spelling("dimensions", ("permutation",), INTEGERS),),

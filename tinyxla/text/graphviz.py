@@ -138,12 +138,13 @@ def _quoted(text: str) -> str:
 
 _LINE = 14.0  # of text
 _MARGIN = 12.0
+# In a page styles hold for all of it, so they name the picture's class.
 _STYLE = """
-  text { font: 11px Helvetica, Arial, sans-serif; fill: #222; text-anchor: middle }
-  .op { font-weight: bold }
-  .detail, .small { font-size: 9px; fill: #555 }
-  .title { font-size: 12px; font-weight: bold; text-anchor: start; fill: #666 }
-  .edge { fill: none; stroke: #888; stroke-width: 1.1 }
+  .tinyxla-graph text { font: 11px Helvetica, Arial, sans-serif; fill: #222; text-anchor: middle }
+  .tinyxla-graph .op { font-weight: bold }
+  .tinyxla-graph .detail, .tinyxla-graph .small { font-size: 9px; fill: #555 }
+  .tinyxla-graph .title { font-size: 12px; font-weight: bold; text-anchor: start; fill: #888 }
+  .tinyxla-graph .edge { fill: none; stroke: #888; stroke-width: 1.1 }
 """
 
 
@@ -173,7 +174,8 @@ def _node(x: Instruction) -> _Node:
 
 
 def to_svg(computation: Computation) -> str:
-    """The computation as a self-contained SVG document; computations that it calls stand to its right."""
+    """The computation as a self-contained SVG document; computations that it calls stand to its right. It has no
+    background: boxes bring theirs, and lines are grey, for light and dark pages."""
     parts: list[str] = []
     right = bottom = _MARGIN
     for number, shown in enumerate(_shown(computation)):
@@ -181,14 +183,14 @@ def to_svg(computation: Computation) -> str:
         parts.append(f'<g transform="translate({right:.1f} {_MARGIN})">{elements}</g>')
         right += width + _MARGIN
         bottom = max(bottom, height + _MARGIN)
+    bottom += _MARGIN
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{right:.0f}" height="{bottom + _MARGIN:.0f}" '
-        f'viewBox="0 0 {right:.0f} {bottom + _MARGIN:.0f}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tinyxla-graph" width="{right:.0f}" height="{bottom:.0f}" '
+        f'viewBox="0 0 {right:.0f} {bottom:.0f}">'
     )
     arrow = '<path d="M0 0 L6 3 L0 6 z" fill="#888"/>'
     marker = f'<marker id="end" markerWidth="6" markerHeight="6" refX="6" refY="3" orient="auto">{arrow}</marker>'
-    page = '<rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([head, f"<style>{_STYLE}</style>", f"<defs>{marker}</defs>", page, *parts, "</svg>"]) + "\n"
+    return "\n".join([head, f"<style>{_STYLE}</style>", f"<defs>{marker}</defs>", *parts, "</svg>"]) + "\n"
 
 
 def _framed(computation: Computation, framed: bool) -> tuple[str, float, float]:

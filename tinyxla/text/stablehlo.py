@@ -483,18 +483,85 @@ def _all_reduce(body: Body, x: Instruction, operands: list[Value]) -> list[Value
     return body.of(x, "stablehlo.all_reduce", operands, _meeting(x.attributes), body.region(x.attributes.to_apply))
 
 
-def _reduce_scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+def _each(name: str, attributes: Callable[[Any], Attributes]) -> Rule:
+    """A collective of one operand: an operation for each, with the computation that is applied, if there is one."""
+
+    def rule(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+        results: list[Value] = []
+        shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        for operand, shape in zip(operands, shapes, strict=True):
+            regions = [body.region(c) for c in x.computations()]
+            results += body.emit(name, [operand], [type_of(shape)], attributes(x.attributes), *regions)
+        return results
+
+    return rule
+
+
+def _pairs(a: Any) -> Attributes:
+    attributes: Attributes = {"source_target_pairs": _matrix(a.source_target_pairs, 2)}
+    if a.channel_id is not None:
+        attributes["channel_handle"] = _group("channel_handle", handle=a.channel_id, type=1)
+    return attributes
+
+
+def _all_to_all(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    """Blocks of one array along a dimension; or operands, one for each member, which are stacked for it."""
     a = x.attributes
-    attributes = {"scatter_dimension": IntegerAttr(a.scatter_dimension), **_meeting(a)}
-    return body.of(x, "stablehlo.reduce_scatter", operands, attributes, body.region(a.to_apply))
+    if a.dimensions and not a.replica_groups:
+        raise ArgumentError("StableHLO: an all-to-all along a dimension has groups; give it replica_groups.")
+    count = len(a.replica_groups[0]) if a.dimensions else len(operands)
+    dimension = a.dimensions[0] if a.dimensions else 0
+    attributes: Attributes = {
+        "split_dimension": IntegerAttr(dimension),
+        "concat_dimension": IntegerAttr(dimension),
+        "split_count": IntegerAttr(count),
+        **_meeting(a),
+    }
+    if a.dimensions:
+        return body.of(x, "stablehlo.all_to_all", operands, attributes)
+    shape = x.operands[0].array_shape
+    one, all_ = (type_of(shape.with_dimensions((n, *shape.dimensions))) for n in (1, count))
+    rows = [body.emit("stablehlo.reshape", [operand], [one], {})[0] for operand in operands]
+    stacked = body.emit("stablehlo.concatenate", rows, [all_], {"dimension": IntegerAttr(0)})
+    (exchanged,) = body.emit("stablehlo.all_to_all", stacked, [all_], attributes)
+    results: list[Value] = []
+    for k in range(count):
+        bounds = {
+            "start_indices": _array((k, *(0 for _ in shape.dimensions))),
+            "limit_indices": _array((k + 1, *shape.dimensions)),
+            "strides": _array((1,) * (shape.rank + 1)),
+        }
+        row = body.emit("stablehlo.slice", [exchanged], [one], {**bounds})
+        results += body.emit("stablehlo.reshape", row, [type_of(shape)], {})
+    return results
+
+
+def _sign(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    """Of unsigned integers, for which StableHLO has no sign: the smaller of the value and 1."""
+    shape = x.array_shape
+    if shape.element_type.kind != "unsigned":
+        return body.of(x, "stablehlo.sign", operands, {})
+    type = type_of(shape)
+    assert isinstance(type, TensorType)
+    ones = np.broadcast_to(np.ones((), shape.dtype), shape.dimensions)
+    one = body.emit("stablehlo.constant", [], [type], {"value": DenseAttr(ones, type)})
+    return body.of(x, "stablehlo.minimum", [*operands, *one], {})
+
+
+def _abs(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    is_unsigned = x.array_shape.element_type.kind == "unsigned"
+    return operands if is_unsigned else body.of(x, "stablehlo.abs", operands, {})
 
 
 _RULES: dict[str, Rule] = {
     **{name: _same(op.stablehlo) for name, op in ops.items() if op.stablehlo},
     **{
         name: _same(f"stablehlo.{name.replace('-', '_')}")
-        for name in "bitcast-convert reshape dynamic-update-slice get-dimension-size".split()
+        for name in "bitcast-convert reshape dynamic-update-slice".split()
     },
+    "abs": _abs,
+    "sign": _sign,
+    "get-dimension-size": _with("stablehlo.get_dimension_size", lambda x, a: {"dimension": IntegerAttr(*a.dimensions)}),
     "chain-multiply": _same("stablehlo.multiply"),
     "chain-divide": _same("stablehlo.divide"),
     "opt-barrier": _same("stablehlo.optimization_barrier"),
@@ -548,16 +615,16 @@ _RULES: dict[str, Rule] = {
     "batch-norm-inference": _batch_norm("stablehlo.batch_norm_inference"),
     "batch-norm-grad": _batch_norm("stablehlo.batch_norm_grad"),
     "all-reduce": _all_reduce,
-    "reduce-scatter": _reduce_scatter,
+    "reduce-scatter": _each(
+        "stablehlo.reduce_scatter", lambda a: {"scatter_dimension": IntegerAttr(a.scatter_dimension), **_meeting(a)}
+    ),
+    "all-to-all": _all_to_all,
     "all-gather": _with(
         "stablehlo.all_gather",
         lambda x, a: {"all_gather_dim": IntegerAttr(a.all_gather_dimension), **_meeting(a)},
     ),
-    "collective-permute": _with(
-        "stablehlo.collective_permute",
-        lambda x, a: {"source_target_pairs": _matrix(a.source_target_pairs, 2)},
-    ),
-    "collective-broadcast": _with("stablehlo.collective_broadcast", lambda x, a: _meeting(a)),
+    "collective-permute": _each("stablehlo.collective_permute", _pairs),
+    "collective-broadcast": _each("stablehlo.collective_broadcast", _meeting),
     **TRANSFER_RULES,
     "replica-id": _same("stablehlo.replica_id"),
     "partition-id": _same("stablehlo.partition_id"),

@@ -158,6 +158,9 @@ class Array:
         """The bytes of the elements, in row-major order."""
         return self.concrete("tobytes()").buffer().tobytes()
 
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
     @property
     def itemsize(self) -> int:
         """The size of an element in bytes."""
@@ -349,7 +352,7 @@ class Array:
         """Nothing: the elements are there."""
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """A copy of this array: there is one device."""
+        """A copy of this array on a device; see `device_put`."""
         check_device("to_device", device)
         return self.copy()
 
@@ -642,6 +645,12 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
+    def _repr_html_(self) -> str | None:
+        """For notebooks: a summary, and a picture of images and matrices."""
+        from tinyxla.text import html  # here, since few programs need it
+
+        return html.array(repr(self), np.asarray(self._value))
+
     def __reduce__(self) -> Any:  # without the signature, which is a number of this process alone
         return _restored, (self.numpy(), self.weak_type)
 
@@ -723,6 +732,9 @@ class _DeletedArray(ConcreteArray):
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str | None:
+        return None
+
     @property
     def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         raise AttributeError("a deleted array has no signature")
@@ -757,6 +769,13 @@ _signatures: dict[Any, int] = {}
 def signature_of(dtype: Any, shape: tuple[int, ...], weak_type: bool) -> int:
     """The number that stands for these."""
     return _signatures.setdefault((dtype, shape, weak_type), len(_signatures))
+
+
+def described_signature(signature: Any) -> tuple[Any, tuple[int, ...], bool]:
+    """Element type, shape and weakness: those that a number stands for, or that are given."""
+    if isinstance(signature, tuple):
+        return cast("tuple[Any, tuple[int, ...], bool]", signature)
+    return next(described for described, number in _signatures.items() if number == signature)
 
 
 def wrap_dense(value: np.ndarray[Any, Any], weak_type: bool, signature: int) -> ConcreteArray:

@@ -29,6 +29,9 @@ _CHOICES = {
 }
 _CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion", "disabled_passes", "target"]
 
+# Options that say what is told of tracing and compiling. They change nothing of it, so what is compiled stays.
+_OF_MESSAGES = frozenset(("log_compiles", "explain_cache_misses", "slow_compile_seconds"))
+
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
@@ -36,8 +39,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         """
         compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
         disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
-        exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
-        include_full_tracebacks_in_locations log_checkpoint_residuals log_compiles memory_fitting_effort no_tracing
+        exec_time_optimization_effort hlo_source_file_canonicalization_regex
+        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort no_tracing
         optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
         traceback_in_locations_limit use_shardy_partitioner
         """.split(),
@@ -76,6 +79,16 @@ def warn_unless_satisfied(option: str, value: Any) -> None:
     warn(f"The option {option!r} has no effect here, but got {value!r}; what holds is {only}.")
 
 
+def _seconds_of_environment() -> float | None:
+    text = os.environ.get("TINYXLA_SLOW_COMPILE_SECONDS", "2")
+    try:
+        return None if text.lower() == "off" else max(0.0, float(text))
+    except ValueError:
+        raise AttributeValueError(
+            f"TINYXLA_SLOW_COMPILE_SECONDS must be a number of seconds or 'off', but is {text!r}."
+        ) from None
+
+
 class Config(threading.local):
     """Options of the library.
 
@@ -95,6 +108,8 @@ class Config(threading.local):
         numpy_rank_promotion: "warn" or "raise" where arrays of different rank broadcast.
         while_residual_bytes: how much memory the way back through a loop, whose length is not known beforehand, takes
             for what it keeps of the steps; beyond that it computes steps again.
+        collective_timeout_seconds: how long a process of an MPI program waits for the others in a collective operation;
+            then all are ended with a message that says who waits where.
         compilation_cache_dir: where compiled kernels are kept on disk; see `tinyxla.cache` for what holds without it.
         enable_compilation_cache: whether they are kept on disk.
         interpret_first: compiled functions answer by the interpreter until a thread has compiled them. The first result
@@ -119,6 +134,11 @@ class Config(threading.local):
             The environment variable TINYXLA_TARGET sets it.
         num_cpu_devices: how many devices a process has, so that programs for many can be tried on one machine. The
             environment variable TINYXLA_NUM_CPU_DEVICES sets it. Meshes and arrays that are there keep their devices.
+        log_compiles: what is traced and compiled is logged, with shapes and times, by the logger "tinyxla".
+        explain_cache_misses: where a compiled function is traced, the same logger says what is different from the
+            calls before.
+        slow_compile_seconds: after how many seconds of tracing or compiling stderr tells what is done; None for never.
+            The environment variable TINYXLA_SLOW_COMPILE_SECONDS sets it, with "off" for None.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -135,6 +155,7 @@ class Config(threading.local):
     numpy_dtype_promotion: str = "standard"
     numpy_rank_promotion: str = "allow"
     while_residual_bytes: int = 256 << 20
+    collective_timeout_seconds: int = 300
     compilation_cache_dir: str | os.PathLike[str] | None = None
     enable_compilation_cache: bool = True
     interpret_first: bool = False
@@ -147,6 +168,9 @@ class Config(threading.local):
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
+    log_compiles: bool = False
+    explain_cache_misses: bool = False
+    slow_compile_seconds: float | None = _seconds_of_environment()
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -164,6 +188,11 @@ class Config(threading.local):
             f"There is no option {name!r}.{did_you_mean(option, _OPTIONS)} The options are {', '.join(_OPTIONS)}."
         )
 
+    def __repr__(self) -> str:
+        """The options that are not as they are at first."""
+        changed = [f"{o}={getattr(self, o)!r}" for o in _OPTIONS if getattr(self, o) != _OPTIONS[o]]
+        return f"Config({', '.join(changed)})"
+
     def update(self, name: str, value: Any) -> None:
         """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
         option = name.removeprefix("jax_")
@@ -174,6 +203,8 @@ class Config(threading.local):
         setattr(Config, option, _checked(option, value))
         if option == "num_cpu_devices":
             set_devices_each(self.num_cpu_devices)
+        if option in _OF_MESSAGES:
+            return
         Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
         for watcher in self._watchers:
             watcher()
@@ -209,9 +240,13 @@ def _checked(option: str, value: Any) -> Any:
     choices = _CHOICES.get(option)
     if option == "num_cpu_devices" and value == -1:  # JAX's word for as many as there are
         return 1
-    if option in ("while_residual_bytes", "num_cpu_devices"):
+    if option in ("collective_timeout_seconds", "num_cpu_devices", "while_residual_bytes"):
         if type(value) is not int or value <= 0:
             raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
+        return value
+    if option == "slow_compile_seconds":
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+            raise AttributeValueError(f"The option {option!r} must be a number of seconds or None, but got {value!r}.")
         return value
     if option == "disabled_passes":
         if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
@@ -268,10 +303,13 @@ class setting(Block):
         self._option = option
         self._value = _checked(option, value)
 
+    def __repr__(self) -> str:
+        return f"<setting {self._option}={self._value!r}>"
+
     def __enter__(self) -> None:
         own, option = vars(config), self._option
         changed = {o: own[o] for o in _OPTIONS if o in own} | {option: self._value}
-        special = tuple({**dict(Config.special), **changed}.items())
+        special = tuple((o, x) for o, x in {**dict(Config.special), **changed}.items() if o not in _OF_MESSAGES)
         self._before = own, own.get(option, _UNSET), own.get("special", _UNSET)
         own[option] = self._value
         own["special"] = special

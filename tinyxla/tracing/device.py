@@ -113,10 +113,10 @@ def check_device(what: str, device: Any) -> None:
     """An error for a device that there is not; None stands for any."""
     if device is None or isinstance(device, Placement) or (isinstance(device, str) and device == CPU.platform):
         return
-    if not isinstance(device, Device) or device not in all_devices():
-        there = ", ".join(map(repr, all_devices()))
-        more = " More of one process come by the option num_cpu_devices." if isinstance(device, Device) else ""
-        raise ArgumentError(f"{what}: the devices are {there} ('cpu'), but got {device!r}.{more}")
+    there = all_devices()
+    if not isinstance(device, Device) or device not in there:
+        known = "only device is 'cpu'" if len(there) == 1 else f"devices are {', '.join(map(repr, there))}"
+        raise ArgumentError(f"{what}: the {known}, but got {device!r}.")
 
 
 def check_platform(what: str, name: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ArgumentError
-from tinyxla.tracing.device import Device, all_devices, check_device, process_index
+from tinyxla.tracing.device import Device, all_devices, check_device, default_device, process_index
 
 
 class AxisType(enum.Enum):
@@ -20,6 +20,9 @@ class AxisType(enum.Enum):
     Auto = enum.auto()
     Explicit = enum.auto()
     Manual = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class AbstractMesh:
@@ -84,8 +87,14 @@ class AbstractMesh:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
-        return f"{type(self).__name__}({axes})"
+        return (
+            f"{type(self).__name__}(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
+            f"axis_types={self.axis_types})"
+        )
+
+    def __str__(self) -> str:
+        axes = "".join(f"{name!r}: {size}, " for name, size in self.shape.items())
+        return f"{type(self).__name__}({axes}axis_types={self.axis_types})"
 
 
 class Blocks(NamedTuple):
@@ -150,6 +159,11 @@ class Mesh(AbstractMesh):
     def is_multi_process(self) -> bool:
         """Whether its devices are of several processes."""
         return len({device.process_index for device in self.devices.flat}) > 1
+
+    @property
+    def is_default_device(self) -> bool:
+        """Whether its one device is that on which arrays are that were not placed."""
+        return self._ids == (default_device().id,)
 
     @property
     def local_mesh(self) -> Mesh:
@@ -245,7 +259,7 @@ def make_mesh(
     Example:
         >>> import tinyxla as tx
         >>> tx.make_mesh((1,), ("x",))
-        Mesh('x': 1)
+        Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
     given = list(all_devices() if devices is None else devices)
     count = math.prod(axis_shapes)

@@ -171,6 +171,11 @@ class SingleDeviceSharding(Sharding):
         """The device."""
         return {self._device}
 
+    @property
+    def layout(self) -> NamedSharding:
+        """The same over a mesh without axes."""
+        return layout_on(self._device)
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """All of it."""
         return tuple(global_shape)
@@ -187,6 +192,13 @@ class SingleDeviceSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+
+
+def layout_on(device: Device) -> NamedSharding:
+    """All of an array on one device, as a sharding over a mesh without axes."""
+    grid = np.empty((), dtype=object)
+    grid[()] = device
+    return NamedSharding(Mesh(grid), PartitionSpec())
 
 
 class NamedSharding(Sharding):
@@ -283,7 +295,8 @@ class NamedSharding(Sharding):
                 for name in axes:
                     count, number = count * self.mesh.shape[name], number * self.mesh.shape[name] + at[name]
                 tile.append((count, number))
-            found[self._devices[place].id] = tuple(tile)
+            device: Any = self._devices[place]
+            found[device.id] = tuple(tile)
         return found
 
     def __eq__(self, other: object) -> bool:

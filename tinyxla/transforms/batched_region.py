@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
-from tinyxla.ops.op import Axes, Decomposition
+from tinyxla.ops.op import Axes, Decomposition, Factors, Ints
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import Mask, batched, effects, leading, run
@@ -168,8 +168,25 @@ def _samples(random: np.random.Generator) -> Iterator[Sample]:
         yield Sample(tuple(operands), {"to_apply": whole, "in_lock_step": together, "mapped": mapped})
 
 
+def _factors(*operands: Shape, to_apply: Computation, in_lock_step: Computation, mapped: Mask) -> Factors:
+    """Lanes are split together; what is in one is whole."""
+    of_operands = tuple(
+        (0, *[None] * (x.rank - 1)) if m else (None,) * x.rank for x, m in zip(operands, mapped, strict=True)
+    )
+    results = tuple((0, *[None] * x.array_shape.rank) for x in to_apply.outputs)
+    return Factors(of_operands, results, localize=_of_some)
+
+
+def _of_some(attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]) -> dict[str, Any]:
+    """The attributes for as many lanes as there are results."""
+    to_apply, mapped = attributes["to_apply"], attributes["mapped"]
+    together, _ = batched(to_apply, results[0][0], leading(mapped), (True,) * len(results))
+    return {**attributes, "in_lock_step": together}
+
+
 lanes = Op(
     "lanes",
+    sharding=_factors,
     attributes=Lanes,
     shape=_shape,
     evaluate=_evaluate,

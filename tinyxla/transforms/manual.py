@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinyxla.errors import SourceLine
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls, varying
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
@@ -172,7 +172,7 @@ def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -
 # --- operands of one operation ----------------------------------------------------------------------------------------
 
 
-def _wanted(op: Op, axes: Sequence[Axes], attributes: dict[str, Any]) -> tuple[list[Axes], dict[str, Any]]:
+def _wanted(op: Operation, axes: Sequence[Axes], attributes: dict[str, Any]) -> tuple[list[Axes], dict[str, Any]]:
     """The axes along which operands have to vary; and the attributes, with the same done in their computations."""
     if op.name == "while":
         condition, body = attributes["condition"], attributes["body"]

@@ -36,6 +36,13 @@ class ShardingConstraint(NamedTuple):
     spec: tuple[Any, ...]
 
 
+def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...]) -> Shape:
+    shape = movement.array_operand("sharding-constraint", x)
+    if len(spec) != shape.rank:
+        raise ShapeError(f"sharding-constraint: spec must have an entry for each dimension of {shape}, but is {spec}.")
+    return shape
+
+
 def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
@@ -49,7 +56,7 @@ def _constraint_samples(random: np.random.Generator) -> Iterator[Sample]:
 sharding_constraint = Op(
     "sharding-constraint",
     attributes=ShardingConstraint,
-    shape=lambda x, **attributes: x,
+    shape=_constraint_shape,
     evaluate=lambda x, **attributes: x,
     derivative=Linear(lambda g, x, **attributes: (sharding_constraint(g, **attributes),)),
     batch=_constraint_batch,
@@ -93,15 +100,26 @@ def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_s
     return TupleShape(tuple(whole_shape(x, spec, mesh) for x, spec in zip(results, out_specs, strict=True)))
 
 
-def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> tuple[Any, ...]:
+def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
     axes = tuple(mesh.shape.items())
-    parts = [_split(x, spec, axes) for x, spec in zip(operands, in_specs, strict=True)]
+    parts: list[Any] = []
+    for x, spec in zip(operands, in_specs, strict=True):
+        part = _split(sharding_constraint(x, mesh=mesh, spec=spec), spec, axes)
+        parts.append(sharding_constraint(part, mesh=mesh, spec=_split_spec(part.ndim, spec, axes)))
     found = over_axes(to_apply, axes, parts, in_specs, out_specs)
-    shapes = [whole_shape(x.array_shape, spec, mesh) for x, spec in zip(to_apply.outputs, out_specs, strict=True)]
-    return tuple(
-        _joined(x, shape.dimensions, spec, axes) for x, shape, spec in zip(found, shapes, out_specs, strict=True)
-    )
+    results: list[Any] = []
+    for x, output, spec in zip(found, to_apply.outputs, out_specs, strict=True):
+        shape = whole_shape(output.array_shape, spec, mesh)
+        part = sharding_constraint(x, mesh=mesh, spec=_split_spec(x.ndim, spec, axes))
+        results.append(sharding_constraint(_joined(part, shape.dimensions, spec, axes), mesh=mesh, spec=spec))
+    return tuple(results)
+
+
+def _split_spec(ndim: int, spec: Spec, axes: NamedAxes) -> Spec:
+    """The sharding of parts along leading dimensions for the axes."""
+    leading = tuple((name,) for name, _ in axes if splits(spec, name))
+    return (*leading, *((),) * (ndim - len(leading)))
 
 
 def _split(x: Any, spec: Spec, axes: NamedAxes) -> Any:

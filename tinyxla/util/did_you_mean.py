@@ -61,6 +61,21 @@ _UNEXPECTED = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argumen
 _OTHER_KEYWORDS = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdim": "keepdims"}
 
 
+# What other libraries say of an array that they do not take, and what to give them.
+_NOT_TAKEN: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"a bytes-like object is required, not 'Array'$"),
+        " An array of tinyxla shows its memory as NumPy's: give numpy.asarray(x), or x.tobytes() for a copy.",
+    ),
+    (
+        re.compile(r"unsupported type 'Array' for the `\w+` parameter$|literal for value of type ConcreteArray"),
+        " Give it numpy.asarray(x), which copies nothing; an array of bfloat16 or 8-bit floats by "
+        "x.astype('float32') first.",
+    ),
+    (re.compile(r"Object of type Array is not JSON serializable$"), " Give x.tolist(), or x.item() for one number."),
+)
+
+
 def explain(error: BaseException) -> None:
     """Say more in an error of Python's or NumPy's that arose in a call of the library or in a traced function."""
     text = str(error.args[0]) if error.args else ""
@@ -73,6 +88,8 @@ def explain(error: BaseException) -> None:
         function = _callee(error)
         if str(getattr(function, "__module__", "")).startswith("tinyxla"):
             error.args = (f"{text}.{_keyword_meant(function, found[2])}",)
+    elif type(error) is TypeError and (advice := next((a for p, a in _NOT_TAKEN if p.search(text)), "")):
+        error.args = (f"{text}{'' if text.endswith('.') else '.'}{advice}",)
     elif type(error) is AttributeError and text.endswith("has no attribute " + repr(error.name)):
         kind, wanted = type(error.obj), str(error.name)
         if kind.__module__.startswith("tinyxla.") and not wanted.startswith("_"):

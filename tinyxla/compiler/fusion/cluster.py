@@ -33,6 +33,7 @@ from tinyxla.compiler.fusion.plan import (
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, reduction
+from tinyxla.ops.process_collectives import is_message, mpi_collective
 
 MAX_ROOTS = 24  # per nest
 MAX_BUFFERS = 48  # per nest
@@ -59,6 +60,12 @@ def plan(computation: Computation, step_for: Callable[[Instruction], SingleOp]) 
     return Plan(computation, steps, accesses, live_out(computation, steps, accesses.materialized))
 
 
+def _is_ordered(x: Instruction) -> bool:
+    """Whether a step stays in the order of the program among others of which this is true: those with side effects, and
+    messages between processes, which all must send in one order."""
+    return x.has_side_effect or is_message(x) or any(mpi_collective.name in c.all_opcodes for c in x.computations())
+
+
 class _Clustering:
     """Greedy clustering of roots in topological order: each root joins the latest nest that can fuse it, producers
     of its operands first."""
@@ -72,7 +79,7 @@ class _Clustering:
         self.users = computation.users()
         self._steps: list[Step] = []
         self._graph = Reachability()  # of the steps, by their numbers
-        self._last_effect: int | None = None  # the last step with a side effect
+        self._last_ordered: int | None = None  # the last step whose order is the program's
         self._step_of: dict[Instruction, int] = {}
         self._computed: dict[Instruction, int] = {}  # how many instructions a root computes
         self._readers: dict[Instruction, list[int]] = {}  # the nests that read an array, in ascending order
@@ -218,9 +225,9 @@ class _Clustering:
         k = self._graph.add(self._producers(reads))
         self._steps.append(step)
         self._step_of[root] = k
-        if not isinstance(step, LoopNest) and root.has_side_effect:
-            self._graph.add_edges(k, () if self._last_effect is None else [self._last_effect])
-            self._last_effect = k
+        if not isinstance(step, LoopNest) and _is_ordered(root):
+            self._graph.add_edges(k, () if self._last_ordered is None else [self._last_ordered])
+            self._last_ordered = k
 
     def _producers(self, reads: Iterable[Instruction]) -> set[int]:
         """The steps that compute these arrays."""

@@ -30,8 +30,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import call
-from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed
 
 ErrorCategory = type[JaxException]
 
@@ -80,8 +79,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
             f"checkify of {name_of(f)}: errors is a set of categories, such as float_checks, but is {errors!r}."
         )
 
-    @boundary
-    @wraps(f)
+    @transformed("checkify", f)
     def checked_function(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         try:
             return _checked(f, args, kwargs, kinds, (Array, np.ndarray))

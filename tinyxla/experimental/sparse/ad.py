@@ -11,8 +11,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.experimental.sparse.util import JAXSparse
 from tinyxla.tree_util import tree_flatten, tree_leaves, tree_unflatten
-from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed
 
 
 def _is_sparse(x: Any) -> bool:
@@ -87,8 +86,7 @@ def value_and_grad(
     """
     check_callable("sparse.value_and_grad", fun)
 
-    @boundary
-    @wraps(fun)
+    @transformed("sparse.value_and_grad", fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         elements = _Elements(fun, argnums, args, f"sparse.value_and_grad of {name_of(fun)}")
         value, found = api.value_and_grad(elements, has_aux=has_aux, **options)(elements.values, **kwargs)
@@ -109,7 +107,7 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **opt
     """
     both = value_and_grad(fun, argnums=argnums, has_aux=has_aux, **options)
 
-    @wraps(fun)
+    @transformed("sparse.grad", fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -123,8 +121,7 @@ def _jacobian(transform: Callable[..., Any], name: str, text: str) -> Callable[.
     ) -> Callable[..., Any]:
         check_callable(f"sparse.{name}", fun)
 
-        @boundary
-        @wraps(fun)
+        @transformed(f"sparse.{name}", fun)
         def function(*args: Any, **kwargs: Any) -> Any:
             elements = _Elements(fun, argnums, args, f"sparse.{name} of {name_of(fun)}")
             made = transform(elements, has_aux=has_aux, **options)(elements.values, **kwargs)

@@ -39,8 +39,7 @@ from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import grouped
 from tinyxla.transforms.computations import results
-from tinyxla.util.tracebacks import boundary
-from tinyxla.util.wrapping import wraps
+from tinyxla.util.wrapping import transformed
 
 
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
@@ -68,8 +67,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     """
     check_callable("sparsify", f)
 
-    @boundary
-    @wraps(f)
+    @transformed("sparsify", f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return _applied(f, args, kwargs)
 

@@ -4,6 +4,7 @@ from tinyxla.api.devices import process_count as host_count, process_index as ho
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
+from tinyxla.jax.options import set_from_environment as _set_from_environment
 from tinyxla.jax.refs import (
     Ref as Ref,
     empty_ref as empty_ref,
@@ -19,6 +20,7 @@ __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
 typeof = _get_aval
+_set_from_environment()  # which a program may have changed before it imports jax
 
 
 def debug_key_reuse(new_val=True):

@@ -65,10 +65,14 @@ class Message(NamedTuple):
         """The processes that send or receive."""
         return tuple(sorted({process for group in (*self.groups, *self.pairs) for process in group}))
 
+    @property
+    def meetings(self) -> Groups:
+        """The sets of processes that talk to one another."""
+        return (self.participants,) if self.pairs else self.groups
+
     def members(self, process: int) -> Ints:
         """The processes with which one talks, itself included; none, if it takes no part."""
-        groups = (self.participants,) if self.pairs else self.groups
-        return next((group for group in groups if process in group), ())
+        return next((group for group in self.meetings if process in group), ())
 
 
 class Call(NamedTuple):

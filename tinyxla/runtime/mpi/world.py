@@ -6,6 +6,7 @@ they compare fingerprints of it (`World.together`), so that processes which went
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -15,8 +16,9 @@ from functools import cache
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
-from tinyxla.errors import ProcessError
+from tinyxla.errors import ProcessError, user_line
 from tinyxla.runtime.mpi.library import ALL_REDUCE, Library
+from tinyxla.runtime.mpi.watchdog import Wait, Watchdog
 from tinyxla.shapes import element_type
 
 Ints = tuple[int, ...]
@@ -65,16 +67,17 @@ _TAGS = 1 << 15
 
 
 class Step(NamedTuple):
-    """A collective operation as text, and the user's line."""
+    """A collective operation as text, the user's line, and the groups of processes in it."""
 
     text: str
     line: str = ""
+    groups: tuple[Ints, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.text} at {self.line}" if self.line else self.text
 
 
-class Part(NamedTuple):
+class Part:
     """A part of the program that processes run together.
 
     Attributes:
@@ -82,18 +85,20 @@ class Part(NamedTuple):
         steps: its collective operations in order.
         participants: all processes that take part in one of these.
         communicators: those that this process needs.
+        fingerprint: a hash of what must be the same in all participants, of 63 bits.
+        comparison: what compares it with those of the others, once its communicators are made.
     """
 
-    name: str
-    steps: tuple[Step, ...]
-    participants: Ints
-    communicators: tuple[Communicator, ...]
-
-    @property
-    def fingerprint(self) -> int:
-        """A hash of what must be the same in all participants, of 63 bits."""
-        text = "\n".join((self.name, *(step.text for step in self.steps)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    def __init__(
+        self, name: str, steps: tuple[Step, ...], participants: Ints, communicators: tuple[Communicator, ...]
+    ) -> None:
+        self.name = name
+        self.steps = steps
+        self.participants = participants
+        self.communicators = communicators
+        text = "\n".join((name, *(step.text for step in steps)))
+        self.fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+        self.comparison: Comparison | None = None
 
 
 class Process:
@@ -102,6 +107,7 @@ class Process:
     rank = 0
     size = 1
     local_rank = 0
+    timeout = 300.0  # seconds that this process waits for others
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         """What all processes give, in the order of their ranks."""
@@ -127,13 +133,16 @@ class World(Process):
         self.local_rank = machine.Get_rank()
         machine.Free()
         self.communicator = cache(self._communicator)
-        self._comparison = cache(lambda members: _Comparison(self._communicator(members), self.library))
+        self._comparison = cache(lambda members: Comparison(self._communicator(members), self.library))
         self._communicators: list[Communicator] = []
         self.all = self.communicator(tuple(range(self.size)))
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._waits = (ctypes.c_int64 * 2)()
         self.waits = ctypes.addressof(self._waits)  # two words: the step that waits for others, from 1; how many did
+        self._part: Part | None = None  # that runs, or is compared
+        self._watchdog = Watchdog(self.library, self._wait, lambda: self.timeout)
+        atexit.register(self._end)
 
     def _communicator(self, members: Ints) -> Communicator:
         made = Communicator(members, self.library)
@@ -152,31 +161,84 @@ class World(Process):
                 "part in collective operations; start processes by mpirun, or let the forked one compute by itself."
             )
         with self._lock:  # one thread at a time: others' collective operations would come in between
-            everyone = self.library.MPI.COMM_WORLD
-            if self.rank in part.participants:
-                comparison = self._comparison(part.participants)
-                comparison.communicator.connect(everyone)
-                if not comparison.is_equal(part.fingerprint):
-                    raise ProcessError(comparison.difference(part))
-            for x in part.communicators:
-                x.connect(everyone)
+            before, self._part = self._part, part
+            try:
+                if self.rank in part.participants:
+                    self._waits[0] = _COMPARISON
+                    comparison = part.comparison or self._meet(part)
+                    if not comparison.is_equal(part.fingerprint):
+                        raise ProcessError(comparison.difference(part))
+                    if part.comparison is None:
+                        self._connect(part, comparison)
+                    self._waits[0] = 0
+                    self._waits[1] += 1
+                return run()
+            finally:
+                self._waits[0] = 0
+                self._part = before
+
+    def _meet(self, part: Part) -> Comparison:
+        """What compares a part for the first time."""
+        comparison = self._comparison(part.participants)
+        comparison.communicator.connect(self.library.MPI.COMM_WORLD)
+        return comparison
+
+    def _connect(self, part: Part, comparison: Comparison) -> None:
+        """Make the communicators of a part that is the same in all participants."""
+        for x in part.communicators:
+            x.connect(self.library.MPI.COMM_WORLD)
+        part.comparison = comparison
+
+    def step(self, number: int, run: Callable[[], _Result]) -> _Result:
+        """Run the step of that number, from 1, of the part that runs; the watchdog looks at it."""
+        self._waits[0] = number
+        try:
             return run()
+        finally:
+            self._waits[0] = 0
+            self._waits[1] += 1
+
+    def _wait(self) -> Wait | None:
+        """What the thread that has the lock waits in."""
+        part, number, count = self._part, self._waits[0], self._waits[1]
+        if part is None or not number:
+            return None
+        if number == _COMPARISON:
+            text = f"to begin {part.name!r}, first with {part.steps[0]}"
+            return Wait(count, ("begin", part.participants), part.participants, text)
+        step = part.steps[number - 1]
+        members = next((x for x in step.groups if self.rank in x), part.participants)
+        return Wait(count, (part.fingerprint, number, members), members, f"in {step}, in {part.name!r}")
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
-        part = Part("all_gather_bytes", (), self.all.members, (self.all,))
-        return self.together(part, lambda: self.all.opened.allgather(data))
+        return self._by_all("all_gather_bytes", lambda: self.all.opened.allgather(data))
 
     def barrier(self) -> None:
-        self.together(Part("barrier", (), self.all.members, (self.all,)), lambda: self.all.opened.Barrier())
+        self._by_all("barrier", lambda: self.all.opened.Barrier())
+
+    def _by_all(self, name: str, run: Callable[[], _Result]) -> _Result:
+        """Run something that all processes take part in."""
+        part = Part(name, (Step(name, str(user_line() or "")),), self.all.members, (self.all,))
+        return self.together(part, lambda: self.step(1, run))
 
     def stop(self) -> None:
         self.barrier()
         for x in self._communicators:
             if x.opened is not None:
                 x.opened.Free()
+        self._watchdog.end()
+        atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        """At the end of the process."""
+        if os.getpid() == self._process:
+            self._watchdog.end()
 
 
-class _Comparison:
+_COMPARISON = -1  # what `waits` has for a step while parts are compared
+
+
+class Comparison:
     """Comparison of fingerprints among the members of a communicator."""
 
     def __init__(self, communicator: Communicator, library: Library) -> None:

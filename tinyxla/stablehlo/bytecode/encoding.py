@@ -65,12 +65,16 @@ class Cursor:
 
     def varint(self) -> int:
         """An unsigned integer of at most 64 bits."""
-        first = self.byte()
+        at = self.at
+        if at >= self.end:
+            self.fail("the bytes end too early")
+        first = self.data[at]
         if first & 1:
+            self.at = at + 1
             return first >> 1
-        if first & 2:
-            return self.byte() << 6 | first >> 2
-        found, self.at = long_varint(self.data, self.at, first)
+        if at + 1 == self.end:
+            self.fail("the bytes end within an integer")
+        found, self.at = long_varint(self.data, at + 1, first)
         if self.at > self.end:
             self.fail("the bytes end within an integer")
         return found

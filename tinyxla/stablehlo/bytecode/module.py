@@ -73,13 +73,18 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
 
 @contextmanager
 def _without_collection() -> Generator[None]:
-    """No garbage collection meanwhile: it would walk over all that is read again and again, and finds nothing."""
+    """No garbage collection meanwhile: it would walk over all that is read again and again, and finds nothing. Then
+    objects count as old, so that no collection of young ones follows at once; unless others are frozen, which would be
+    no longer."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

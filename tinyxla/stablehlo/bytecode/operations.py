@@ -8,7 +8,8 @@ Source: MLIR Bytecode Format, https://mlir.llvm.org/docs/BytecodeFormat/.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from tinyxla.errors import BytecodeError
 from tinyxla.stablehlo.bytecode.encoding import Cursor, long_varint
@@ -23,11 +24,11 @@ MAX_ATTRIBUTES = 64  # of an operation inside of the module
 _ONE = 3  # the integer 1 as a byte
 _CAST = "builtin.unrealized_conversion_cast"
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USES, _HAS_PROPERTIES = (1 << k for k in range(7))
-_REST = _SUCCESSORS | _USES | _REGIONS
+_MORE = _SUCCESSORS | _USES | _REGIONS
 
 
 class _Head(NamedTuple):
-    """What operations of equal numbers have in common."""
+    """What operations of equal numbers have in common: they share the attributes."""
 
     name: str
     attributes: Attributes
@@ -40,6 +41,7 @@ class Operations:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         self._heads: dict[tuple[int, int, int], _Head] = {}
+        self._locations: list[Any] = [UNREAD] * len(tables.attributes)  # by the number of the attribute
 
     def top_level(self) -> list[Operation]:
         """The operations that are in no other one."""
@@ -47,16 +49,14 @@ class Operations:
         count, has_arguments = section.flagged()
         if has_arguments or count != 1:
             section.fail("an artifact consists of one module")
-        block = Block()
-        self._operations(section, count, block, [], 0, 0)
-        return block.operations
+        return self._operations(section, count, [], 0, 0)
 
     def _fail(self, message: str, at: int) -> NoReturn:
         raise BytecodeError(message, at)
 
     # --- regions ------------------------------------------------------------------------------------------------------
 
-    def _regions(self, cursor: Cursor, operation: Operation, values: list[Value | None], depth: int) -> None:
+    def _regions(self, cursor: Cursor, values: list[Value | None], depth: int) -> list[Region]:
         start = cursor.at
         count, is_isolated = cursor.flagged()
         if count > cursor.remaining:
@@ -69,8 +69,7 @@ class Operations:
                 number, cursor = cursor.section()
                 if number != IR:
                     cursor.fail("the section of a function's operations is missing", start)
-        for _ in range(count):
-            operation.regions.append(self._region(cursor, values, depth))
+        return [self._region(cursor, values, depth) for _ in range(count)]
 
     def _region(self, cursor: Cursor, values: list[Value | None], depth: int) -> Region:
         start = cursor.at
@@ -80,154 +79,172 @@ class Operations:
         if blocks > 1:
             cursor.fail("a region of several blocks is not supported: StableHLO's have one", start)
         defined = cursor.count("values")
-        first = len(values)
-        values.extend([None] * defined)
-        block = Block()
         count, has_arguments = cursor.flagged()
-        if has_arguments:
-            self._arguments(cursor, block)
-            if len(block.arguments) > defined:
-                cursor.fail(f"a region of {defined} values has {len(block.arguments)} arguments", start)
-            values[first : first + len(block.arguments)] = block.arguments
-        self._operations(cursor, count, block, values, first + len(block.arguments), depth)
+        arguments = self._arguments(cursor) if has_arguments else []
+        if len(arguments) > defined:
+            cursor.fail(f"a region of {defined} values has {len(arguments)} arguments", start)
+        first = len(values)
+        values += arguments
+        values += [None] * (defined - len(arguments))
+        operations = self._operations(cursor, count, values, first + len(arguments), depth)
         del values[first:]
-        return Region([block])
+        return Region([Block(arguments, operations)])
 
-    def _arguments(self, cursor: Cursor, block: Block) -> None:
+    def _arguments(self, cursor: Cursor) -> list[Value]:
+        version = self.tables.version
+        found: list[Value] = []
         for _ in range(cursor.count("arguments")):
             start = cursor.at
-            number, has_location = (
-                cursor.flagged() if self.tables.version >= SHORT_ARGUMENTS else (cursor.varint(), True)
-            )
-            block.arguments.append(Value(self.tables.type(number, start)))
+            number, has_location = cursor.flagged() if version >= SHORT_ARGUMENTS else (cursor.varint(), True)
+            found.append(Value(self._type(number, start)))
             if has_location:
                 cursor.varint()
-        if self.tables.version >= USE_LISTS and cursor.byte():
-            _skip_use_lists(cursor, len(block.arguments))
+        if version >= USE_LISTS and cursor.byte():
+            _skip_use_lists(cursor, len(found))
+        return found
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
     def _operations(
-        self, cursor: Cursor, count: int, block: Block, values: list[Value | None], slot: int, depth: int
-    ) -> None:
-        """The operations of a block. Values are defined from `slot` on."""
+        self, cursor: Cursor, count: int, values: list[Value | None], slot: int, depth: int
+    ) -> list[Operation]:
+        """The operations of a block. Values are defined from `slot` on.
+
+        One long loop: nearly all of an artifact is read here, so there are no calls in the usual case. Integers of one
+        and two bytes, as nearly all are, are decoded in place, and objects are made without their constructors. What
+        lies outside of a table or the bytes is an IndexError."""
         if count > cursor.remaining:
             cursor.fail(f"there cannot be {count} operations in {cursor.remaining} bytes")
-        try:
-            self._read_operations(cursor, count, block, values, slot, depth)
-        except IndexError:
-            self._fail("the operation that begins here is cut off, or refers to what is not there", cursor.at)
-
-    def _read_operations(
-        self, cursor: Cursor, count: int, block: Block, values: list[Value | None], slot: int, depth: int
-    ) -> None:
-        """One long loop: nearly all of an artifact is read here, and integers of one and two bytes, as nearly all are,
-        are decoded in place, since calls would take most of the time. What lies outside of a table or the bytes is an
-        IndexError; the cursor then stands where the operation begins."""
         data, end, at = cursor.data, cursor.end, cursor.at
-        heads, types, places, append = self._heads, self.tables.types, self.tables.attributes, block.operations.append
-        for _ in range(count):
-            cursor.at = start = at
-            name = data[at]
-            if name & 1:
-                name >>= 1
+        heads, types, locations = self._heads, self.tables.types, self._locations
+        new, found = object.__new__, list[Operation]()
+        start = at
+        try:
+            for _ in range(count):
+                start = at
+                name = data[at]
+                at += 1
+                if name & 1:
+                    name >>= 1
+                else:
+                    name, at = long_varint(data, at, name)
+                mask = data[at]
+                location = data[at + 1]
                 at += 2
-            else:
-                name, at = long_varint(data, at + 1, name)
-                at += 1
-            mask = data[at - 1]
-            location = data[at]
-            at += 1
-            if location & 1:
-                location >>= 1
-            elif location & 2:
-                location = data[at] << 6 | location >> 2
-                at += 1
-            else:
-                location, at = long_varint(data, at, location)
-            attributes = properties = -1
-            if mask & _ATTRIBUTES:
-                attributes, at = _varint(data, at)
-            if mask & _HAS_PROPERTIES:
-                properties, at = _varint(data, at)
-            head = heads.get((name, attributes, properties)) or self._new_head(name, attributes, properties, start)
-            results: list[Value] = []
-            if mask & _RESULTS:
-                if data[at] == _ONE and data[at + 1] & 1 and types[data[at + 1] >> 1] is not UNREAD:
-                    results.append(Value(types[data[at + 1] >> 1]))
-                    at += 2
-                else:
-                    found, at = self._types(data, at, end)
-                    results = [Value(type) for type in found]
-            operands: list[Value] = []
-            if mask & _OPERANDS:
-                many = data[at] >> 1
-                if data[at] & 1:
+                if location & 1:
+                    location >>= 1
+                elif location & 2:
+                    location = data[at] << 6 | location >> 2
                     at += 1
                 else:
-                    many, at = long_varint(data, at + 1, data[at])
-                for _ in range(many):
-                    number = data[at]
+                    location, at = long_varint(data, at, location)
+                place = locations[location]
+                if place is UNREAD:
+                    place = self._location(location, start)
+                attributes = properties = -1
+                if mask & _ATTRIBUTES:
+                    attributes, at = _varint(data, at)
+                if mask & _HAS_PROPERTIES:
+                    properties = data[at]
                     at += 1
-                    if number & 1:
-                        number >>= 1
-                    elif number & 2:
-                        number = data[at] << 6 | number >> 2
-                        at += 1
-                    elif number & 4:
-                        number = data[at + 1] << 13 | data[at] << 5 | number >> 3
+                    if properties & 1:
+                        properties >>= 1
+                    else:
+                        properties, at = long_varint(data, at, properties)
+                key = name, attributes, properties
+                head = heads.get(key) or self._new_head(key, start)
+
+                results: Sequence[Value] = ()
+                if mask & _RESULTS:
+                    type = data[at + 1]
+                    if data[at] == _ONE and type & 1 and (type := types[type >> 1]) is not UNREAD:
+                        value = new(Value)
+                        value.type, value.name = type, ""
+                        results = (value,)
                         at += 2
                     else:
-                        number, at = long_varint(data, at, number)
-                    value = values[number]
-                    if value is None:
-                        self._fail(f"the operation takes value {number}, which is not defined before", start)
-                    operands.append(value)
-            place = places[location]
-            if place is not None and place.__class__ is not Location:
-                place = self._location(location, start)
-            operation = Operation(head.name, operands, results, head.attributes.copy(), [], place, start)
-            if head.is_cast:  # between the types of two dialects, which are the same here
-                if len(operands) != len(results):
-                    self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
-                results = operands
-            else:
-                append(operation)
-            if results and values:
-                if slot + len(results) > len(values):
-                    self._fail("a region has more values than it says", start)
-                values[slot : slot + len(results)] = results
-                slot += len(results)
-            if at > end:
-                raise IndexError
-            if mask & _REST:
-                cursor.at = at
-                self._rest(cursor, mask, operation, values, depth)
-                at = cursor.at
-        cursor.at = at
+                        results, at = self._results(data, at, end)
 
-    def _rest(self, cursor: Cursor, mask: int, operation: Operation, values: list[Value | None], depth: int) -> None:
-        """What few operations have: successors, orders of uses, regions."""
+                operands: list[Value] = []
+                if mask & _OPERANDS:
+                    many = data[at]
+                    at += 1
+                    if many & 1:
+                        many >>= 1
+                    else:
+                        many, at = long_varint(data, at, many)
+                    for _ in range(many):
+                        number = data[at]
+                        at += 1
+                        if number & 1:
+                            number >>= 1
+                        elif number & 2:
+                            number = data[at] << 6 | number >> 2
+                            at += 1
+                        elif number & 4:
+                            number = data[at + 1] << 13 | data[at] << 5 | number >> 3
+                            at += 2
+                        else:
+                            number, at = long_varint(data, at, number)
+                        value = values[number]
+                        if value is None:
+                            self._fail(f"the operation takes value {number}, which is not defined before", start)
+                        operands.append(value)
+
+                if at > end:
+                    raise IndexError
+                regions: Sequence[Region] = ()
+                if mask & _MORE:
+                    cursor.at = at
+                    regions = self._more(cursor, mask, len(results), values, depth)
+                    at = cursor.at
+                if head.is_cast:  # between the types of two dialects, which are the same here
+                    if len(operands) != len(results):
+                        self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
+                    results = operands
+                else:
+                    operation = new(Operation)
+                    operation.name, operation.attributes = head.name, head.attributes
+                    operation.operands, operation.results, operation.regions = operands, results, regions
+                    operation.location, operation.offset = place, start
+                    found.append(operation)
+                if values:
+                    for value in results:
+                        values[slot] = value
+                        slot += 1
+        except IndexError:
+            self._fail("the operation that begins here is cut off, or refers to what is not there", start)
+        cursor.at = at
+        return found
+
+    def _more(self, cursor: Cursor, mask: int, results: int, values: list[Value | None], depth: int) -> list[Region]:
+        """What few operations have: successors, orders of uses, and regions, which are given."""
         if mask & _SUCCESSORS and cursor.varint():
             cursor.fail("branches between blocks are not supported: StableHLO's regions have one block")
         if mask & _USES:
-            _skip_use_lists(cursor, len(operation.results))
-        if mask & _REGIONS:
-            self._regions(cursor, operation, values, depth + 1)
+            _skip_use_lists(cursor, results)
+        return self._regions(cursor, values, depth + 1) if mask & _REGIONS else []
 
-    def _types(self, data: bytes, at: int, end: int) -> tuple[list[Type], int]:
-        cursor = Cursor(data, at, end)
-        found: list[Type] = []
-        for _ in range(cursor.count("results")):
-            start = cursor.at
-            found.append(self.tables.type(cursor.varint(), start))
-        return found, cursor.at
+    def _results(self, data: bytes, at: int, end: int) -> tuple[list[Value], int]:
+        start = at
+        count, at = _varint(data, at)
+        if count > end - at:
+            self._fail(f"there cannot be {count} results in {end - at} bytes", start)
+        found: list[Value] = []
+        for _ in range(count):
+            number, at = _varint(data, at)
+            found.append(Value(self._type(number, start)))
+        return found, at
 
-    def _new_head(self, name: int, attributes: int, properties: int, at: int) -> _Head:
-        full, found = self._head(name, attributes, properties, at)
+    def _type(self, number: int, at: int) -> Type:
+        type = self.tables.types[number]
+        return self.tables.type(number, at) if type is UNREAD else type
+
+    def _new_head(self, key: tuple[int, int, int], at: int) -> _Head:
+        name, found = self._head(*key, at)
         if len(found) > MAX_ATTRIBUTES and self._heads:  # of the module there is one, of others there may be many
-            self._fail(f"{full} has {len(found)} attributes, which are more than {MAX_ATTRIBUTES}", at)
-        head = self._heads[name, attributes, properties] = _Head(full, found, full == _CAST)
+            self._fail(f"{name} has {len(found)} attributes, which are more than {MAX_ATTRIBUTES}", at)
+        head = self._heads[key] = _Head(name, found, name == _CAST)
         return head
 
     def _head(self, name: int, attributes: int, properties: int, at: int) -> tuple[str, Attributes]:
@@ -272,6 +289,7 @@ class Operations:
         found = self.tables.attribute(number, at)
         if not (found is None or isinstance(found, Location)):
             self._fail(f"attribute {number} is no location", at)
+        self._locations[number] = found
         return found
 
 

@@ -155,9 +155,9 @@ def _compare(parser: Parser, operation: Operation) -> None:
     """`stablehlo.compare LT, %x, %y, FLOAT : (T, T) -> U`."""
     operation.attributes["comparison_direction"] = _enumeration(parser.take())
     parser.expect(",")
-    operation.operands = [parser.value()]
+    first = parser.value()
     parser.expect(",")
-    operation.operands.append(parser.value())
+    operation.operands = [first, parser.value()]
     if parser.accept(","):
         operation.attributes["compare_type"] = _enumeration(parser.take())
     attributes_and_types(parser, operation)
@@ -185,9 +185,9 @@ def _slice(parser: Parser, operation: Operation) -> None:
 def _dot(parser: Parser, operation: Operation) -> None:
     """`stablehlo.dot_general %x, %y, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [DEFAULT,
     DEFAULT], algorithm = <...> : (T, U) -> V`; `stablehlo.dot` has the precision alone."""
-    operation.operands = [parser.value()]
+    first = parser.value()
     parser.expect(",")
-    operation.operands.append(parser.value())
+    operation.operands = [first, parser.value()]
     numbers: dict[str, Attribute] = {}
     while parser.accept(","):
         word = parser.take()
@@ -268,12 +268,14 @@ def _region_of(parser: Parser, arguments: list[tuple[str, Type]]) -> Region:
 def _while(parser: Parser, operation: Operation) -> None:
     """`stablehlo.while(%a = %x, %b = %y) : T, U attributes {...} cond { ... } do { ... }`."""
     labels: list[str] = []
+    operands: list[Value] = []
     parser.expect("(")
     while not parser.accept(")"):
         labels.append(parser.take())
         parser.expect("=")
-        operation.operands.append(parser.value())
+        operands.append(parser.value())
         parser.comma_before(")")
+    operation.operands = operands
     types: list[Type] = []
     if parser.accept(":"):
         types.append(parser.type())

@@ -9,7 +9,7 @@ https://mlir.llvm.org/docs/Dialects/Builtin/.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -206,13 +206,14 @@ class Region:
 @dataclass(slots=True, eq=False)
 class Operation:
     """`%r = "dialect.name"(%x) <{properties}> ({regions}) {attributes} : (types) -> types`. Properties and attributes
-    are one dictionary. `offset` is the place in the text or the bytes, for errors."""
+    are one dictionary, which several operations may share. `offset` is the place in the text or the bytes, for
+    errors."""
 
     name: str
-    operands: list[Value] = field(default_factory=list)
-    results: list[Value] = field(default_factory=list)
+    operands: Sequence[Value] = ()
+    results: Sequence[Value] = ()
     attributes: dict[str, Attribute] = field(default_factory=dict)
-    regions: list[Region] = field(default_factory=list)
+    regions: Sequence[Region] = ()
     location: Location | None = None
     offset: int = 0
 

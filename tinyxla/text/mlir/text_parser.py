@@ -213,7 +213,7 @@ class Parser(Tokens):
             self.fail(f"{operation.name} has {len(operation.results)} results", place)
         k = 0
         for label, count in labels:
-            self.define(label, operation.results[k] if count == 1 else operation.results[k : k + count])
+            self.define(label, operation.results[k] if count == 1 else list(operation.results[k : k + count]))
             k += count
         return operation
 
@@ -225,9 +225,11 @@ class Parser(Tokens):
             operation.attributes |= self.dictionary()
             self.expect(">")
         if self.accept("("):
+            regions: list[Region] = []
             while not self.accept(")"):
-                operation.regions.append(self.region())
+                regions.append(self.region())
                 self.comma_before(")")
+            operation.regions = regions
         if self.peek() == "{":
             operation.attributes |= self.dictionary()
         self.expect(":")

@@ -1,0 +1,177 @@
+"""Processes that go wrong, each in the way that the first argument names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla import distributed, lax
+from tinyxla.errors import ProcessError
+from tinyxla.ops import collectives
+from tinyxla.ops.replica_groups import PROCESSES
+
+distributed.initialize()
+RANK, SIZE = distributed.process_index(), distributed.process_count()
+EVERYONE = (tuple(range(SIZE)),)
+
+
+def total(x: Any) -> Any:
+    return collectives.all_reduce(
+        x, to_apply=collectives.sum_of(np.float32), replica_groups=EVERYONE, axis_name=PROCESSES
+    )
+
+
+@tx.jit
+def step(x: Any) -> Any:
+    return total(x) + 1
+
+
+@tx.jit
+def other_step(x: Any) -> Any:
+    return total(x * 2)
+
+
+@tx.jit
+def repeated(x: Any, times: Any) -> Any:
+    return lax.fori_loop(0, times, lambda k, y: total(y), x)
+
+
+X = jnp.ones(3, np.float32)
+
+
+def killed() -> None:
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    step(X)
+
+
+def raised() -> None:
+    if RANK == 1:
+        raise ValueError("this process is wrong")
+    step(X)
+
+
+def raised_in_thread() -> None:
+    if RANK == 1:
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+    step(X)
+
+
+def exited() -> None:
+    if RANK == 1:
+        sys.exit(3)
+    step(X)
+
+
+def ended() -> None:
+    if RANK == 1:
+        return
+    step(X)
+
+
+def other_program() -> None:
+    (step if RANK == 0 else other_step)(X)
+
+
+def other_shape() -> None:
+    step(X if RANK == 0 else jnp.ones(4, np.float32))
+
+
+def caught() -> None:
+    """All processes are told, and go on together."""
+    try:
+        other_program()
+    except ProcessError as error:
+        print(f"caught {error}")
+    print(step(X))
+
+
+def other_number_of_iterations() -> None:
+    repeated(X, 3 + RANK)
+    step(X)
+
+
+def waits_too_long() -> None:
+    tx.config.update("collective_timeout_seconds", 2)
+    if RANK == 1:
+        time.sleep(60)
+    step(X)
+
+
+def waits_for_long() -> None:
+    if RANK == 1:
+        time.sleep(300)
+    step(X)
+
+
+def slow_but_right() -> None:
+    """No wait that ends is taken for a fault."""
+    if RANK == 1:
+        time.sleep(5)
+    print(step(X))
+
+
+def interrupted() -> None:
+    if RANK == 1:
+        time.sleep(60)
+    threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    step(X)
+
+
+def forked() -> None:
+    step(X)
+    child = os.fork()
+    if child == 0:
+        try:
+            step(X)
+        except ProcessError as error:
+            print(f"caught {error}", flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(step(X))
+
+
+def threads() -> None:
+    """Threads of a process take turns."""
+    found: list[Any] = []
+    several = [threading.Thread(target=lambda: found.append(step(X))) for _ in range(4)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join()
+    print(len(found))
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    f.__name__: f
+    for f in (
+        killed,
+        raised,
+        raised_in_thread,
+        exited,
+        ended,
+        other_program,
+        other_shape,
+        caught,
+        other_number_of_iterations,
+        waits_too_long,
+        waits_for_long,
+        slow_but_right,
+        interrupted,
+        forked,
+        threads,
+    )
+}
+
+SCENARIOS[sys.argv[1]]()

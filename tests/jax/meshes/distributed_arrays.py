@@ -1,0 +1,304 @@
+"""Sharded arrays, and computation that follows data."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+
+def _mesh(*sizes, names="xyz"):
+    return jax.make_mesh(sizes, tuple(names[: len(sizes)]), axis_types=(jax.sharding.AxisType.Auto,) * len(sizes))
+
+
+def _grid(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def devices():
+    yield jax.device_count(), jax.local_device_count(), len(jax.devices()), len(jax.local_devices())
+    yield jax.process_count(), jax.process_index(), jax.default_backend()
+    yield [device.id for device in jax.devices("cpu")], {device.platform for device in jax.devices()}
+    yield repr(jax.devices()[3]), str(jax.devices()[3]), jax.devices()[3].device_kind, jax.devices()[3].process_index
+
+
+def an_array_on_one_device():
+    x = jnp.arange(8.0)
+    yield x, len(x.devices()), x.sharding, x.is_fully_addressable, x.is_fully_replicated
+    y = jax.device_put(x, jax.devices()[3])
+    yield y, y.sharding, [d.id for d in y.devices()], y.committed
+    yield jnp.sin(y), [d.id for d in jnp.sin(y).devices()]
+    z = jax.device_put(x, SingleDeviceSharding(jax.devices()[2]))
+    yield z, z.sharding, z.sharding.device_set == {jax.devices()[2]}
+    yield jax.jit(lambda a: a * 2)(y).sharding
+    yield (y + 1).sharding, (y + np.ones(8, np.float32)).sharding
+
+
+def arrays_on_different_devices_do_not_mix():
+    x, y = (jax.device_put(jnp.ones(4), jax.devices()[k]) for k in (1, 2))
+    for call in (lambda: x + y, lambda: jax.jit(jnp.add)(x, y)):
+        try:
+            call()
+            yield "no error"
+        except ValueError as error:
+            yield error
+    yield x + jnp.ones(4)
+
+
+def placed_by_rows_and_columns():
+    mesh = _mesh(4, 2)
+    x = _grid(8, 4)
+    for spec in (
+        P("x", "y"),
+        P("x"),
+        P(None, "y"),
+        P(("x", "y")),
+        P(("y", "x")),
+        P(),
+        P("y", "x"),
+        P(None, ("x", "y")),
+    ):
+        size = x if spec != P(None, ("x", "y")) else _grid(4, 8)
+        y = jax.device_put(size, NamedSharding(mesh, spec))
+        yield y, y.sharding, y.sharding.shard_shape(y.shape), y.is_fully_replicated
+        yield [s.data for s in y.addressable_shards]
+        yield [sorted(d.id for d in s.data.devices()) for s in y.addressable_shards]
+
+
+def computation_follows_sharding():
+    mesh = _mesh(4, 2)
+    x = jax.device_put(_grid(8, 4), NamedSharding(mesh, P("x", "y")))
+    yield jnp.sin(x), x + 1, x * x, -x, x > 3
+    yield np.asarray(x.sum()), np.asarray(x.sum(0)), np.asarray(jnp.max(x, axis=1))
+    yield np.asarray(x @ x.T), np.asarray(jnp.dot(x, x.T))
+    yield np.asarray(jax.jit(lambda a: (a - a.mean(0)) / a.std(0))(x))
+    yield float(x[3, 2]), np.asarray(x[2:4]), np.asarray(x.T), np.asarray(x.reshape(4, 8))
+
+
+def products():
+    mesh = _mesh(4, 2)
+    x = jax.device_put(_grid(8, 16), NamedSharding(mesh, P("x", "y")))
+    y = jax.device_put(_grid(16, 8), NamedSharding(mesh, P("y", None)))
+    z = jax.jit(jnp.dot)(x, y)
+    yield np.asarray(z)
+    both = jax.jit(jnp.dot, out_shardings=NamedSharding(mesh, P("x", "y")))(x, y)
+    yield both, both.sharding
+
+
+def shardings_and_their_methods():
+    mesh = _mesh(4, 2)
+    sharding = NamedSharding(mesh, P("x", None))
+    yield sharding, sharding.mesh == mesh, sharding.num_devices, sharding.is_fully_replicated
+    yield sharding.is_fully_addressable, sharding.memory_kind, len(sharding.device_set)
+    yield {d.id: i for d, i in sharding.devices_indices_map((8, 2)).items()}
+    yield {d.id: i for d, i in sharding.addressable_devices_indices_map((8, 2)).items()}
+    yield sharding.is_equivalent_to(NamedSharding(mesh, P("x")), 2)
+    yield sharding.is_equivalent_to(NamedSharding(mesh, P("y")), 2)
+    yield sharding == NamedSharding(mesh, P("x", None)), sharding == NamedSharding(mesh, P("y"))
+    yield hash(sharding) == hash(NamedSharding(mesh, P("x", None)))
+    yield [d.id for d in sharding.addressable_devices] == list(range(8))
+
+
+def meshes():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("a", "b"))
+    yield dict(mesh.shape), mesh.axis_names, mesh.size, mesh.empty, mesh.devices.shape, mesh.axis_sizes
+    yield [d.id for d in mesh.devices.flat], mesh.device_ids.tolist(), mesh.is_multi_process
+    yield mesh == Mesh(np.array(jax.devices()).reshape(4, 2), ("a", "b")), dict(mesh.local_mesh.shape)
+    yield dict(mesh.abstract_mesh.shape), mesh.abstract_mesh.axis_names
+    part = Mesh(np.array(jax.devices()[:4]), "i")
+    yield dict(part.shape), jax.device_put(_grid(4), NamedSharding(part, P("i")))
+    turned = Mesh(np.array(jax.devices()[::-1]).reshape(2, 4), ("a", "b"))
+    yield jax.device_put(_grid(4, 4), NamedSharding(turned, P("a", "b")))
+    with mesh:
+        yield jax.jit(lambda x: jax.lax.with_sharding_constraint(x, P("a", "b")))(_grid(4, 2))
+
+
+def created_where_they_belong():
+    mesh = _mesh(8)
+    rows = NamedSharding(mesh, P("x"))
+    for make in (
+        lambda: jnp.zeros((8, 2), device=rows),
+        lambda: jnp.ones(16, device=rows),
+        lambda: jnp.full((8,), 3.0, device=rows),
+        lambda: jnp.arange(16, device=rows),
+        lambda: jnp.zeros_like(jnp.ones(8), device=rows),
+        lambda: jnp.asarray(_grid(8), device=rows),
+        lambda: jnp.array([1.0] * 8, device=rows),
+        lambda: jnp.linspace(0.0, 1.0, 16, device=rows),
+        lambda: jnp.eye(8, device=rows),
+        lambda: jnp.empty((8,), device=rows) * 0,
+        lambda: jnp.zeros(3, device=jax.devices()[4]),
+    ):
+        yield make()
+    yield jax.jit(lambda: jnp.ones((8, 4)), out_shardings=rows)()
+
+
+def constraints():
+    mesh = _mesh(4, 2)
+
+    @jax.jit
+    def f(x):
+        x = x + 1
+        y = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("x", "y")))
+        return y, y * 2
+
+    yield f(_grid(8, 4))[0]
+    x = jax.device_put(_grid(8, 4), NamedSharding(mesh, P("y")))
+    yield f(x)[0]
+    yield jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(None, "x")))
+    free = P(P.UNCONSTRAINED, "y")
+    yield np.asarray(jax.jit(lambda a: jax.lax.with_sharding_constraint(a, NamedSharding(mesh, free)))(x))
+    tree = {"a": _grid(8, 2), "b": (_grid(4),)}
+    shardings = {"a": NamedSharding(mesh, P("x")), "b": NamedSharding(mesh, P("y"))}
+    yield jax.jit(lambda t: jax.lax.with_sharding_constraint(t, shardings))(tree)
+
+
+def shardings_of_arguments_and_results():
+    mesh = _mesh(4, 2)
+    rows, columns, whole = (NamedSharding(mesh, spec) for spec in (P("x"), P(None, "y"), P()))
+    x = _grid(8, 4)
+    f = jax.jit(lambda a, b: (a + b, a.sum()), in_shardings=(rows, columns), out_shardings=(columns, whole))
+    yield f(x, x)
+    yield jax.jit(lambda t: jax.tree.map(jnp.sin, t), in_shardings=(rows,), out_shardings=rows)({"a": x, "b": x[:, 0]})
+    yield jax.jit(lambda a, b: a * b, in_shardings=(rows, None), out_shardings=rows)(x, 2.0)
+    yield jax.jit(lambda t: t, out_shardings={"a": rows, "b": whole})({"a": x, "b": x})
+    yield jax.jit(lambda a: a, in_shardings=rows, out_shardings=rows)(x)
+    with jax.set_mesh(mesh):
+        yield jax.jit(lambda a: a + 1, in_shardings=P("x"), out_shardings=P("y"))(x)
+
+
+def shardings_that_do_not_fit():
+    mesh = _mesh(4, 2)
+    x = _grid(6, 4)
+
+    def of(f):
+        try:
+            return f()
+        except Exception as error:
+            return error
+
+    yield of(lambda: jax.device_put(x, NamedSharding(mesh, P("x"))))
+    yield of(lambda: NamedSharding(mesh, P("q")))
+    yield of(lambda: NamedSharding(mesh, P("x", "x")))
+    yield of(lambda: jax.device_put(_grid(8), NamedSharding(mesh, P("x", "y"))))
+    yield of(lambda: jax.jit(lambda a: a, in_shardings=NamedSharding(mesh, P("x")))(x))
+    yield of(lambda: jax.jit(lambda a: a, out_shardings=NamedSharding(mesh, P("x")))(x))
+    yield of(lambda: jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("x"))))
+    yield of(lambda: jax.jit(lambda a, b: a, in_shardings=(NamedSharding(mesh, P("x")),))(x, x))
+    yield of(lambda: jax.make_mesh((16,), ("x",)))
+    yield of(lambda: Mesh(np.array(jax.devices()).reshape(4, 2), ("x",)))
+    y = jax.device_put(_grid(8, 4), NamedSharding(mesh, P("x")))
+    yield of(lambda: jax.jit(lambda a: a, in_shardings=NamedSharding(mesh, P("y")))(y))
+    yield of(lambda: NamedSharding(mesh, P("x")).shard_shape((6,)))
+    yield of(lambda: jax.lax.with_sharding_constraint(x, P("x")))
+
+
+def moved():
+    mesh = _mesh(4, 2)
+    x = jax.device_put(_grid(8, 4), NamedSharding(mesh, P("x", "y")))
+    for spec in (P("y", "x"), P(), P("x"), P(None, "y"), P(("x", "y"))):
+        yield jax.device_put(x, NamedSharding(mesh, spec))
+    yield jax.device_put(x, NamedSharding(_mesh(8), P("x")))
+    yield jax.device_put(x, jax.devices()[1])
+    yield jax.device_put({"a": x, "b": [x]}, {"a": NamedSharding(mesh, P("y")), "b": [NamedSharding(mesh, P())]})
+    yield jax.device_put([x, x], NamedSharding(mesh, P(None, "x")))
+    yield jax.device_get(x), np.asarray(x), x.tolist()
+
+
+def assembled_from_parts():
+    mesh = _mesh(4, 2)
+    sharding = NamedSharding(mesh, P("x", "y"))
+    whole = _grid(8, 4)
+    asked = []
+
+    def part(index):
+        asked.append(index)
+        return whole[index]
+
+    yield jax.make_array_from_callback((8, 4), sharding, part)
+    yield sorted(repr(index) for index in asked)
+    places = sharding.addressable_devices_indices_map((8, 4))
+    pieces = [jax.device_put(whole[index], device) for device, index in places.items()]
+    yield jax.make_array_from_single_device_arrays((8, 4), sharding, pieces)
+    yield jax.make_array_from_process_local_data(sharding, whole)
+    yield jax.make_array_from_process_local_data(sharding, whole, whole.shape)
+    rows = NamedSharding(mesh, P("x"))
+    yield jax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
+
+
+def random_numbers():
+    mesh = _mesh(8)
+    rows = NamedSharding(mesh, P("x"))
+    key = jax.random.key(3)
+    one = jax.random.normal(key, (16, 3))
+    many = jax.jit(lambda k: jax.random.normal(k, (16, 3)), out_shardings=rows)(key)
+    yield one, many, bool((np.asarray(one) == np.asarray(many)).all())
+    keys = jax.device_put(jax.random.split(key, 8), rows)
+    yield np.asarray(jax.random.key_data(keys))
+    yield np.asarray(jax.vmap(lambda k: jax.random.uniform(k, (2,)))(keys))
+    yield np.asarray(jax.jit(lambda k: jax.random.permutation(k, 16), out_shardings=rows)(key))
+
+
+def donation():
+    mesh = _mesh(8)
+    rows = NamedSharding(mesh, P("x"))
+    x = jax.device_put(_grid(16), rows)
+    y = jax.jit(lambda a: a + 1, donate_argnums=0)(x)
+    yield y, x.is_deleted()
+    try:
+        print(x + 1)
+    except RuntimeError as error:
+        yield error
+    z = jax.device_put(_grid(16), rows)
+    z.delete()
+    yield z.is_deleted()
+
+
+def ahead_of_time():
+    mesh = _mesh(4, 2)
+    rows, columns = NamedSharding(mesh, P("x")), NamedSharding(mesh, P(None, "y"))
+    f = jax.jit(
+        lambda a, b: jnp.dot(a, b), in_shardings=(rows, columns), out_shardings=NamedSharding(mesh, P("x", "y"))
+    )
+    shape = jax.ShapeDtypeStruct((8, 4), np.float32)
+    other = jax.ShapeDtypeStruct((4, 8), np.float32)
+    compiled = f.lower(shape, other).compile()
+    yield compiled.input_shardings[0], compiled.output_shardings
+    x, y = jax.device_put(_grid(8, 4), rows), jax.device_put(_grid(4, 8), columns)
+    yield compiled(x, y)
+    sized = jax.ShapeDtypeStruct((8, 4), np.float32, sharding=rows)
+    yield sized.sharding
+    made = jax.jit(lambda a: a * 2).lower(sized).compile()
+    yield made.input_shardings[0], made(x)
+    try:
+        made(jax.device_put(_grid(8, 4), columns))
+    except ValueError as error:
+        yield error
+    yield jax.eval_shape(lambda a: a * 2, sized).shape
+
+
+def gradients_and_loops():
+    mesh = _mesh(4, 2)
+    x = jax.device_put(_grid(8, 4) / 10, NamedSharding(mesh, P("x", "y")))
+    w = jax.device_put(_grid(4, 2) / 10, NamedSharding(mesh, P("y")))
+
+    def loss(w, x):
+        return jnp.tanh(x @ w).sum()
+
+    yield np.asarray(jax.grad(loss)(w, x)), np.asarray(jax.jit(jax.grad(loss, argnums=1))(w, x))
+    yield np.asarray(jax.vmap(lambda row: row.sum() * row)(x))
+    yield np.asarray(jax.lax.scan(lambda c, row: (c + row.sum(), c), 0.0, x)[1])
+    yield np.asarray(jax.jit(lambda a: jax.lax.fori_loop(0, 3, lambda _, b: b * 0.5 + 1, a))(x))
+    yield np.asarray(jax.jit(lambda a: jax.lax.cond(a.sum() > 0, jnp.sin, jnp.cos, a))(x))
+
+
+def copies_prints_and_iteration():
+    mesh = _mesh(4, 2)
+    x = jax.device_put(_grid(4, 2), NamedSharding(mesh, P("x", "y")))
+    yield repr(x), str(x), [row.tolist() for row in x], len(x), x.nbytes, x.size, x.ndim
+    yield jax.numpy.copy(x), x.copy() if hasattr(x, "copy") else None
+    yield x.block_until_ready() is x, x.addressable_data(0), bool((x == x).all())
+    yield len(x.global_shards), [s.replica_id for s in x.global_shards], x.at[0].set(5.0).tolist()
+    yield repr(x.sharding), repr(mesh), repr(P("x", None)), repr(x.sharding.spec)
+    yield x.device == x.sharding, np.array(x).flags.writeable

@@ -1,0 +1,86 @@
+"""Programs on eight devices, in the manner of JAX's tutorials, give the same with tinyxla as with JAX: numbers, and
+the part that each device has."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import ROOT
+
+FOLDER = Path(__file__).parent
+MODULES = [path.stem for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith(("_", "test_"))]
+ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+
+
+def names(module: str) -> Iterator[str]:
+    """The programs of a module."""
+    for x in ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8")).body:
+        if isinstance(x, ast.FunctionDef) and not x.name.startswith("_"):
+            yield x.name
+
+
+@cache
+def results(module: str, *options: str) -> dict[str, Any]:
+    """What each program of a module gives."""
+    found = subprocess.run(
+        [sys.executable, *options, "-m", "tests.jax.meshes", module],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT},
+        timeout=600,
+    )
+    assert found.returncode == 0, found.stderr
+    read = [json.loads(line) for line in found.stdout.splitlines() if line.startswith('{"name"')]
+    return {x["name"]: x for x in read}
+
+
+def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
+    """Where two described values differ."""
+    if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
+        if "values" in wanted and wanted["shape"] == found["shape"]:
+            close = np.allclose(found["values"], wanted["values"], 2e-4, 2e-5, equal_nan=True)
+            if not close:
+                yield f"{where}: values {found['values']} instead of {wanted['values']}"
+            found, wanted = ({k: v for k, v in x.items() if k != "values"} for x in (found, wanted))
+        if "errors" in wanted and set(wanted["errors"]) <= set(found["errors"]):
+            return
+        for key in wanted:
+            yield from differences(found[key], wanted[key], f"{where}.{key}")
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for k, (x, y) in enumerate(zip(found, wanted, strict=True)):
+            yield from differences(x, y, f"{where}[{k}]")
+    elif isinstance(wanted, float) and isinstance(found, float):
+        if not np.isclose(found, wanted, 2e-4, 2e-5, equal_nan=True):
+            yield f"{where}: {found} instead of {wanted}"
+    elif found != wanted:
+        yield f"{where}: {found!r:.300} instead of {wanted!r:.300}"
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module in MODULES for name in names(module)])
+def test_program_gives_what_jax_gives(module: str, name: str) -> None:
+    wanted = results(module)[name]
+    found = results(module, "-m", "tinyxla.jax")[name]
+    assert "failure" not in wanted, wanted["failure"]
+    assert "failure" not in found, found["failure"]
+    assert list(differences(found["value"], wanted["value"])) == []
+
+
+def test_differences_are_found() -> None:
+    x = {"shape": [2], "dtype": "float32", "values": [1.0, 2.0], "shards": [[0, [[0, 2]], 0]]}
+    for other in ({**x, "values": [1.0, 2.1]}, {**x, "shards": [[0, [[0, 1]], 0]]}, {**x, "dtype": "float64"}, [x]):
+        assert list(differences(other, x))
+    assert list(differences({"errors": ["TypeError"]}, {"errors": ["ValueError"]}))
+    assert not list(differences(x, x))

@@ -1,0 +1,323 @@
+"""What is said of tracing and compiling: the options `log_compiles`, `explain_cache_misses` and `slow_compile_seconds`.
+
+Messages of the first two are warnings of the logger "tinyxla", which Python prints where no handler is set. Work that
+takes long is told on stderr while it goes on, by a thread that wakes after some seconds and looks at what the working
+thread does: so work that does not take long costs no more than a timer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tinyxla.errors import user_line
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.shapes import Shape
+from tinyxla.tracing.config import config
+from tinyxla.util.tracebacks import PACKAGE
+from tinyxla.util.wording import counted, shortened
+
+if TYPE_CHECKING:
+    from tinyxla.backends import Executable
+
+T = TypeVar("T")
+
+_MOST_SHAPES = 6  # that a message or representation shows
+_MANY = 30  # copies of a line's operations, from which on a loop is better
+_GROWTH = 4  # each report on the same work comes after so many times the seconds of the last
+
+
+def log(message: str) -> None:
+    """A warning of the library's logger."""
+    import logging  # here, since most programs log nothing
+
+    logging.getLogger("tinyxla").warning(message)
+
+
+def signature_text(computation: Computation) -> str:
+    """The shapes of a computation's parameters and results, of many the first ones: `(f32[3], s32[]) -> f32[3]`."""
+    parameters = shortened(computation.parameter_shapes, _MOST_SHAPES)
+    results: Sequence[Shape] = [x.array_shape for x in computation.outputs]
+    listed = shortened(results, _MOST_SHAPES)
+    return f"({parameters}) -> {listed if len(results) == 1 else f'({listed})'}"
+
+
+def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Computation]) -> T:
+    """The result of tracing a function, which is logged, and told of if it takes long."""
+    start = time.perf_counter()
+    with _watched(name, None):
+        made = trace()
+    if config.log_compiles:
+        computation = computation_of(made)
+        log(
+            f"Finished tracing {name.strip('<>')}{signature_text(computation)} for jit in {_since(start)}: "
+            f"{counted(count_operations(computation), 'operation')}{_at_user_line()}"
+        )
+    return made
+
+
+def compiled(computation: Computation, compile: Callable[[], Executable]) -> Executable:
+    """The result of compiling a computation, which is logged, and told of if it takes long."""
+    logs, name = config.log_compiles, computation.name.strip("<>")
+    start = time.perf_counter()
+    if logs:
+        log(f"Compiling {name}{signature_text(computation)}{_at_user_line()}")
+    with _watched(name, computation):
+        made = compile()
+    if logs:
+        log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}")
+    return made
+
+
+def _since(start: float) -> str:
+    return f"{time.perf_counter() - start:.3g} s"
+
+
+def _at_user_line() -> str:
+    line = user_line()
+    return f", called at {line}" if line else ""
+
+
+def count_operations(computation: Computation) -> int:
+    """The number of operations, those of loops, branches and calls included."""
+    return sum(1 for _ in _instructions(computation))
+
+
+def _instructions(computation: Computation) -> Iterator[Instruction]:
+    seen: set[int] = set()
+    waiting = [computation]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield from one.instructions
+            waiting.extend(inner for x in one.instructions for inner in x.computations())
+
+
+# --- work that takes long ---------------------------------------------------------------------------------------------
+
+
+class _Watched(threading.local):
+    """Whether work of this thread is watched already."""
+
+    is_busy = False
+
+
+_state = _Watched()
+
+
+@contextlib.contextmanager
+def _watched(name: str, computation: Computation | None) -> Generator[None]:
+    """Tell of the work in the block, if it takes longer than the option says; of work within other work, nothing."""
+    seconds = config.slow_compile_seconds
+    if seconds is None or _state.is_busy:
+        yield
+        return
+    watch = _Watch(name.strip("<>"), computation, threading.get_ident())
+    _state.is_busy = True
+    try:
+        watch.wait(seconds)
+        yield
+    finally:
+        _state.is_busy = False
+        watch.end()
+
+
+class _Watch:
+    """Reports on work of a thread, which come at growing intervals until it ends."""
+
+    def __init__(self, name: str, computation: Computation | None, thread: int) -> None:
+        self._start = time.perf_counter()
+        self._name = name
+        self._computation = computation
+        self._thread = thread
+        self._is_reported = False
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._has_ended = False
+
+    def wait(self, seconds: float) -> None:
+        """Report after so many seconds."""
+        self._timer = timer = threading.Timer(seconds, self._report, (seconds,))
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # where there are no threads, or too many
+            timer.start()
+
+    def end(self) -> None:
+        """The work is over."""
+        with self._lock:
+            self._has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_reported:
+            verb = "tracing" if self._computation is None else "compiling"
+            _say(f"{verb} {self._name} took {time.perf_counter() - self._start:.3g} s")
+
+    def _report(self, seconds: float) -> None:
+        frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
+        text = report(self._name, self._computation, time.perf_counter() - self._start, frame)
+        with self._lock:
+            if self._has_ended:
+                return
+            _say(text.partition("\n")[0] if self._is_reported else text)
+            self._is_reported = True
+            self.wait(max(seconds, 1.0) * _GROWTH)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # there may be no stderr, or a closed one
+        print(f"tinyxla: {text}", file=sys.stderr, flush=True)
+
+
+def report(name: str, computation: Computation | None, seconds: float, frame: FrameType | None) -> str:
+    """What is done to a function for so long, what a thread whose innermost frame is given does of it, and what would
+    be better."""
+    if computation is None:
+        return f"tracing {name} for {seconds:.3g} s{_line_of_user(frame)}"
+    size = counted(count_operations(computation), "operation")
+    lines = [f"compiling {name} for {seconds:.3g} s ({size}): {stage(frame)}"]
+    found = copies(computation)
+    if found is not None:
+        number, line = found
+        lines.append(
+            f"  {number:,} copies of {line} are in its graph, as of a Python loop. lax.scan, lax.fori_loop and lax.map "
+            "record and compile their body once."
+        )
+    lines.append("  (config.update('slow_compile_seconds', None) or TINYXLA_SLOW_COMPILE_SECONDS=off says nothing.)")
+    return "\n".join(lines)
+
+
+# Stages by the modules that are at work, the first that is found from the innermost frame on.
+_STAGES = (
+    ("compiler/passes", "simplifying the graph"),
+    ("compiler/fusion", "fusing operations into loops"),
+    ("compiler/schedule", "arranging kernels and memory"),
+    ("loopir", "writing loops"),
+    ("backends/numba/emit", "writing LLVM's text"),
+    ("backends/numba/jit", "waiting for LLVM, which makes machine code"),
+    ("backends/numba", "arranging kernels and memory"),
+    ("compiler", "optimizing"),
+)
+
+
+def stage(frame: FrameType | None) -> str:
+    """What a thread is doing, by the innermost of its frames that belongs to a part of the compiler."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(PACKAGE):
+            inside = Path(path[len(PACKAGE) :]).as_posix()
+            for folder, what in _STAGES:
+                if inside.startswith((f"{folder}/", f"{folder}.")):
+                    return what
+        frame = frame.f_back
+    return "starting"
+
+
+def _line_of_user(frame: FrameType | None) -> str:
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+
+
+def copies(computation: Computation) -> tuple[int, str] | None:
+    """The number of copies of one user's line that most of a graph consists of, and that line; None if there is none.
+
+    Instructions of one line, opcode and shape are counted: in a loop that was unrolled n times there are n of each, or
+    a multiple for those that stand in the line several times.
+    """
+    lines: dict[Any, Counter[Any]] = {}
+    total = 0
+    for x in _instructions(computation):
+        total += 1
+        if x.source is not None:
+            lines.setdefault(x.source, Counter())[x.op.name, x.shape] += 1
+    repeated = {line: [n for n in of.values() if n >= _MANY] for line, of in lines.items()}
+    if not total or 2 * sum(map(sum, repeated.values())) < total:
+        return None
+    line = max(repeated, key=lambda line: sum(repeated[line]))
+    often = Counter(repeated[line])
+    most = max(often.values())
+    return min(n for n, times in often.items() if times == most), str(line)
+
+
+# --- cache misses -----------------------------------------------------------------------------------------------------
+
+
+Facts = dict[str, Any]  # of a call that decide which program it runs, by what they are of
+STRUCTURE = "the structure of the arguments"  # a fact whose value is text
+
+
+def explain(name: str, facts: Facts, others: Sequence[Facts], is_remade: bool) -> None:
+    """Log why a call ran none of the programs there are of a function: what is different from the nearest of them.
+
+    Args:
+        name: of the function.
+        facts: of the call.
+        others: those of the programs, the newest last.
+        is_remade: whether another function that was made at the same line has been traced.
+    """
+    head = f"Cache miss of {name.strip('<>')}{_at_user_line()}"
+    if not others:
+        text = "it is its first call"
+        if is_remade:
+            text += (
+                ". A function made at the same line was traced before: what is made anew by each call (a lambda, a "
+                "partial, a function in a function) is traced anew. Make it, and apply jit to it, once"
+            )
+        log(f"{head}\n  {text}.")
+        return
+    nearest = min(reversed(others), key=lambda other: len(_differences(facts, other)))
+    number = f"the nearest of {len(others)} programs" if len(others) > 1 else "the program there is"
+    log("\n".join([head, *(f"  {x}" for x in _differences(facts, nearest)), f"  compared with {number}."]))
+
+
+def _differences(facts: Facts, others: Facts) -> list[str]:
+    found: list[str] = []
+    names = dict.fromkeys([*facts, *others])
+    if facts[STRUCTURE] != others[STRUCTURE]:  # then the arrays are not each other's
+        names = [name for name in names if not isinstance({**others, **facts}[name], ArrayFact)]
+    for what in names:
+        if what not in others:
+            found.append(f"{what} is {facts[what]!r}, but was not there")
+        elif what not in facts:
+            found.append(f"{what} is not there, but was {others[what]!r}")
+        elif facts[what] != others[what]:
+            found += _difference(what, facts[what], others[what])
+    return found
+
+
+def _difference(what: str, now: Any, before: Any) -> list[str]:
+    if isinstance(now, ArrayFact) and isinstance(before, ArrayFact):
+        return [f"{what} {text}" for text in now.differences(before)]
+    if what == STRUCTURE:
+        return [f"{what} is {now}, but was {before}"]
+    hint = ""
+    if type(now) is type(before) and type(now).__eq__ is object.__eq__:
+        hint = f"; {type(now).__name__} has no __eq__, so that only one and the same object is equal"
+    return [f"{what} is {now!r}, but was {before!r}{hint}"]
+
+
+class ArrayFact(tuple[Any, tuple[int, ...], bool]):
+    """Element type, shape and weakness of an array."""
+
+    __slots__ = ()
+
+    def differences(self, before: ArrayFact) -> list[str]:
+        """What is different from another one, as text."""
+        (dtype, shape, weak), (old_dtype, old_shape, old_weak) = self, before
+        found: list[str] = []
+        if shape != old_shape:
+            found.append(f"has the shape {shape}, but had {old_shape}")
+        if dtype != old_dtype:
+            found.append(f"has the type {dtype.name}, but had {old_dtype.name}")
+        if weak != old_weak:
+            kinds = "is weakly typed, as a Python number", "is not weakly typed"
+            found.append(f"{kinds[not weak]}, but {kinds[not old_weak].replace('is', 'was', 1)}")
+        return found
