@@ -11,7 +11,9 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tests.support.partitioned import Mesh, check_partitioned, collectives_of
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.hlo import Computation
+from tinyxla.partitioning.spmd import partition
 from tinyxla.tracing.shardings import Spec, axes_of
 
 GRID: Mesh = {"data": 2, "model": 2}
@@ -179,3 +181,21 @@ def test_collectives_of_a_program(name: str) -> None:
 def test_values_of_a_program(name: str) -> None:
     case = CASES[name]
     check_partitioned(case.graph(), case.mesh, case.splits(), case.arrays())
+
+
+def test_a_program_says_what_it_gathers() -> None:
+    case = Case(lambda x: jnp.sort(x.ravel()), ((8, 8),), LINE, ROWS, {})
+    (gather,) = partition(inline_calls(case.graph()), LINE, case.splits()).gathers
+    assert (gather.instruction and gather.instruction.op.name, str(gather.shape), gather.axes) == (
+        "sort",
+        "f32[64]",
+        ("x",),
+    )
+    assert "sort" in str(gather)
+    assert str(gather).endswith("gathers f32[64] along x")
+
+
+def test_a_program_with_rules_gathers_nothing() -> None:
+    for name in ("its training step", "stencil in place", "lookup"):
+        case = CASES[name]
+        assert not partition(inline_calls(case.graph()), case.mesh, case.splits()).gathers

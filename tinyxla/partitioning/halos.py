@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.ops import elementwise, exchanges, movement
 from tinyxla.ops.op import Value
 from tinyxla.partitioning.partitioner import Partitioner
-from tinyxla.partitioning.resharding import gathered, scaled_index, sliced
+from tinyxla.partitioning.resharding import scaled_index, sliced
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated
 
@@ -106,7 +106,7 @@ def _received(
     last = min(part, max((end - (k + high) * part for k, _, end in needed), default=part))
     received = (high - low + 1) * part - first - (part - last) - (part if low <= 0 <= high else 0)
     if received >= (p.count(axes) - 1) * part:
-        return gathered(x, d, own, p.mesh), 0, 0
+        return p.gathered(x, d, own, size), 0, 0
     pieces: list[Value] = []
     for k in range(low, high + 1):
         begin, end = first if k == low else 0, last if k == high else part

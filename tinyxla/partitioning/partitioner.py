@@ -57,6 +57,26 @@ class Plan(NamedTuple):
         return () if factor is None else self.axes.get(factor, ())
 
 
+class Gather(NamedTuple):
+    """An array of which an instruction needs all along axes that split it, so that devices gather it.
+
+    Attributes:
+        instruction: that of the program of whole arrays; None for what the program gives.
+        shape: that of the whole array.
+        axes: along which it was split.
+    """
+
+    instruction: Instruction | None
+    shape: Shape
+    axes: tuple[Hashable, ...]
+
+    def __str__(self) -> str:
+        what = "a result" if self.instruction is None else self.instruction.op.name
+        line = self.instruction and self.instruction.source
+        where = f" at {line.file}:{line.line}" if line else ""
+        return f"{what}{where} gathers {self.shape} along {', '.join(map(str, self.axes))}"
+
+
 Rule = Callable[["Partitioner", Instruction, list[Part]], list[Part]]
 
 
@@ -75,7 +95,9 @@ class Partitioner:
         self.mesh = mesh
         self.specs = specs
         self.rules = rules or {}
+        self.gathers: list[Gather] = []
         self._resharded: dict[tuple[int, Spec, Spec], tuple[Value, Value]] = {}
+        self._partitioning: Instruction | None = None
 
     # --- parts
 
@@ -97,7 +119,19 @@ class Partitioner:
         if key not in self._resharded:
             made = resharding.reshard(part.value, part.sizes, part.spec, spec, self.mesh)
             self._resharded[key] = (part.value, made)
+            self._note(part, [name for axes in part.spec for name in axes if not any(name in a for a in spec)])
         return self._resharded[key][1]
+
+    def gathered(self, value: Value, d: int, axes: Sequence[Any], size: int) -> Value:
+        """The parts of all devices along axes of a dimension of this size."""
+        sizes = (*value.shape[:d], size, *value.shape[d + 1 :])
+        self._note(Part(value, (), sizes), axes)
+        return resharding.gathered(value, d, axes, self.mesh)
+
+    def _note(self, part: Part, axes: Sequence[Hashable]) -> None:
+        if axes:
+            shape = Shape(element_type(part.value.dtype), part.sizes)
+            self.gathers.append(Gather(self._partitioning, shape, tuple(axes)))
 
     def whole(self, part: Part) -> Value:
         """All of an array."""
@@ -154,12 +188,15 @@ class Partitioner:
         if x.op is calls.get_tuple_element:
             return [operands[0][x.attributes.index]]
         flat = [part for parts in operands for part in parts]
+        outer, self._partitioning = self._partitioning, x
         found = self.rules.get(x.op.name, by_factors)(self, x, flat)
         specs = self.wanted(x)
-        return [
+        results = [
             p if spec is None else Part(self.resharded(p, spec), spec, p.sizes)
             for p, spec in zip(found, specs, strict=True)
         ]
+        self._partitioning = outer
+        return results
 
     def wanted(self, x: Instruction) -> list[Spec | None]:
         """The shardings that propagation found for the results of an instruction. None is one of which it knows
