@@ -14,6 +14,7 @@ from tinyxla.hlo import Computation
 from tinyxla.transforms.computations import inexact, reverse
 
 FEW, MANY = 40, 600
+SIZES = st.sampled_from([2, 3, 4, 6, 8, 12])
 
 
 def _check(computation: Computation, program: Program, seed: int, seeds: list[Any]) -> None:
@@ -40,26 +41,26 @@ def _gradients(program: Program, seed: int) -> None:
 
 
 @settings(max_examples=FEW, derandomize=True, deadline=None)
-@given(programs(), st.integers(0, 1 << 16))
+@given(programs(12, SIZES, 4096), st.integers(0, 1 << 16))
 def test_random_programs(program: Program, seed: int) -> None:
     _values(program, seed)
 
 
 @settings(max_examples=FEW // 2, derandomize=True, deadline=None)
-@given(programs(8), st.integers(0, 1 << 16))
+@given(programs(8, SIZES, 4096), st.integers(0, 1 << 16))
 def test_gradients_of_random_programs(program: Program, seed: int) -> None:
     _gradients(program, seed)
 
 
 @pytest.mark.thorough
 @settings(max_examples=MANY, derandomize=True, deadline=None)
-@given(programs(20), st.integers(0, 1 << 16))
+@given(programs(20, SIZES, 4096), st.integers(0, 1 << 16))
 def test_many_random_programs(program: Program, seed: int) -> None:
     _values(program, seed)
 
 
 @pytest.mark.thorough
 @settings(max_examples=MANY // 2, derandomize=True, deadline=None)
-@given(programs(), st.integers(0, 1 << 16))
+@given(programs(12, SIZES, 4096), st.integers(0, 1 << 16))
 def test_gradients_of_many_random_programs(program: Program, seed: int) -> None:
     _gradients(program, seed)

@@ -119,19 +119,18 @@ class Partitioner:
         if key not in self._resharded:
             made = resharding.reshard(part.value, part.sizes, part.spec, spec, self.mesh)
             self._resharded[key] = (part.value, made)
-            self._note(part, [name for axes in part.spec for name in axes if not any(name in a for a in spec)])
+            lost = [name for axes in part.spec for name in axes if not any(name in others for others in spec)]
+            self._note(part.value.dtype, part.sizes, lost)
         return self._resharded[key][1]
 
     def gathered(self, value: Value, d: int, axes: Sequence[Any], size: int) -> Value:
         """The parts of all devices along axes of a dimension of this size."""
-        sizes = (*value.shape[:d], size, *value.shape[d + 1 :])
-        self._note(Part(value, (), sizes), axes)
+        self._note(value.dtype, (*value.shape[:d], size, *value.shape[d + 1 :]), axes)
         return resharding.gathered(value, d, axes, self.mesh)
 
-    def _note(self, part: Part, axes: Sequence[Hashable]) -> None:
+    def _note(self, dtype: np.dtype[Any], sizes: Sizes, axes: Sequence[Hashable]) -> None:
         if axes:
-            shape = Shape(element_type(part.value.dtype), part.sizes)
-            self.gathers.append(Gather(self._partitioning, shape, tuple(axes)))
+            self.gathers.append(Gather(self._partitioning, Shape(element_type(dtype), sizes), tuple(axes)))
 
     def whole(self, part: Part) -> Value:
         """All of an array."""

@@ -20,7 +20,7 @@ def with_own_sources(computation: Computation) -> Computation:
 
     def copied(x: Instruction, operands: list[Instruction]) -> Instruction:
         attributes = x.attributes
-        if any(x.computations()):
+        if x.op.name in ("while", "conditional"):
             attributes = type(attributes)(**with_computations(x, with_own_sources))
         made.append(Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations, x.origin))
         return made[-1]
