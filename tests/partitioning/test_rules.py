@@ -11,9 +11,11 @@ import pytest
 from tests.support.op_checks import flat, graph_of
 from tests.support.partitioned import MESHES, check_partitioned, random_spec
 from tests.support.partitioned_samples import large_samples
-from tinyxla.ops import ops
+from tinyxla.ops import movement, ops
 from tinyxla.ops.op import Op, Sample
 from tinyxla.partitioning import spmd
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.core import trace
 
 WHOLE = {
     **dict.fromkeys(
@@ -30,7 +32,7 @@ WHOLE = {
     ),
     **dict.fromkeys("async-start async-update async-done copy-done after-all".split(), "of schedules and effects"),
     **dict.fromkeys("tuple get-tuple-element parameter".split(), "structure, which the partitioner follows"),
-    **dict.fromkeys(("call", "lanes"), "written out before partitioning"),
+    "call": "inlined before partitioning",
 }
 SKIPPED = {"after-all", "infeed", "set-dimension-size", "dynamic-reshape", "rng"}
 
@@ -69,6 +71,24 @@ LARGE = large_samples()
 @pytest.mark.parametrize("number", range(len(LARGE)), ids=lambda k: f"{LARGE[k][0].name}-{k}")
 def test_large_samples_give_the_same_on_a_mesh(number: int) -> None:
     _checked(*LARGE[number], np.random.default_rng(number), 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "start"),
+    [((14, 8), 1), ((3, 8), 9), ((1, 8), 0), ((14, 5), 2), ((12, 8), -2), ((4, 8), 30), ((14, 6), 2)],
+)
+def test_updates_of_known_places_move_there(sizes: tuple[int, ...], start: int) -> None:
+    """Others are moved by the devices that have them."""
+
+    def update(x: Any, y: Any) -> list[Any]:
+        return [ops["dynamic-update-slice"](x, y, movement.full(start, np.int32), movement.full(1, np.int32))]
+
+    shapes = [Shape(element_type("f32"), given) for given in ((16, 8), sizes)]
+    computation, _, _ = trace(update, shapes, "update")
+    arrays = [movement.sample_values(s.dimensions) for s in shapes]
+    random = np.random.default_rng(start + 5)
+    for mesh in MESHES * 4:
+        check_partitioned(computation, mesh, [random_spec(random, x.shape, mesh) for x in arrays], arrays)
 
 
 def test_a_wrong_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

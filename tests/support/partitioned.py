@@ -19,7 +19,7 @@ from tinyxla.tracing.shardings import Spec, splitting
 from tinyxla.transforms.sharded import over_axes
 
 Mesh = Mapping[Hashable, int]
-MESHES: tuple[Mesh, ...] = ({"x": 4}, {"x": 2, "y": 2})
+MESHES: tuple[Mesh, ...] = ({"x": 4}, {"x": 2, "y": 2}, {"x": 3, "y": 2})
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 
 

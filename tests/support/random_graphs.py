@@ -221,13 +221,17 @@ _KINDS = [
     _iota,
     _constant,
 ]
-_LARGEST = 300  # elements of a value
+
+_SMALL = st.integers(1, 4)
 
 
 @st.composite
-def programs(draw: Draw, most_steps: int = 12) -> Program:
-    """Programs of a few parameters and at most so many steps."""
-    sizes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+def programs(
+    draw: Draw, most_steps: int = 12, sizes_of: st.SearchStrategy[int] = _SMALL, largest: int = 300
+) -> Program:
+    """Programs of a few parameters and at most so many steps, with sizes of their dimensions, and values that have at
+    most so many elements."""
+    sizes = st.lists(sizes_of, max_size=3).map(tuple)
     first = draw(sizes)
     kinds = draw(st.lists(st.sampled_from([F64, S32, PRED]), min_size=1, max_size=3))
     parameters = [Shape(F64, first), *(Shape(kind, draw(st.sampled_from([first, ()]))) for kind in kinds)]
@@ -238,7 +242,7 @@ def programs(draw: Draw, most_steps: int = 12) -> Program:
         if step is None:
             continue
         shape = step.op.shape(*(shapes[k] for k in step.operands), **step.attributes)
-        if math.prod(shape.dimensions) <= _LARGEST:
+        if math.prod(shape.dimensions) <= largest:
             steps.append(step)
             shapes.append(shape)
     others = draw(st.lists(st.integers(0, len(shapes) - 1), max_size=2))

@@ -181,8 +181,7 @@ def _dynamic_update_slice_batch(size: int, operands: tuple[Value, ...], axes: Ax
 def _dynamic_update_slice_factors(x: Shape, update: Shape, *starts: Shape) -> Factors:
     own = tuple(range(x.rank))
     cut = frozenset(d for d, n in enumerate(update.dimensions) if n != x.dimensions[d])
-    part = tuple(None if d in cut else d for d in own)
-    return Factors((own, part, *((),) * len(starts)), (own,), communicating=cut)
+    return Factors((own, own, *((),) * len(starts)), (own,), communicating=cut)
 
 
 dynamic_update_slice = Op(

@@ -615,8 +615,11 @@ def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]
 
 
 def _select_and_scatter_factors(x: Shape, source: Shape, initial: Shape, *, window: Window, **others: Any) -> Factors:
-    moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
-    plain = but_for(moving, x.rank, 2)
+    """Dimensions along which windows lie side by side."""
+    beside = [WindowDimension(w.size, w.size) for w in window]
+    places = zip(window, beside, x.dimensions, strict=True)
+    apart = [d for d, (w, tiling, n) in enumerate(places) if w != tiling or n % w.size]
+    plain = but_for(apart, x.rank, 2)
     return plain._replace(operands=(*plain.operands, ()))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.ops import elementwise, exchanges, movement
 from tinyxla.ops.op import Value
 from tinyxla.partitioning.partitioner import Partitioner
-from tinyxla.partitioning.resharding import gathered, scaled_index, sliced
+from tinyxla.partitioning.resharding import scaled_index, sliced
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated
 
@@ -102,10 +102,11 @@ def _received(
             needed.append((k, begin, end))
     low = min((begin // part - k for k, begin, _ in needed), default=0)
     high = max(((end - 1) // part - k for k, _, end in needed), default=0)
-    if high - low + 1 >= p.count(axes):
-        return gathered(x, d, own, p.mesh), 0, 0
     first = max(0, min((begin - (k + low) * part for k, begin, _ in needed), default=0))
     last = min(part, max((end - (k + high) * part for k, _, end in needed), default=part))
+    received = (high - low + 1) * part - first - (part - last) - (part if low <= 0 <= high else 0)
+    if received >= (p.count(axes) - 1) * part:
+        return p.gathered(x, d, own, size), 0, 0
     pieces: list[Value] = []
     for k in range(low, high + 1):
         begin, end = first if k == low else 0, last if k == high else part

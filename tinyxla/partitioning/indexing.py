@@ -12,6 +12,7 @@ import numpy as np
 from tinyxla.hlo import Instruction
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import Value, ops
+from tinyxla.partitioning.halos import Ranges, window
 from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, applied, constant
 from tinyxla.partitioning.propagation import factors_of
 from tinyxla.partitioning.resharding import sliced
@@ -75,28 +76,42 @@ def _dynamic_slice(p: Partitioner, x: Instruction, operands: list[Part]) -> list
 
 
 def _dynamic_update_slice(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
-    """The update is written into the part with room for it on either side, which is then left out."""
+    """An update of a known place moves there by halo exchange. One of a computed place is whole, and is written into
+    the part with room for it on either side, which is then left out."""
     factors = factors_of(x)
     array, update, *starts = operands
-    plan = p.plan(
-        x, operands, factors.without([d for d in factors.communicating if 2 * update.sizes[d] > array.sizes[d]])
-    )
+    known = {d: int(o.attributes.literal.value) for d, o in enumerate(x.operands[2:]) if o.op is movement.constant}
+    long = [d for d in factors.communicating if d not in known and 2 * update.sizes[d] > array.sizes[d]]
+    factors = factors.without(long)
+    taken = tuple(d if d not in factors.communicating or d in known else None for d in factors.operands[1])
+    plan = p.plan(x, operands, factors._replace(operands=(factors.operands[0], taken, *factors.operands[2:])))
     value, given = (p.resharded(part, spec) for part, spec in zip((array, update), plan.operands, strict=False))
     places = [p.whole(s) for s in starts]
     sizes = value.shape
-    room = [update.sizes[d] if d in plan.factors.communicating and plan.split(d) else 0 for d in range(len(sizes))]
-    for d, n in enumerate(room):
-        if n:
-            start = _start(places[d], array.sizes[d] - n)
-            place = _within(p, plan.split(d), sizes[d], start, n)
+    split = [d for d in sorted(factors.communicating) if plan.split(d)]
+    room = [update.sizes[d] if d in split and d not in known else 0 for d in range(len(sizes))]
+    for d in split:
+        if d not in known:
+            start = _start(places[d], array.sizes[d] - room[d])
+            place = _within(p, plan.split(d), sizes[d], start, room[d])
             places[d] = elementwise.convert(place, new_element_type=element_type(places[d].dtype))
     if any(room):
-        zero = constant(0, value.dtype)
-        value = movement.pad(value, zero, padding_config=tuple((n, n, 0) for n in room))
+        config = tuple((n, n, 0) for n in room)
+        value = movement.pad(value, constant(0, value.dtype), padding_config=config)
+    here: Value | None = None
+    for d in set(split).intersection(known):
+        start = min(max(known[d], 0), array.sizes[d] - update.sizes[d])
+        axes, own = plan.split(d), plan.operands[1][d]
+        given = window(p, given, d, update.sizes[d], axes, own, Ranges(sizes[d], -start, sizes[d]), None)
+        places[d] = constant(0, places[d].dtype)
+        inside = p.inside(sizes, d, axes, sizes[d], -start, update.sizes[d])
+        here = inside if here is None else elementwise.and_(here, inside)
     found = dynamic_slices.dynamic_update_slice(value, given, *places)
     for d, n in enumerate(room):
         if n:
             found = movement.slice_axis(found, d, n, n + sizes[d])
+    if here is not None:
+        found = elementwise.select(here, found, p.resharded(array, plan.operands[0]))
     return p.combined([found], x, plan)
 
 

@@ -57,6 +57,26 @@ class Plan(NamedTuple):
         return () if factor is None else self.axes.get(factor, ())
 
 
+class Gather(NamedTuple):
+    """An array of which an instruction needs all along axes that split it, so that devices gather it.
+
+    Attributes:
+        instruction: that of the program of whole arrays; None for what the program gives.
+        shape: that of the whole array.
+        axes: along which it was split.
+    """
+
+    instruction: Instruction | None
+    shape: Shape
+    axes: tuple[Hashable, ...]
+
+    def __str__(self) -> str:
+        what = "a result" if self.instruction is None else self.instruction.op.name
+        line = self.instruction and self.instruction.source
+        where = f" at {line.file}:{line.line}" if line else ""
+        return f"{what}{where} gathers {self.shape} along {', '.join(map(str, self.axes))}"
+
+
 Rule = Callable[["Partitioner", Instruction, list[Part]], list[Part]]
 
 
@@ -75,7 +95,9 @@ class Partitioner:
         self.mesh = mesh
         self.specs = specs
         self.rules = rules or {}
+        self.gathers: list[Gather] = []
         self._resharded: dict[tuple[int, Spec, Spec], tuple[Value, Value]] = {}
+        self._partitioning: Instruction | None = None
 
     # --- parts
 
@@ -97,7 +119,18 @@ class Partitioner:
         if key not in self._resharded:
             made = resharding.reshard(part.value, part.sizes, part.spec, spec, self.mesh)
             self._resharded[key] = (part.value, made)
+            lost = [name for axes in part.spec for name in axes if not any(name in others for others in spec)]
+            self._note(part.value.dtype, part.sizes, lost)
         return self._resharded[key][1]
+
+    def gathered(self, value: Value, d: int, axes: Sequence[Any], size: int) -> Value:
+        """The parts of all devices along axes of a dimension of this size."""
+        self._note(value.dtype, (*value.shape[:d], size, *value.shape[d + 1 :]), axes)
+        return resharding.gathered(value, d, axes, self.mesh)
+
+    def _note(self, dtype: np.dtype[Any], sizes: Sizes, axes: Sequence[Hashable]) -> None:
+        if axes:
+            self.gathers.append(Gather(self._partitioning, Shape(element_type(dtype), sizes), tuple(axes)))
 
     def whole(self, part: Part) -> Value:
         """All of an array."""
@@ -154,9 +187,21 @@ class Partitioner:
         if x.op is calls.get_tuple_element:
             return [operands[0][x.attributes.index]]
         flat = [part for parts in operands for part in parts]
+        outer, self._partitioning = self._partitioning, x
         found = self.rules.get(x.op.name, by_factors)(self, x, flat)
+        specs = self.wanted(x)
+        results = [
+            p if spec is None else Part(self.resharded(p, spec), spec, p.sizes)
+            for p, spec in zip(found, specs, strict=True)
+        ]
+        self._partitioning = outer
+        return results
+
+    def wanted(self, x: Instruction) -> list[Spec | None]:
+        """The shardings that propagation found for the results of an instruction. None is one of which it knows
+        nothing: the result stays as it comes."""
         specs = [self.specs[leaf] for leaf in leaves_of(x)]
-        return [Part(self.resharded(p, spec), spec, p.sizes) for p, spec in zip(found, specs, strict=True)]
+        return [spec if any(spec) or x.op.name == "sharding-constraint" else None for spec in specs]
 
     def nested(self, computation: Computation, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> Computation:
         """A computation that an instruction refers to, from parts to parts."""
@@ -177,13 +222,14 @@ class Partitioner:
     def plan(self, x: Instruction, operands: Sequence[Part], factors: Factors) -> Plan:
         """The split of the iteration space of an instruction that sends and computes least: as results are wanted, or
         as one of the operands is split."""
-        wanted = [self.specs[leaf] for leaf in leaves_of(x)]
-        shapes = leaf_shapes(x.shape)
-        results = [*zip(factors.results, wanted, (s.dimensions for s in shapes), strict=True)]
+        wanted, shapes = self.wanted(x), leaf_shapes(x.shape)
+        entries = zip(factors.results, wanted, shapes, strict=True)
+        results = [(dimensions, spec, s.dimensions) for dimensions, spec, s in entries if spec is not None]
         given = [(d, part.spec, part.sizes) for d, part in zip(factors.operands, operands, strict=True)]
         given.sort(key=lambda entry: -math.prod(self.part_sizes(entry[2], entry[1])))
         best, least = self._plan(factors, [*results, *given], operands, shapes), math.inf
-        if all(part.spec == s for part, s in zip(operands, best.operands, strict=True)) and best.results == (*wanted,):
+        as_wanted = all(spec in (s, None) for s, spec in zip(best.results, wanted, strict=True))
+        if as_wanted and all(part.spec == s for part, s in zip(operands, best.operands, strict=True)):
             return best
         orders = [[*results, *given], [*given, *results], *([one, *results, *given] for one in given)]
         plans = [self._plan(factors, order, operands, shapes) for order in orders]
@@ -269,7 +315,9 @@ class Partitioner:
                     break
         return self._planned(plan.factors, axes, operands, shapes)
 
-    def _cost(self, plan: Plan, operands: Sequence[Part], wanted: Sequence[Spec], shapes: Sequence[Shape]) -> float:
+    def _cost(
+        self, plan: Plan, operands: Sequence[Part], wanted: Sequence[Spec | None], shapes: Sequence[Shape]
+    ) -> float:
         """Bytes that a device sends and receives, and a byte for each point of the iteration space that it visits."""
         total = 0.0
         points: dict[Any, int] = {}
@@ -283,12 +331,12 @@ class Partitioner:
             bytes_ = math.prod(sizes) * shape.dtype.itemsize
             for factor, _ in plan.factors.reductions:
                 for axis in plan.split(factor):
-                    if self._scatter_dimension(axis, spec, target, shape.dimensions) is None:
-                        total += 2 * bytes_
-                    else:
-                        total += bytes_
-                        spec = target
-            total += self._transfer(shape.dimensions, shape.dtype.itemsize, spec, target)
+                    d = self._scatter_dimension(axis, spec, target, shape.dimensions)
+                    total += bytes_ if d is not None else 2 * bytes_
+                    if d is not None:
+                        spec = _with_axis(spec, d, axis)
+            if target is not None:
+                total += self._transfer(shape.dimensions, shape.dtype.itemsize, spec, target)
         return total + math.prod(points.values())
 
     def _transfer(self, sizes: Sizes, itemsize: int, before: Spec, after: Spec) -> float:
@@ -313,21 +361,23 @@ class Partitioner:
         """The parts of results from those of partial results: of a dimension that is wanted split along the same axis,
         devices get their part only."""
         parts: list[Part] = []
-        leaves = zip(values, plan.results, leaf_shapes(x.shape), leaves_of(x), strict=True)
-        for value, spec, shape, leaf in leaves:
+        results = zip(values, plan.results, leaf_shapes(x.shape), self.wanted(x), strict=True)
+        for value, spec, shape, target in results:
             for factor, op in plan.factors.reductions:
                 for axis in plan.split(factor):
-                    d = self._scatter_dimension(axis, spec, self.specs[leaf], shape.dimensions)
+                    d = self._scatter_dimension(axis, spec, target, shape.dimensions)
                     if d is None:
                         value = all_reduced(value, op, axis)
                     else:
                         value = self._reduce_scattered(value, op, axis, d)
-                        spec = (*spec[:d], (*spec[d], axis), *spec[d + 1 :])
+                        spec = _with_axis(spec, d, axis)
             parts.append(Part(value, spec, shape.dimensions))
         return parts
 
-    def _scatter_dimension(self, axis: Hashable, spec: Spec, target: Spec, sizes: Sizes) -> int | None:
+    def _scatter_dimension(self, axis: Hashable, spec: Spec, target: Spec | None, sizes: Sizes) -> int | None:
         """The dimension of a result that is wanted split along an axis, too, evenly."""
+        if target is None:
+            return None
         for d, (axes, then, n) in enumerate(zip(spec, target, sizes, strict=True)):
             if then[: len(axes) + 1] == (*axes, axis) and n % self.count((*axes, axis)) == 0:
                 return d
@@ -352,6 +402,10 @@ class Partitioner:
                 identity = constant(reduction.identity_element(reductions[factor], value.dtype), value.dtype)
                 value = self.filled(value, d, axes, part.sizes[d], identity)
         return value
+
+
+def _with_axis(spec: Spec, d: int, axis: Hashable) -> Spec:
+    return (*spec[:d], (*spec[d], axis), *spec[d + 1 :])
 
 
 def by_factors(p: Partitioner, x: Instruction, operands: list[Part], factors: Factors | None = None) -> list[Part]:

@@ -37,14 +37,15 @@ class Link(NamedTuple):
 def _link(operands: Sequence[Leaf], results: Sequence[Leaf], factors: Factors) -> Link:
     """The link of an instruction with a sharding rule."""
     leaves, dimensions = (*operands, *results), (*factors.operands, *factors.results)
+    first: dict[int, int] = {}
     sizes: dict[int, set[int]] = {factor: {n} for factor, n in factors.sizes}
-    limited = set(sizes)
     for leaf, own in zip(leaves, dimensions, strict=True):
         for factor, n in zip(own, _sizes(leaf), strict=True):
-            if factor is not None and factor not in factors.communicating:
-                sizes.setdefault(factor, set()).add(n)
-    even = {factor: tuple(found) for factor, found in sizes.items() if len(found) > 1 or factor in limited}
-    return Link(leaves, dimensions, even)
+            if factor is None or factor in factors.communicating:
+                continue
+            if factor in sizes or first.setdefault(factor, n) != n:
+                sizes.setdefault(factor, {first.get(factor, n)}).add(n)
+    return Link(leaves, dimensions, {factor: tuple(found) for factor, found in sizes.items()})
 
 
 def factors_of(x: Instruction) -> Factors:
@@ -66,6 +67,9 @@ def leaves_of(x: Instruction) -> list[Leaf]:
 
 
 def _sizes(leaf: Leaf) -> tuple[int, ...]:
+    shape = leaf[0].shape
+    if isinstance(shape, Shape):
+        return shape.dimensions
     return leaf_shapes(leaf[0].shape)[leaf[1]].dimensions
 
 
@@ -85,24 +89,27 @@ class _Propagation:
         self.specs: dict[Leaf, list[tuple[Any, ...]]] = {}
         self.closed: set[Leaf] = set()  # whose whole dimensions stay whole
         self.links: tuple[list[Link], ...] = ([], [], [])  # those that hand on, that combine, and that communicate
-        self.linking: list[Link] = []
 
     def run(self, computation: Computation, inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
         self._collect(computation)
         for parameter, spec in zip(computation.parameters, inputs, strict=True):
             self._close((parameter, 0), spec)
-        for links in self.links:
-            self.linking.extend(links)
-            self._to_fixed_point(self.linking)
+        using: dict[Leaf, list[int]] = {}
+        links: list[Link] = []
+        for more in self.links:
+            for k, link in enumerate(more, len(links)):
+                for leaf in dict.fromkeys(link.leaves):
+                    using.setdefault(leaf, []).append(k)
+            known = len(links)
+            links += more
+            self._to_fixed_point(links, using, known)
         return {leaf: tuple(spec) for leaf, spec in self.specs.items()}
 
-    def _to_fixed_point(self, links: Sequence[Link]) -> None:
-        """Sweeps forwards and backwards, over links of which something new is known."""
-        using: dict[Leaf, list[int]] = {}
-        for k, link in enumerate(links):
-            for leaf in set(link.leaves):
-                using.setdefault(leaf, []).append(k)
-        waiting, sign = set(range(len(links))), 1
+    def _to_fixed_point(self, links: Sequence[Link], using: Mapping[Leaf, list[int]], known: int) -> None:
+        """Sweeps forwards and backwards, over links of which something new is known; at first, of links after the first
+        `known`, whose arrays are split."""
+        split = (leaf for leaf, spec in self.specs.items() if any(spec))
+        waiting, sign = {k for leaf in split for k in using.get(leaf, ()) if k >= known}, 1
         while waiting:
             sweep, later = [sign * k for k in waiting], set[int]()
             heapq.heapify(sweep)
@@ -164,9 +171,10 @@ class _Propagation:
     def _spread(self, link: Link) -> list[Leaf]:
         """Hand on what is known of a factor to all its dimensions; the arrays of which that says something new."""
         known: dict[int, tuple[Any, ...]] = {}
-        for leaf, dimensions in zip(link.leaves, link.dimensions, strict=True):
-            for factor, axes in zip(dimensions, self.specs[leaf], strict=True):
-                if factor is not None and len(axes) > len(known.get(factor, ())):
+        specs = [self.specs[leaf] for leaf in link.leaves]
+        for spec, dimensions in zip(specs, link.dimensions, strict=True):
+            for axes, factor in zip(spec, dimensions, strict=True):
+                if axes and factor is not None and len(axes) > len(known.get(factor, ())):
                     known[factor] = axes
         changed: list[Leaf] = []
         if not known:
@@ -176,14 +184,15 @@ class _Propagation:
                 continue
             spec, sizes = self.specs[leaf], _sizes(leaf)
             for d, factor in enumerate(dimensions):
-                if factor is None:
+                if factor is None or factor not in known:
                     continue
-                axes = known.get(factor, ())
-                if len(axes) > len(spec[d]) and axes[: len(spec[d])] == spec[d]:
-                    used = {name for k, other in enumerate(spec) if k != d for name in other}
-                    if used.isdisjoint(axes) and self._fits(axes, sizes[d], link.even.get(factor, ())):
-                        spec[d] = axes
-                        changed.append(leaf)
+                axes, own = known[factor], spec[d]
+                if len(axes) <= len(own) or axes[: len(own)] != own:
+                    continue
+                used = {name for k, other in enumerate(spec) if k != d for name in other}
+                if used.isdisjoint(axes) and self._fits(axes, sizes[d], link.even.get(factor, ())):
+                    spec[d] = axes
+                    changed.append(leaf)
         return changed
 
     def _fits(self, axes: tuple[Any, ...], size: int, even: Sequence[int]) -> bool:

@@ -2,7 +2,7 @@
 
 Collective operations in the program of a device are over the axes of the mesh, by their names. Instructions of several
 operations without a sharding rule are written out before. What has no rule then is computed whole by each device, of
-operands that are gathered; the instructions that gather say so, by the annotation `gathered_for`.
+operands that are gathered; a partitioned program says so in its `gathers`.
 
 Source: "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al., 2021), section 4.
 """
@@ -20,19 +20,21 @@ from tinyxla.ops import collectives, elementwise, movement, reduction
 from tinyxla.ops.op import ops
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.partitioning import fourier, indexing, windows
-from tinyxla.partitioning.partitioner import Part, Partitioner, Rule, by_factors, called, constant
+from tinyxla.partitioning.partitioner import Gather, Part, Partitioner, Rule, by_factors, called, constant
 from tinyxla.partitioning.propagation import factors_of, leaves_of, propagate
 from tinyxla.partitioning.resharding import scaled_index
+from tinyxla.partitioning.sources import with_own_sources
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import run
 
 
 class Partitioned(NamedTuple):
-    """The program of a device, from parts to parts, and the shardings of its results."""
+    """The program of a device, from parts to parts, the shardings of its results, and which arrays it gathers."""
 
     computation: Computation
     outputs: tuple[Spec, ...]
+    gathers: tuple[Gather, ...]
 
 
 def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Sequence[Spec]) -> Partitioned:
@@ -43,7 +45,7 @@ def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Se
         mesh: the sizes of the axes.
         inputs: the shardings of the arguments.
     """
-    computation = expand_if(computation, _is_written_out)
+    computation = with_own_sources(expand_if(computation, _is_written_out))
     partitioner = Partitioner(mesh, propagate(computation, mesh, inputs), RULES)
     shapes = [p.array_shape for p in computation.parameters]
     found: list[Spec] = []
@@ -56,7 +58,7 @@ def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Se
 
     local = [partitioner.part_shape(shape, spec) for shape, spec in zip(shapes, inputs, strict=True)]
     made, _, _ = with_axes(mesh, lambda: trace(device, local, computation.name))
-    return Partitioned(made, tuple(found))
+    return Partitioned(made, tuple(found), tuple(partitioner.gathers))
 
 
 def _is_written_out(x: Instruction) -> bool:

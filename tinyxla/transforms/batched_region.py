@@ -169,12 +169,13 @@ def _samples(random: np.random.Generator) -> Iterator[Sample]:
 
 
 def _factors(*operands: Shape, to_apply: Computation, in_lock_step: Computation, mapped: Mask) -> Factors:
-    """Lanes are split together; what is in one is whole."""
+    """Lanes are split together, evenly, since a lane of any values may not end; what is in one is whole."""
     of_operands = tuple(
         (0, *[None] * (x.rank - 1)) if m else (None,) * x.rank for x, m in zip(operands, mapped, strict=True)
     )
     results = tuple((0, *[None] * x.array_shape.rank) for x in to_apply.outputs)
-    return Factors(of_operands, results, localize=_of_some)
+    count = next(x.dimensions[0] for x, m in zip(operands, mapped, strict=True) if m)
+    return Factors(of_operands, results, localize=_of_some, sizes=((0, count),))
 
 
 def _of_some(attributes: dict[str, Any], operands: Sequence[Ints], results: Sequence[Ints]) -> dict[str, Any]:

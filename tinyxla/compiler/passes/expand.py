@@ -61,8 +61,6 @@ def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is symbolic_size and is_symbolic(x.attributes.size):
             return None
-        if x.op.name == "lanes":
-            return rewriter.splice(x.attributes.in_lock_step, operands, visit)
         if x.op.expand is not None and wanted(x):
             return _expanded(rewriter, x, operands, visit)
         if x.op.name in ("while", "conditional"):
