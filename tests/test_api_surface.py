@@ -54,7 +54,7 @@ NO_SUCH_TYPE = "an element type that the XLA documents do not have"
 ABSENT: dict[str, dict[str, str]] = {
     "": {
         **dict.fromkeys(
-            "Shard array_garbage_collection_guard auto_pcast distributed host_count "
+            "Shard array_garbage_collection_guard auto_pcast host_count "
             "host_id host_ids make_array_from_callback make_array_from_process_local_data memory "
             "make_array_from_single_device_arrays reshard shard_map smap thread_guard "
             "remove_size_one_mesh_axis_from_type "

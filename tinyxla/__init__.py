@@ -126,6 +126,7 @@ __version_info__ = tuple(map(int, _VERSION.split(".")))
 if TYPE_CHECKING:
     from tinyxla import (
         debug as debug,
+        distributed as distributed,
         example_libraries as example_libraries,
         experimental as experimental,
         export as export,
@@ -144,7 +145,7 @@ ad_checkpoint checkpoint_policies core custom_batching custom_derivatives dtypes
 numpy ops sharding stages tree tree_util typing
 """.split()
 _LATER = frozenset(
-    "debug example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
+    "debug distributed example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
 )
 
 
