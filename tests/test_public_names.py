@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 PUBLIC = """
-ad_checkpoint checkpoint_policies core custom_batching custom_derivatives debug dtypes errors
+ad_checkpoint checkpoint_policies core custom_batching custom_derivatives debug distributed dtypes errors
 example_libraries.optimizers example_libraries.stax experimental
 experimental.checkify experimental.jet experimental.ode experimental.sparse ffi
 flatten_util image kernels lax lax.linalg nn nn.initializers numpy numpy.fft numpy.linalg profiler random scipy

@@ -23,7 +23,6 @@ from tinyxla.partitioning.array import (
 )
 from tinyxla.partitioning.lanes import of_process
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
-from tinyxla.partitioning.spmd import partition
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
@@ -62,7 +61,8 @@ def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], 
         inputs: the shardings of the arguments.
         weak: whether the results are weakly typed.
     """
-    from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need it
+    from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need them
+    from tinyxla.partitioning.spmd import partition
 
     inlined = inline_calls(computation)
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
