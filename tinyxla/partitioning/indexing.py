@@ -4,7 +4,7 @@ dynamic-slice, dynamic-update-slice. Each device does what concerns its own part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import Value, ops
 from tinyxla.partitioning.halos import Ranges, window
-from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, applied, constant
+from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, Rule, applied, constant
 from tinyxla.partitioning.propagation import factors_of
 from tinyxla.partitioning.resharding import sliced
 from tinyxla.shapes import element_type
@@ -204,7 +204,7 @@ def _partial_scatter(
     return [Part(ops[op](p.resharded(operands[0], found.spec), found.value), found.spec, found.sizes)]
 
 
-RULES: dict[str, Callable[[Partitioner, Instruction, list[Part]], list[Part]]] = {
+RULES: dict[str, Rule] = {
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,

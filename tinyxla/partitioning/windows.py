@@ -16,30 +16,41 @@ from tinyxla.ops.windows import cumulative_monoid
 from tinyxla.partitioning import resharding
 from tinyxla.partitioning.halos import Ranges, Tile, tile, window
 from tinyxla.partitioning.indexing import present
-from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, applied, by_factors, constant
+from tinyxla.partitioning.partitioner import Part, Partitioner, Plan, Rule, applied, by_factors, constant
 from tinyxla.partitioning.propagation import factors_of
 from tinyxla.shapes import Shape, WindowDimension
 
-Tiles = dict[int, Tile]  # by dimension
+Tiles = dict[int, Tile]  # by factor, which is the dimension but for convolutions
 
 
 def _tiles(
-    p: Partitioner, x: Instruction, operands: list[Part], factors: Factors, windows: Sequence[WindowDimension]
+    p: Partitioner,
+    x: Instruction,
+    operands: list[Part],
+    factors: Factors,
+    tile_of: Callable[[int, Plan], Tile | None],
 ) -> tuple[Plan, Tiles]:
-    """A plan for a windowed op of one array, and the tile of each dimension of the result that is split. Dimensions
-    without one are whole."""
+    """A plan, and the tile of each communicating factor that it splits, as `tile_of(factor, plan)` gives it. Factors
+    without a tile are not split."""
     while True:
         plan = p.plan(x, operands, factors)
-        sizes = p.part_sizes(x.array_shape.dimensions, plan.results[0])
-        found = {
-            d: tile(w, sizes[d], sizes[d] * w.stride)
-            for d, w in enumerate(windows)
-            if d in factors.communicating and plan.results[0][d]
-        }
-        lacking = [d for d, t in found.items() if t is None]
-        if not lacking:
-            return plan, {d: t for d, t in found.items() if t is not None}
-        factors = factors.without(lacking)
+        found = {factor: tile_of(factor, plan) for factor in sorted(factors.communicating) if plan.split(factor)}
+        tiles = {factor: t for factor, t in found.items() if t is not None}
+        if len(tiles) == len(found):
+            return plan, tiles
+        factors = factors.without(found.keys() - tiles.keys())
+
+
+def _of_results(
+    p: Partitioner, x: Instruction, windows: Sequence[WindowDimension]
+) -> Callable[[int, Plan], Tile | None]:
+    """The tile of each dimension of a windowed op of one array."""
+
+    def tile_of(d: int, plan: Plan) -> Tile | None:
+        positions = p.part_sizes(x.array_shape.dimensions, plan.results[0])[d]
+        return tile(windows[d], positions, positions * windows[d].stride)
+
+    return tile_of
 
 
 def _tiled(p: Partitioner, part: Part, plan: Plan, tiles: Tiles, fill: Value | None) -> Value:
@@ -52,23 +63,24 @@ def _tiled(p: Partitioner, part: Part, plan: Plan, tiles: Tiles, fill: Value | N
 
 def _slice(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     """Of a dimension of which few elements are taken, devices have those in their part."""
-    (part,), a = operands, x.attributes
-    factors, few = factors_of(x), [d for d, n in enumerate(x.array_shape.dimensions) if _are_few(p, x, part, d, n)]
-    result = tuple(None if d in few else d for d in range(len(part.sizes)))
-    op = reduction.union(x.array_shape.dtype)
-    plan, tiles = _tiles(
-        p, x, operands, factors._replace(results=(result,), reductions=tuple((d, op) for d in few)), _of_slice(x)
+    (part,), sizes = operands, x.array_shape.dimensions
+    starts, limits, strides = (list(values) for values in x.attributes)
+    few = [d for d, n in enumerate(sizes) if _are_few(p, x, part, d, n)]
+    factors, op = factors_of(x), reduction.union(x.array_shape.dtype)
+    factors = factors._replace(
+        results=(tuple(None if d in few else d for d in range(len(sizes))),),
+        reductions=tuple((d, op) for d in few),
     )
+    windows = [WindowDimension(1, stride, -start) for start, stride in zip(starts, strides, strict=True)]
+    plan, tiles = _tiles(p, x, operands, factors, _of_results(p, x, windows))
+    taken = [d for d in few if tiles.pop(d, None)]
     value = _tiled(p, part, plan, tiles, None)
-    starts, limits, strides = (list(values) for values in a)
-    for d in (*tiles, *few):
-        if d in few and plan.split(d):
-            start = movement.full(starts[d], np.int32)
-            value = present(p, value, d, plan.split(d), start, x.array_shape.dimensions[d])
-        if d in tiles or plan.split(d):
-            starts[d], limits[d] = 0, value.shape[d]
-    found = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
-    return applied(p, x, plan, [value], found)
+    for d in taken:
+        value = present(p, value, d, plan.split(d), movement.full(starts[d], np.int32), sizes[d])
+    for d in (*tiles, *taken):
+        starts[d], limits[d] = 0, value.shape[d]
+    attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
+    return applied(p, x, plan, [value], attributes)
 
 
 def _are_few(p: Partitioner, x: Instruction, part: Part, d: int, taken: int) -> bool:
@@ -76,16 +88,11 @@ def _are_few(p: Partitioner, x: Instruction, part: Part, d: int, taken: int) -> 
     return 0 < taken < p.count(part.spec[d]) and 2 * taken <= part.sizes[d] and x.attributes.strides[d] == 1
 
 
-def _of_slice(x: Instruction) -> list[WindowDimension]:
-    starts, _, strides = x.attributes
-    return [WindowDimension(1, stride, -start) for start, stride in zip(starts, strides, strict=True)]
-
-
 def _pad(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     """Padding is a window of one element over a dilated array."""
     config = x.attributes.padding_config
     windows = [WindowDimension(1, 1, low, high, 1, interior + 1) for low, high, interior in config]
-    plan, tiles = _tiles(p, x, operands, factors_of(x), windows)
+    plan, tiles = _tiles(p, x, operands, factors_of(x), _of_results(p, x, windows))
     fill = p.whole(operands[1])
     value = _tiled(p, operands[0], plan, tiles, fill)
     local = list(config)
@@ -142,7 +149,7 @@ def _reduce_window(p: Partitioner, x: Instruction, operands: list[Part]) -> list
     line = [d for d, w in enumerate(x.attributes.window) if w.size > 1]
     if len(line) == 1 and array.spec[line[0]] and _is_cumulative(x.attributes.window[line[0]], array.sizes[line[0]]):
         return _cumulative(p, x, operands, line[0], op)
-    plan, tiles = _tiles(p, x, operands, factors_of(x), x.attributes.window)
+    plan, tiles = _tiles(p, x, operands, factors_of(x), _of_results(p, x, x.attributes.window))
     fill = constant(reduction.identity_element(op, array.value.dtype), array.value.dtype)
     value = _tiled(p, array, plan, tiles, fill)
     local = tuple(tiles[d].window if d in tiles else w for d, w in enumerate(x.attributes.window))
@@ -162,9 +169,7 @@ def _cumulative(p: Partitioner, x: Instruction, operands: list[Part], d: int, op
     plan = p.plan(x, operands, factors_of(x))
     axes = plan.split(d)
     if not axes:
-        return applied(
-            p, x, plan, [p.resharded(operands[0], plan.operands[0]), p.whole(operands[1])], x.attributes._asdict()
-        )
+        return by_factors(p, x, operands)
     reverse = x.attributes.window[d].padding_high > 0
     array = operands[0]
     dtype = array.value.dtype
@@ -184,53 +189,38 @@ def _cumulative(p: Partitioner, x: Instruction, operands: list[Part], d: int, op
     return p.combined([ops[op](own, movement.broadcast(carry, sizes=own.shape, dimensions=along))], x, plan)
 
 
+_SPATIAL = 3  # the factor of the first spatial dimension of a convolution
+
+
 def _convolution(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
     """Where the kernel is split, each device has the elements of the array that its part is multiplied with."""
-    plan, tiles = _convolution_tiles(p, x, operands)
-    labels = x.attributes.dim_labels
+    labels, windows = x.attributes.dim_labels, list(x.attributes.window)
+
+    def tile_of(factor: int, plan: Plan) -> Tile | None:
+        w = windows[factor - _SPATIAL]
+        i, k, j = (spec[2 + factor - _SPATIAL] for spec in labels)
+        positions = p.part_sizes(x.array_shape.dimensions, plan.results[0])[j]
+        if slides_kernel(w, operands[0].sizes[i]):
+            return tile(w, positions, positions * w.stride)
+        part = p.part_sizes(operands[1].sizes, plan.operands[1])[k]
+        return None if w.window_reversal else tile(w._replace(size=part), positions, part * w.window_dilation)
+
+    plan, tiles = _tiles(p, x, operands, factors_of(x), tile_of)
     left, right = (p.resharded(part, spec) for part, spec in zip(operands, plan.operands, strict=True))
     zero = constant(0, left.dtype)
-    local = list(x.attributes.window)
-    for k, t in tiles.items():
-        d = labels.lhs_spec[2 + k]
+    for factor, t in tiles.items():
+        d = labels.lhs_spec[2 + factor - _SPATIAL]
         size, own = operands[0].sizes[d], plan.operands[0][d]
-        left = window(p, left, d, size, plan.split(_SPATIAL + k), own, t.ranges, zero)
-        local[k] = t.window
+        left = window(p, left, d, size, plan.split(factor), own, t.ranges, zero)
+        windows[factor - _SPATIAL] = t.window
     features = labels.lhs_spec[1]
     left = p.filled(left, features, plan.operands[0][features], operands[0].sizes[features], zero)
     for d in labels.rhs_spec[1:]:
         right = p.filled(right, d, plan.operands[1][d], operands[1].sizes[d], zero)
-    return applied(p, x, plan, [left, right], {**x.attributes._asdict(), "window": tuple(local)})
+    return applied(p, x, plan, [left, right], {**x.attributes._asdict(), "window": tuple(windows)})
 
 
-_SPATIAL = 3  # the factor of the first spatial dimension
-
-
-def _convolution_tiles(p: Partitioner, x: Instruction, operands: list[Part]) -> tuple[Plan, Tiles]:
-    """A plan, and the tile of each spatial dimension that is split."""
-    labels, windows = x.attributes.dim_labels, x.attributes.window
-    factors = factors_of(x)
-    while True:
-        plan = p.plan(x, operands, factors)
-        kernel = p.part_sizes(operands[1].sizes, plan.operands[1])
-        result = p.part_sizes(x.array_shape.dimensions, plan.results[0])
-        found: dict[int, Tile | None] = {}
-        for k, w in enumerate(windows):
-            i, t, j = (spec[2 + k] for spec in labels)
-            if not plan.split(_SPATIAL + k):
-                continue
-            if slides_kernel(w, operands[0].sizes[i]):
-                found[k] = tile(w, result[j], result[j] * w.stride)
-            else:
-                advance = kernel[t] * w.window_dilation
-                found[k] = None if w.window_reversal else tile(w._replace(size=kernel[t]), result[j], advance)
-        lacking = [_SPATIAL + k for k, made in found.items() if made is None]
-        if not lacking:
-            return plan, {k: made for k, made in found.items() if made is not None}
-        factors = factors.without(lacking)
-
-
-RULES: dict[str, Callable[[Partitioner, Instruction, list[Part]], list[Part]]] = {
+RULES: dict[str, Rule] = {
     "concatenate": _concatenate,
     "convolution": _convolution,
     "pad": _pad,
