@@ -91,7 +91,7 @@ class ShardedArray(Interpreted):
         signature: int | None = None,
     ) -> None:
         self.block = block
-        self.shape = tuple(shape)
+        self.shape = tuple(shape)  # pyright: ignore[reportIncompatibleMethodOverride]
         self.layout = layout
         self.weak_type = weak_type
         self._signature = (
@@ -229,7 +229,7 @@ class ShardedArray(Interpreted):
     def delete(self) -> None:
         """Let go of the memory; the array has no value any more."""
         self.block, self._whole = without_memory(self.dtype, self.block.shape), None
-        self.__class__ = _DeletedArray
+        self.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
 
 
 _held_block: Any = ShardedArray.__dict__["block"]
