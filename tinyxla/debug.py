@@ -20,12 +20,24 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.callbacks import look
+from tinyxla.api.sharding_pictures import (
+    inspect_array_sharding as inspect_array_sharding,
+    visualize_array_sharding as visualize_array_sharding,
+    visualize_sharding as visualize_sharding,
+)
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
 
-__all__ = ["breakpoint", "callback", "print"]
+__all__ = [
+    "breakpoint",
+    "callback",
+    "inspect_array_sharding",
+    "print",
+    "visualize_array_sharding",
+    "visualize_sharding",
+]
 
 
 class _Formatter(string.Formatter):

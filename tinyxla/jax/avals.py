@@ -13,10 +13,11 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
-from tinyxla.tracing.shardings import NamedSharding
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, axes_of
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -76,7 +77,8 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
         """`float32[2,3]`, or `f32[2,3]` as jaxprs are printed."""
         name = short_name(self.dtype) if short_dtypes else str(self.dtype)
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        sizes = [f"{n}{_split_along(part)}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
+        return f"{name}[{','.join(sizes)}]"
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False)
@@ -121,9 +123,27 @@ def get_aval(x: Any) -> AbstractValue:
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
-        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
+        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False), sharding=_in_type(x))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+def _split_along(part: Any) -> str:
+    """`@x` for a dimension that is split along an axis x, `@(x,y)` along two."""
+    names = axes_of(part)
+    return f"@{names[0]}" if len(names) == 1 else f"@({','.join(map(str, names))})" if names else ""
+
+
+def _in_type(x: Any) -> NamedSharding | None:
+    """The sharding of an array along the axes that are explicit: those along which it is part of the type."""
+    layout = getattr(x, "sharding", None) if not isinstance(x, Tracer) else None
+    if not isinstance(layout, NamedSharding):
+        return None
+    spec = layout.dimension_axes(x.shape)
+    explicit = layout.mesh.explicit_axes
+    kept = [tuple(name for name in axes if name in explicit) for axes in spec]
+    parts = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in kept]
+    return NamedSharding(layout.mesh.abstract_mesh, PartitionSpec(*parts))
 
 
 class AbstractRef(AbstractValue):

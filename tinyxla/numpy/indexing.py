@@ -22,6 +22,7 @@ from tinyxla.numpy.dynamic_slices import Window, has_slices
 from tinyxla.numpy.index_parsing import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
+from tinyxla.partitioning.placement import placed
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
@@ -395,8 +396,12 @@ class Update:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         wrap_negative_indices: bool = True,
+        out_sharding: Any = None,
     ) -> Array:
         """The elements."""
+        if out_sharding is not None:
+            found = self.get(mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices)
+            return placed("at[].get: out_sharding", found, out_sharding)
         found = check_mode("at[].get", mode)
         return read(self._array, self._index, "fill" if found == "drop" else found, fill_value, wrap_negative_indices)
 

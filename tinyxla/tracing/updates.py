@@ -31,6 +31,7 @@ class IndexedUpdate(Protocol):
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         wrap_negative_indices: bool = True,
+        out_sharding: Any = None,
     ) -> Array:
         """The elements."""
         ...

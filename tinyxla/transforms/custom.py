@@ -105,7 +105,7 @@ class Rule:
 def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
     """The results of a function with rules of its own."""
     owner = innermost(values)
-    if owner is None:
+    if owner is None or owner.level < 0:  # outside of all traces
         return tuple(rule.function(*values))
     if isinstance(owner, BatchTrace):
         inner, axes = zip(*map(owner.split, values), strict=True)

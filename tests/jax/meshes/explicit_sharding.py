@@ -35,21 +35,6 @@ def types_of_arrays():
         yield z, str(jax.typeof(z))
 
 
-def types_inside():
-    mesh = _mesh()
-    with jax.set_mesh(mesh):
-        x = jax.device_put(_grid(8, 4), P("X", None))
-        y = jax.device_put(_grid(4, 8), P(None, "Y"))
-        seen = []
-
-        @jax.jit
-        def f(a, b):
-            seen.append([str(jax.typeof(v)) for v in (a, b, a @ b, jnp.sin(a), a.T, a.sum(1), a * 2 + 1)])
-            return a @ b
-
-        yield f(x, y), seen
-
-
 def products_with_out_sharding():
     mesh = _mesh()
     with jax.set_mesh(mesh):

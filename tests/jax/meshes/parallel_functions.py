@@ -377,7 +377,7 @@ def transformations_inside_and_outside():
     yield jax.jvp(f, (x,), (x,)), jax.vmap(f)(jnp.stack([x, x + 1]))
     yield jax.vmap(jax.grad(lambda a: f(a).sum()))(jnp.stack([x, x + 1]))
     yield jax.linearize(f, x)[1](x), jax.vjp(f, x)[1](x)
-    yield jax.jacrev(lambda a: f(a)[0])(x[:4]), jax.hessian(lambda a: f(a).sum())(x[:4, :1])
+    yield np.asarray(jax.jacrev(lambda a: f(a)[0])(x[:4])), np.asarray(jax.hessian(lambda a: f(a).sum())(x[:4, :1]))
 
     def inside(a):
         b = jax.vmap(lambda row: row / jnp.linalg.norm(row + 1))(a)

@@ -1,5 +1,6 @@
 """`jax.debug`."""
 
+from tinyxla.debug import __all__ as _names
 from tinyxla.jax.callbacks import debug_callback as callback
 
-__all__ = ["callback"]
+__all__ = [*_names]

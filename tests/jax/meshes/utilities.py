@@ -1,0 +1,121 @@
+"""What is around meshes: pictures, arrays of devices, and several processes, of which there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import mesh_utils, multihost_utils
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.pjit import pjit
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+
+def _mesh(*sizes):
+    return jax.make_mesh(sizes, tuple("xyz"[: len(sizes)]), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def _grid(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def _printed(f):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        f()
+    return text.getvalue()
+
+
+def pictures():
+    mesh = _mesh(4, 2)
+    for shape, spec in (
+        ((8, 4), P("x", "y")),
+        ((8, 4), P("x")),
+        ((8, 4), P(None, "y")),
+        ((8, 4), P()),
+        ((8,), P("x")),
+        ((16,), P(("x", "y"))),
+        ((16, 2), P(("y", "x"))),
+        ((32, 8), P("y", "x")),
+    ):
+        x = jax.device_put(jnp.zeros(shape), NamedSharding(mesh, spec))
+        yield _printed(lambda x=x: jax.debug.visualize_array_sharding(x))
+    yield _printed(lambda: jax.debug.visualize_sharding((8, 4), NamedSharding(mesh, P("x", "y"))))
+    yield _printed(lambda: jax.debug.visualize_array_sharding(jnp.zeros(4)))
+    seen = []
+    jax.debug.inspect_array_sharding(jax.device_put(jnp.zeros(8), NamedSharding(mesh, P("x"))), callback=seen.append)
+    yield seen
+    try:
+        jax.debug.visualize_array_sharding(jnp.zeros((2, 2, 2)))
+    except ValueError as error:
+        yield error
+
+
+def arrays_of_devices():
+    yield [d.id for d in mesh_utils.create_device_mesh((2, 4)).flat]
+    yield mesh_utils.create_device_mesh((2, 2), devices=jax.devices()[4:]).shape
+    try:
+        mesh_utils.create_device_mesh((4,))
+    except ValueError as error:
+        yield error
+    mesh = Mesh(mesh_utils.create_device_mesh((4, 2)), ("a", "b"))
+    yield jax.device_put(_grid(8, 4), NamedSharding(mesh, P("a", "b")))
+    with mesh:
+        yield pjit(lambda x: x + 1, in_shardings=P("a"), out_shardings=P("a", "b"))(_grid(8, 4))
+        yield pjit(lambda x: x * 2, out_shardings=P("b"))(_grid(8))
+    yield jax.make_mesh((2, 2), ("a", "b"), devices=jax.devices()[:4]).devices.shape
+
+
+def one_of_several_processes():
+    mesh = _mesh(8)
+    yield multihost_utils.process_allgather({"a": jnp.ones(2)}), multihost_utils.process_allgather(_grid(2), tiled=True)
+    yield multihost_utils.broadcast_one_to_all({"a": 3, "b": jnp.ones(2)})
+    whole = multihost_utils.host_local_array_to_global_array(_grid(8), mesh, P("x"))
+    yield whole, multihost_utils.global_array_to_host_local_array(whole, mesh, P("x"))
+    yield multihost_utils.sync_global_devices("here"), multihost_utils.assert_equal(jnp.ones(2))
+
+
+def names():
+    yield jax.P("x") == P("x"), jax.NamedSharding is NamedSharding, len(P("x", None)), P("x", ("y", "z"))[1]
+    yield isinstance(jnp.ones(2).sharding, SingleDeviceSharding), hasattr(jax.sharding, "PositionalSharding")
+    yield P("x") == P("x", None), hash(P("x")) == hash(P("x")), P() == P(None), tuple(P("x", None)), repr(P("x", None))
+    yield repr(_mesh(4, 2)), str(_mesh(4, 2)), repr(NamedSharding(_mesh(8), P("x"))), str(AxisType.Auto)
+    yield repr(jax.sharding.AbstractMesh((2,), ("a",)).axis_types), jax.typeof(jnp.ones(2)).shape
+    yield len(jax.local_devices()), jax.devices()[2] == jax.local_devices()[2], {jax.devices()[1]: 1}[jax.devices()[1]]
+
+
+def partitioned_by_rules():
+    @custom_partitioning
+    def f(x):
+        return jnp.sin(x)
+
+    def partition(mesh, arg_shapes, result_shape):
+        return mesh, jnp.sin, result_shape.sharding, (arg_shapes[0].sharding,)
+
+    f.def_partition(
+        partition=partition,
+        infer_sharding_from_operands=lambda mesh, arg_shapes, result_shape: arg_shapes[0].sharding,
+        sharding_rule="... -> ...",
+    )
+    x = jax.device_put(_grid(8, 4), NamedSharding(_mesh(8), P("x")))
+    yield f(_grid(8)), np.asarray(jax.jit(f)(x))
+
+
+def keys_on_meshes():
+    mesh = _mesh(8)
+    rows = NamedSharding(mesh, P("x"))
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 8), rows)
+    yield keys.shape
+    yield np.asarray(jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys))
+    drawn = jax.shard_map(lambda k: jax.random.uniform(k[0], (1, 3)), mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    yield drawn(keys)
+    one = jax.shard_map(
+        lambda k: jax.random.normal(jax.random.fold_in(k, jax.lax.axis_index("x")), (2,)),
+        mesh=mesh,
+        in_specs=P(),
+        out_specs=P("x"),
+    )
+    yield one(jax.random.key(1))

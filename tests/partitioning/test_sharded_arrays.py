@@ -1,0 +1,106 @@
+"""Meshes, sharded arrays and `shard_map` in one process with several devices, with NumPy as the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla.errors import ArgumentError, DeletedError, MeshError, ShapeError
+
+P = tx.P
+
+
+@pytest.fixture(autouse=True)
+def _eight_devices() -> Iterator[None]:
+    before = tx.config.num_cpu_devices
+    tx.config.update("num_cpu_devices", 8)
+    yield
+    tx.config.update("num_cpu_devices", before)
+
+
+def _grid(*shape: int) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def _on(mesh: Any, *spec: Any) -> Any:
+    return tx.NamedSharding(mesh, P(*spec))
+
+
+@pytest.mark.parametrize("spec", [("x", "y"), ("y", "x"), (("x", "y"),), (None, "y"), (), (("y", "x"), None)])
+def test_parts_are_slices_of_the_array(spec: Any) -> None:
+    x = _grid(8, 4)
+    y = tx.device_put(x, _on(tx.make_mesh((4, 2), ("x", "y")), *spec))
+    assert len(y.addressable_shards) == 8
+    for shard in y.addressable_shards:
+        np.testing.assert_array_equal(shard.data, x[shard.index])
+        assert shard.data.devices() == {shard.device}
+    np.testing.assert_array_equal(y, x)
+
+
+def test_computation_follows_a_device_and_devices_do_not_mix() -> None:
+    x, y = (tx.device_put(_grid(4), tx.devices()[k]) for k in (1, 2))
+    assert (jnp.sin(x) + 1).devices() == {tx.devices()[1]}
+    assert tx.jit(lambda a: a * 2)(y).sharding == tx.sharding.SingleDeviceSharding(tx.devices()[2])
+    for call in (lambda: x + y, lambda: tx.jit(jnp.add)(x, y)):
+        with pytest.raises(ArgumentError, match="over one mesh"):
+            call()
+    np.testing.assert_array_equal(tx.device_put(x, tx.devices()[0]) + tx.device_put(y, tx.devices()[0]), 2 * _grid(4))
+
+
+def test_deleted_array_is_not_read() -> None:
+    x = tx.device_put(_grid(8), _on(tx.make_mesh((8,), ("x",)), "x"))
+    y = tx.jit(lambda a: a + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    assert not y.is_deleted()
+    with pytest.raises(DeletedError, match="deleted"):
+        x + 1
+
+
+def test_arguments_with_another_sharding_are_refused() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    x = tx.device_put(_grid(8, 4), _on(mesh, "x"))
+    with pytest.raises(ArgumentError, match="must have the sharding"):
+        tx.jit(lambda a: a, in_shardings=_on(mesh, "y"))(x)
+    compiled = tx.jit(jnp.sin).lower(tx.ShapeDtypeStruct((8, 4), np.float32, sharding=_on(mesh, "x"))).compile()
+    assert compiled.input_shardings[0][0] == _on(mesh, "x")
+    with pytest.raises(ArgumentError, match="must have the sharding"):
+        compiled(tx.device_put(x, _on(mesh, "y")))
+
+
+def test_shardings_that_do_not_fit() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    with pytest.raises(ShapeError, match="must be a multiple of 4"):
+        tx.lax.with_sharding_constraint(_grid(6), _on(mesh, "x"))
+    with pytest.raises(MeshError, match="needs a mesh"):
+        tx.lax.with_sharding_constraint(_grid(8), P("x"))
+    with pytest.raises(ArgumentError, match="take 16 devices"):
+        tx.make_mesh((16,), ("x",))
+
+
+def test_results_are_placed_by_keywords() -> None:
+    rows = _on(tx.make_mesh((8,), ("x",)), "x")
+    assert jnp.zeros((8, 2), device=rows).sharding == rows
+    for out in (jnp.dot(_grid(8, 2), _grid(2, 2), out_sharding=rows), tx.jit(lambda: jnp.ones(8, device=rows))()):
+        assert out.sharding.is_equivalent_to(rows, out.ndim)
+
+
+def test_derivative_of_shard_map_is_split_as_its_argument() -> None:
+    mesh = tx.make_mesh((8,), ("x",))
+    f = tx.shard_map(lambda a: a * tx.lax.psum(a.sum(), "x"), mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    x = _grid(16)
+    found = tx.jit(tx.grad(lambda a: f(a).sum()))(x)
+    assert found.sharding.is_equivalent_to(_on(mesh, "x"), 1)
+    np.testing.assert_allclose(found, np.full(16, 2 * x.sum()))
+    with pytest.raises(ShapeError, match="must be the same on all devices"):
+        tx.shard_map(lambda a: a, mesh=mesh, in_specs=P("x"), out_specs=P())(x)
+
+
+def test_pmap_puts_copies_on_devices() -> None:
+    found = tx.pmap(lambda a: a / tx.lax.psum(a, "i"), axis_name="i")(_grid(8) + 1)
+    assert [shard.data.shape for shard in found.addressable_shards] == [(1,)] * 8
+    np.testing.assert_allclose(found, (_grid(8) + 1) / 36)
