@@ -44,7 +44,9 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "jit: out_shardings": lambda place: tx.jit(lambda x: x, out_shardings=place),
     "pmap: devices": lambda place: tx.pmap(lambda x: x, devices=[place]),
     "pmap: backend": lambda place: tx.pmap(lambda x: x, backend=place),
-    "device_put": lambda place: tx.device_put(tnp.ones(2), place),
+    "device_put": lambda place: tx.device_put(
+        ({"a": tnp.ones(2), "b": 1.0}, [2.0]) if isinstance(place, tuple) else tnp.ones(2), place
+    ),
     "device_put: src": lambda place: tx.device_put(tnp.ones(2), src=place),
     "to_device": lambda place: tnp.ones(2).to_device(place),
     "lax.with_sharding_constraint": lambda place: tx.lax.with_sharding_constraint(tnp.ones(2), place),

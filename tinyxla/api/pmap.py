@@ -78,7 +78,9 @@ def pmap(
         if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]
             axes = tuple(in_axes[n] for n in places)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         result = vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
-        return _over_devices(result, out_axes, axis_name or "devices", local if devices is None else list(devices))
+        return _over_devices(
+            result, out_axes, axis_name or "devices", local if devices is None else list(dict.fromkeys(devices))
+        )
 
     local = devices_of(process_index())
     return jit(mapped, static_argnums=static, donate_argnums=donate_argnums)
