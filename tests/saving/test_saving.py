@@ -113,7 +113,7 @@ def test_names_that_would_be_equal_are_told_apart(path: Path) -> None:
 
 def test_arrays_without_a_copy_are_the_files(path: Path) -> None:
     tx.save(path, {"w": jnp.arange(6.0).reshape(2, 3)})
-    part = Reader(path).view("w")[1, :2]
+    part = Reader(path).read("w", (slice(1, 2), slice(0, 2)))[0]
     np.testing.assert_array_equal(part, [3, 4])
     assert not part.flags.writeable
     donating = tx.jit(lambda x: x + 1, donate_argnums=0)

@@ -134,7 +134,7 @@ class ShardedArray(Interpreted):
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         if self._whole is None:
-            if any(self._processes(axes) > 1 for axes in self.spec):
+            if self.is_split_among_processes:
                 raise ArgumentError(
                     f"{wanted} needs all of an array of which process {process_index()} has a part only: "
                     f"{self.layout}. Use experimental.multihost_utils.process_allgather, x.addressable_shards, or "
@@ -192,6 +192,11 @@ class ShardedArray(Interpreted):
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether each device has all of the array."""
         return self.layout.is_fully_replicated
+
+    @property
+    def is_split_among_processes(self) -> bool:
+        """Whether this process has only some of the elements."""
+        return any(self._processes(axes) > 1 for axes in self.spec)
 
     @property
     def addressable_shards(self) -> list[Shard]:

@@ -1,4 +1,4 @@
-"""Pytrees in files that hold data and nothing that runs: `save` and `load`."""
+"""Pytrees in files and sharded checkpoints that hold data and nothing that runs: `save` and `load`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, overload
 
 from tinyxla.errors import ArgumentError, NestingError
+from tinyxla.runtime.mpi.world import Process, world
+from tinyxla.saving.checkpoint import INDEX, CheckpointReader, Tiles, write_checkpoint
 from tinyxla.saving.container import Reader, write
-from tinyxla.saving.trees import ABSENT, Decoder, encode
+from tinyxla.saving.trees import ABSENT, Decoder, encode, is_split_among_processes
 from tinyxla.tracing.signatures import Tree
 from tinyxla.util.tracebacks import boundary
 
@@ -22,8 +24,13 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
     The file appears under its name when all of it is on the disk; until then, a file of that name stays as it was.
 
+    A tree with an array that is split among processes becomes a sharded checkpoint: `path` is a folder in which each
+    process writes its shards to a file of its own. All processes call `save` with the same tree and path, on a file
+    system that they share; either all of the checkpoint takes the place of the one before, or all processes raise.
+
     Args:
-        path: of the file. The usual ending is `.safetensors`.
+        path: of the file, or of the checkpoint. The usual ending of a file is `.safetensors`. Where there is a
+            checkpoint, a tree that is not split replaces it as a checkpoint, too.
         tree: of arrays (tinyxla's and NumPy's, of any element type, and random keys), numbers, strings and None, in
             dicts, lists, tuples, named tuples and registered classes.
 
@@ -31,6 +38,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         ArgumentError: a leaf is none of these, a key of a dict is neither string nor number, or there are too many
             arrays for the format.
         ConcretizationError: a leaf is an array of a function that is being traced.
+        ProcessError: another process could not write its part, or saves another tree.
         OSError: the file cannot be written.
 
     Example:
@@ -42,11 +50,21 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         {'weights': Array([1, 1], dtype=bfloat16), 'step': 3}
     """
     where = _path("save", path)
-    try:
+
+    def encoded() -> tuple[dict[str, str], dict[str, Tiles]]:
         structure, arrays = encode(tree)
+        return {_STRUCTURE: json.dumps(structure, separators=(",", ":"))}, arrays
+
+    try:
+        if is_split_among_processes(tree):
+            write_checkpoint(where, world(), encoded)
+        elif (where / INDEX).exists():
+            write_checkpoint(where, Process(), encoded)
+        else:
+            metadata, arrays = encoded()
+            write(where, {name: value for name, x in arrays.items() for value in x.values.values()}, metadata)
     except RecursionError as error:
         raise _too_deep("save", error) from None
-    write(where, arrays, {_STRUCTURE: json.dumps(structure, separators=(",", ":"))})
 
 
 @overload
@@ -55,13 +73,15 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False) -> Any: ...
 def load(path: str | os.PathLike[str], like: Tree, *, mmap: bool = False) -> Tree: ...
 @boundary
 def load(path: str | os.PathLike[str], like: Any = ABSENT, *, mmap: bool = False) -> Any:
-    """The pytree of a file that `save` wrote, with its structure and types; of another file in the safetensors format,
-    a dict of its arrays.
+    """The pytree of a file or checkpoint that `save` wrote, with its structure and types; of another file in the
+    safetensors format, a dict of its arrays.
 
     Args:
-        path: of the file.
+        path: of the file, or of the folder of a checkpoint.
         like: a tree whose structure, shapes and types the file's must have; leaves may be `ShapeDtypeStruct`s. Named
             tuples and registered classes are made only where there are some in `like`, whose static fields they get.
+            An array gets the sharding of its leaf in `like`, and a process reads only the parts of its own devices,
+            whatever the shardings and the number of processes were when it was saved.
         mmap: whether arrays stay in the file, whose pages are read when they are used. The file must then not be
             changed in place; `save` does not do that.
 
@@ -69,8 +89,9 @@ def load(path: str | os.PathLike[str], like: Any = ABSENT, *, mmap: bool = False
         The tree. Arrays are what they were when saved: tinyxla's, with weak types, or NumPy's.
 
     Raises:
-        FileFormatError: the file is not in the format, or damaged.
+        FileFormatError: the file is not in the format, or damaged; a checkpoint is incomplete.
         PytreeError: it has another structure, shape or type than `like`, or a class and there is no `like`.
+        ShapeError: the sharding of a leaf of `like` does not fit its shape.
         OSError: the file cannot be read.
 
     Example:
@@ -85,8 +106,14 @@ def load(path: str | os.PathLike[str], like: Any = ABSENT, *, mmap: bool = False
         >>> tx.save(path, state)
         >>> tx.load(path, like=state).position
         Array([0., 1., 2.], dtype=float32)
+        >>> mesh = tx.make_mesh((1,), ("data",))
+        >>> sharding = tx.NamedSharding(mesh, tx.P("data"))
+        >>> like = state._replace(position=tx.ShapeDtypeStruct((3,), "float32", sharding=sharding))
+        >>> tx.load(path, like=like).position
+        Array([0., 1., 2.], dtype=float32)
     """
-    reader = Reader(_path("load", path))
+    where = _path("load", path)
+    reader = CheckpointReader(where) if where.is_dir() else Reader(where)
     decoder = Decoder(reader, mmap)
     text = reader.metadata.get(_STRUCTURE)
     if text is None:

@@ -29,7 +29,9 @@ METADATA = "__metadata__"
 MAX_HEADER = 100_000_000  # bytes, as the format has it
 _LENGTH = 8  # bytes of the length of the header
 _ALIGNMENT = 64  # bytes, of the data: a line of the cache
-_MOST_ELEMENTS, _MOST_DIMENSIONS = 1 << 58, 32  # of an array in NumPy
+_MOST_ELEMENTS, MAX_DIMENSIONS = 1 << 58, 32  # of an array in NumPy
+
+Box = tuple[slice, ...]  # a part of an array, by the range along each dimension
 
 _NUMPY = "BOOL ? U8 u1 I8 i1 U16 u2 I16 i2 U32 u4 I32 i4 U64 u8 I64 i8 F16 f2 F32 f4 F64 f8 C64 c8".split()
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -147,11 +149,12 @@ class Reader:
         self.entries = {name: self._entry(name, described) for name, described in parsed.items()}
         self._check_ranges(self._data.size)
 
-    def view(self, name: str) -> np.ndarray[Any, Any]:
-        """An array in the file's own memory, which cannot be written. Of a slice of it, the pages that hold the slice
-        are read."""
+    def read(self, name: str, box: Box | None = None) -> np.ndarray[Any, Any]:
+        """An array, or the part of it in a box, in the file's own memory, which cannot be written. The pages that hold
+        it are read when they are looked at."""
         entry = self.entries[name]
-        return self._data[entry.start : entry.stop].view(DTYPES[entry.dtype]).reshape(entry.shape)
+        value = self._data[entry.start : entry.stop].view(DTYPES[entry.dtype]).reshape(entry.shape)
+        return value if box is None else value[box]
 
     def damaged(self, reason: str) -> FileFormatError:
         """The error that says what is wrong with the file."""
@@ -186,10 +189,10 @@ class Reader:
             raise self.damaged(
                 f"the array {name!r} has the element type {dtype!r}, which is none of {', '.join(DTYPES)}"
             )
-        if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
+        if not are_sizes(shape) or not are_sizes(offsets) or len(offsets) != 2:
             raise self.damaged(f"the array {name!r} has the shape {shape!r} and the range {offsets!r}")
         size = DTYPES[dtype].itemsize * math.prod(shape)
-        is_possible = len(shape) <= _MOST_DIMENSIONS and math.prod(n or 1 for n in shape) <= _MOST_ELEMENTS
+        is_possible = len(shape) <= MAX_DIMENSIONS and math.prod(n or 1 for n in shape) <= _MOST_ELEMENTS
         if size != offsets[1] - offsets[0] or not is_possible:
             raise self.damaged(f"the array {name!r} of shape {shape!r} and type {dtype} has the range {offsets!r}")
         return Entry(dtype, tuple(shape), *offsets)
@@ -204,7 +207,8 @@ class Reader:
             raise self.damaged(f"its arrays take {stop} bytes, but it has {size}")
 
 
-def _are_sizes(found: Any) -> bool:
+def are_sizes(found: Any) -> bool:
+    """Whether a value of JSON is a list of sizes."""
     return isinstance(found, list) and all(type(n) is int and n >= 0 for n in found)
 
 

@@ -21,12 +21,17 @@ from typing import Any
 import numpy as np
 import optree
 
+from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, DTypeError, PytreeError
-from tinyxla.saving.container import NAMES, Reader, unique_names
+from tinyxla.partitioning.array import ShardedArray, from_callback, layout_of
+from tinyxla.saving.checkpoint import CheckpointReader, Offset, Tiles, one_tile
+from tinyxla.saving.container import DTYPES, NAMES, Box, Reader, unique_names
 from tinyxla.shapes import KEY_TYPES, Shape, element_type
 from tinyxla.shapes.element_types import element_types
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.device import process_index
 from tinyxla.tracing.pytrees import NAMESPACE
+from tinyxla.tracing.shardings import Shard
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.tree_util import (
     DictKey,
@@ -37,6 +42,7 @@ from tinyxla.tree_util import (
     is_tree_node,
     keystr,
     tree_flatten_with_path,
+    tree_leaves,
 )
 
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple}
@@ -55,8 +61,15 @@ ABSENT = object()  # in place of a tree that the result must be like
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def encode(tree: Any) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
-    """The structure of a tree, and its arrays by their names in the file."""
+def is_split_among_processes(tree: Any) -> bool:
+    """Whether a tree has an array of which this process has only some elements."""
+    leaves = [x.words if isinstance(x, KeyArray) else x for x in tree_leaves(tree)]
+    return any(isinstance(x, ShardedArray) and x.is_split_among_processes for x in leaves)
+
+
+def encode(tree: Any) -> tuple[Any, dict[str, Tiles]]:
+    """The structure of a tree, and its arrays by their names in the file. An array of which this process has all
+    elements is one tile; the tiles of others are the shards."""
     leaves, _ = tree_flatten_with_path(tree)
     paths = [path for path, _ in leaves]
     names = unique_names(keystr(path, simple=True, separator=".") or "array" for path in paths)
@@ -67,7 +80,7 @@ def encode(tree: Any) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
 class _Encoder:
     def __init__(self, names: dict[KeyPath, str]) -> None:
         self._names = names
-        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self.arrays: dict[str, Tiles] = {}
 
     def node(self, tree: Any, path: KeyPath) -> Any:
         if tree is None:
@@ -88,25 +101,53 @@ class _Encoder:
         what = f"save: the leaf {keystr(path) or 'tree'}"
         name = self._names[path]
         if isinstance(leaf, KeyArray):
-            self.arrays[name] = leaf.words.concrete(what).dense()
+            self.arrays[name] = _tiles(leaf.words, what)
             return {"key": [name, leaf.dtype.implementation]}
         if isinstance(leaf, Array):
-            kind, value = "weak" if leaf.weak_type else "array", np.asarray(leaf.concrete(what).buffer())
+            kind, tiles = "weak" if leaf.weak_type else "array", _tiles(leaf, what)
         elif isinstance(leaf, np.ndarray | np.generic):
-            kind, value = "numpy", np.asarray(leaf)
+            kind, tiles = "numpy", one_tile(np.asarray(leaf))
         else:
             raise ArgumentError(
                 f"{what} is of type {type(leaf).__name__}, but arrays, numbers and strings can be saved; leave it out, "
                 "or register its class as a container by tree_util."
             )
         try:
-            of = element_type(value.dtype)
+            of = element_type(tiles.dtype)
         except DTypeError:
             raise ArgumentError(
-                f"{what} is a NumPy array of {value.dtype}, which is no element type; save numbers."
+                f"{what} is a NumPy array of {tiles.dtype}, which is no element type; save numbers."
             ) from None
-        self.arrays[name] = _carried(value.astype(of.dtype, copy=False))
+        self.arrays[name] = _carried_tiles(tiles, of.dtype)
         return {kind: [name, of.name]}
+
+
+def _tiles(x: Array, what: str) -> Tiles:
+    if not isinstance(x, ShardedArray) or not x.is_split_among_processes:
+        return one_tile(np.asarray(x.concrete(what).buffer()))
+    shards = {_offset(shard): shard for shard in x.global_shards if shard.replica_id == 0}
+    owners = {offset: shard.device.process_index for offset, shard in shards.items()}
+    own = [offset for offset, owner in owners.items() if owner == process_index()]
+    values = {offset: np.asarray(shards[offset].data.concrete(what).buffer()) for offset in own}
+    return Tiles(x.dtype, x.shape, x.layout.shard_shape(x.shape), owners, values)
+
+
+def _offset(shard: Shard) -> Offset:
+    return tuple(s.start or 0 for s in shard.index)
+
+
+def _carried_tiles(x: Tiles, dtype: np.dtype[Any]) -> Tiles:
+    """An array of an element type that the format has, as `_carried` makes it."""
+    like = _carried(np.empty((0,), dtype))
+    inner = like.shape[1:]
+    origin = (0,) * len(inner)
+    return Tiles(
+        like.dtype,
+        (*x.shape, *inner),
+        (*x.tile, *inner),
+        {(*offset, *origin): owner for offset, owner in x.owners.items()},
+        {(*offset, *origin): _carried(value.astype(dtype, copy=False)) for offset, value in x.values.items()},
+    )
 
 
 def _container(tree: Any) -> str:
@@ -154,11 +195,11 @@ class Decoder:
     """The trees of a file.
 
     Args:
-        reader: the file.
+        reader: the file, or the checkpoint.
         is_mapped: whether arrays stay in the file's memory, or are copied.
     """
 
-    def __init__(self, reader: Reader, is_mapped: bool) -> None:
+    def __init__(self, reader: Reader | CheckpointReader, is_mapped: bool) -> None:
         self._reader = reader
         self._is_mapped = is_mapped
 
@@ -183,11 +224,8 @@ class Decoder:
         if kind in _SCALARS:
             self._check(type(like) is _SCALARS[kind][0], f"a Python {kind}", like, path)
             return self._scalar(kind, content)
-        value = self._array(kind, *self._parts(content, list, 2))
-        found = (np.shape(value), value.dtype)
-        wanted = (getattr(like, "shape", None), getattr(like, "dtype", None))
-        self._check(wanted == found, f"an array {Shape.of(value)}", like, path)
-        return value
+        name, of = self._parts(content, list, 2)
+        return self._array(kind, name, of, like, path)
 
     def _container(self, kind: str, keys: Sequence[Any], nodes: Sequence[Any], like: Any, path: KeyPath) -> Any:
         is_class = kind not in _SEQUENCES and kind != "dict"
@@ -217,31 +255,46 @@ class Decoder:
         except (KeyError, TypeError, ValueError):
             raise self._reader.damaged(f"{text!r} is no {kind}") from None
 
-    def _array(self, kind: str, name: Any, of: Any) -> Any:
+    def _array(self, kind: str, name: Any, of: Any, like: Any, path: KeyPath) -> Any:
         if kind not in _ARRAYS or not isinstance(name, str) or name not in self._reader.entries:
             raise self._reader.damaged(f"{name!r} is no array of it that can be a leaf of the kind {kind!r}")
-        value = self._reader.view(name)
+        entry = self._reader.entries[name]
         if not isinstance(of, str) or of not in (KEY_TYPES if kind == "key" else element_types):
             raise self._reader.damaged(f"the array {name!r} is no {kind} of the type {of!r}")
-        if kind == "key":
-            if value.dtype != np.uint32 or value.shape[-1:] != (KEY_TYPES[of].words,):
-                raise self._reader.damaged(f"the array {name!r} does not hold words of keys {of}")
-            return KeyArray(KEY_TYPES[of], ConcreteArray(self._kept(value)))
-        carried = _carried(np.empty((0,), element_types[of].dtype))
-        if value.dtype != carried.dtype or value.shape[value.ndim - carried.ndim + 1 :] != carried.shape[1:]:
-            raise self._reader.damaged(f"the array {name!r} is of {value.dtype}, which does not hold elements {of}")
-        made = self._kept(_uncarried(value, element_types[of].dtype))
-        return made[()] if kind == "numpy" else ConcreteArray(made, kind == "weak")
+        dtype = np.dtype(np.uint32) if kind == "key" else element_types[of].dtype
+        carried = _carried(np.empty((0, KEY_TYPES[of].words) if kind == "key" else (0,), dtype))
+        ndim = len(entry.shape) - carried.ndim + 1
+        if DTYPES[entry.dtype] != carried.dtype or ndim < 0 or entry.shape[ndim:] != carried.shape[1:]:
+            raise self._reader.damaged(f"the array {name!r} of {entry.dtype}{entry.shape} does not hold elements {of}")
+        shown = ShapeDtypeStruct(entry.shape[:ndim], KEY_TYPES[of] if kind == "key" else dtype)
+        wanted = (getattr(like, "shape", None), getattr(like, "dtype", None))
+        self._check(wanted == (shown.shape, shown.dtype), f"an array {Shape.of(shown)}", like, path)
+
+        def read(box: Box | None = None) -> np.ndarray[Any, Any]:
+            return _uncarried(self._checked(self._reader.read(name, box)), dtype)
+
+        layout = layout_of(like.words if isinstance(like, KeyArray) else like)
+        if layout is not None:
+            shape = entry.shape if kind == "key" else shown.shape
+            made = from_callback(shape, dtype, layout, read, kind == "weak", f"load: {keystr(path) or 'the tree'}")
+        elif kind == "numpy":
+            return self._kept(read())[()]
+        else:
+            made = ConcreteArray(self._kept(read()), kind == "weak")
+        return KeyArray(KEY_TYPES[of], made) if kind == "key" else made
 
     def whole(self, like: Any) -> Any:
         """All arrays by name: what a file is that another library wrote."""
-        names = list(self._reader.entries)
-        leaves = [{"array": [name, element_type(self._reader.view(name).dtype).name]} for name in names]
-        return self._container("dict", list(map(DictKey, names)), leaves, like, ())
+        entries = self._reader.entries
+        leaves = [{"array": [name, element_type(DTYPES[entry.dtype]).name]} for name, entry in entries.items()]
+        return self._container("dict", list(map(DictKey, entries)), leaves, like, ())
 
-    def _kept(self, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _checked(self, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if value.dtype == np.bool_ and value.view(np.uint8).max(initial=0) > 1:
             raise self._reader.damaged("an array of booleans has other bytes than 0 and 1")
+        return value
+
+    def _kept(self, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return value if self._is_mapped else value.copy()
 
     def _parts(self, found: Any, kind: type, count: int | None = None) -> Any:
