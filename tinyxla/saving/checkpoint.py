@@ -100,6 +100,7 @@ def write_checkpoint(
         with contextlib.suppress(OSError):
             own.unlink(missing_ok=True)
             folder.rmdir()  # unless a checkpoint is there
+        processes.barrier()
         raise failure
     failure = _by_all(folder, processes, commit, lambda: grids)
     if failure is not None:
@@ -108,6 +109,7 @@ def write_checkpoint(
         for other in folder.iterdir():
             if _OF_A_PROCESS.fullmatch(other.name) and other.name not in files:
                 other.unlink(missing_ok=True)
+    processes.barrier()
 
 
 def _by_all(folder: Path, processes: Process, run: Callable[[], None], agreed: Callable[[], str]) -> Exception | None:
