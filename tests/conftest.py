@@ -105,8 +105,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _choose_samples(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
-    with at least `_LONG` sets two of four. Half of what remains is marked `thorough`, the other half `exhaustive`. They
-    are chosen by a hash of their names, since strides miss values of nested parameters."""
+    with at least `_LONG` sets two of four. A third of what remains is marked `thorough`, the rest `exhaustive`. They are
+    chosen by a hash of their names, since strides miss values of nested parameters."""
     sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         mark = item.get_closest_marker("sample")
@@ -118,10 +118,10 @@ def _choose_samples(items: list[pytest.Item]) -> None:
         for first in range(0, len(parameters), size):
             block = sorted(parameters[first : first + size], key=_number)
             others = block[kept:]
-            half = (len(others) + 1) // 2
-            for item in others[:half]:
+            third = (len(others) + 2) // 3
+            for item in others[:third]:
                 item.add_marker("thorough")
-            for item in others[half:]:
+            for item in others[third:]:
                 item.add_marker("exhaustive")
 
 

@@ -1341,6 +1341,23 @@ VIOLATIONS: dict[str, list[Violation]] = {
             },
             "the parts of the operands must be [f32[3]], but are [f32[2]].",
         ),
+        V(
+            "specs have the dimensions of arrays",
+            ("f32[4]",),
+            {"to_apply": LANES, "mesh": AbstractMesh((2,), ("x",)), "in_specs": (), "out_specs": ((("x",),),)},
+            "in_specs must have for each of the 1 arrays a tuple of axes for each dimension",
+        ),
+        V(
+            "parts are equal",
+            ("f32[5]",),
+            {
+                "to_apply": LANES,
+                "mesh": AbstractMesh((2,), ("x",)),
+                "in_specs": ((("x",),),),
+                "out_specs": ((("x",),),),
+            },
+            "f32[5] has no equal parts under (('x',),) over AbstractMesh('x': 2); pad it.",
+        ),
     ],
     "while-pullback": [
         V(

@@ -92,11 +92,31 @@ def whole_shape(part: Shape, spec: Spec, mesh: AbstractMesh) -> Shape:
     return part.with_dimensions(sizes)
 
 
+def _check_specs(what: str, specs: Any, ranks: Sequence[int], mesh: Any) -> None:
+    """For each array a tuple for each dimension, of different axes of the mesh."""
+    fits = isinstance(mesh, AbstractMesh) and isinstance(specs, tuple) and len(specs) == len(ranks)
+    for spec, rank in zip(specs, ranks, strict=True) if fits else ():
+        fits = fits and isinstance(spec, tuple) and len(spec) == rank and all(isinstance(axes, tuple) for axes in spec)
+        names = [name for axes in spec for name in axes] if fits else []
+        fits = fits and len(set(names)) == len(names) and set(names) <= set(mesh.axis_names)
+    if not fits:
+        raise ShapeError(
+            f"shard-map: {what} must have for each of the {len(ranks)} arrays a tuple of axes for each dimension, of "
+            f"different axes of {mesh}, but is {specs}."
+        )
+
+
 def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> AnyShape:
-    parts = [part_shape(x, spec, mesh) for x, spec in zip(operands, in_specs, strict=True) if isinstance(x, Shape)]
+    arrays = [movement.array_operand("shard-map", x) for x in operands]
+    results = [x.array_shape for x in to_apply.outputs]
+    _check_specs("in_specs", in_specs, [x.rank for x in arrays], mesh)
+    _check_specs("out_specs", out_specs, [x.rank for x in results], mesh)
+    for x, spec in zip(arrays, in_specs, strict=True):
+        if whole_shape(part_shape(x, spec, mesh), spec, mesh) != x:
+            raise ShapeError(f"shard-map: {x} has no equal parts under {spec} over {mesh}; pad it.")
+    parts = [part_shape(x, spec, mesh) for x, spec in zip(arrays, in_specs, strict=True)]
     if parts != to_apply.parameter_shapes:
         raise ShapeError(f"shard-map: the parts of the operands must be {to_apply.parameter_shapes}, but are {parts}.")
-    results = [x.array_shape for x in to_apply.outputs]
     return TupleShape(tuple(whole_shape(x, spec, mesh) for x, spec in zip(results, out_specs, strict=True)))
 
 
