@@ -58,6 +58,9 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("lax.cospi", "lax.sinpi"), "JAX and SciPy have no such function; test_scalar_math has them"),
     "lax.pbroadcast": "JAX's does not run under vmap; test_named_axes has it",
     "lax.rng_uniform": "draws from a hidden state",
+    **dict.fromkeys(
+        ("lax.pcast", "lax.pvary"), "inside of shard_map; tests/partitioning and tests/jax/meshes have them"
+    ),
     "lax.with_sharding_constraint": _DEVICES,
     **dict.fromkeys(
         (
