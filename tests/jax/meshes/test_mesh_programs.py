@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.support import ROOT
 
 FOLDER = Path(__file__).parent
 MODULES = [path.stem for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith(("_", "test_"))]
+QUICK = ("utilities",)
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
 
 
@@ -30,7 +30,6 @@ def names(module: str) -> Iterator[str]:
             yield x.name
 
 
-@cache
 def results(module: str, *options: str) -> dict[str, Any]:
     """What each program of a module gives."""
     found = subprocess.run(
@@ -69,13 +68,19 @@ def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
 
 
 @pytest.mark.jax
-@pytest.mark.parametrize(("module", "name"), [(module, name) for module in MODULES for name in names(module)])
-def test_program_gives_what_jax_gives(module: str, name: str) -> None:
-    wanted = results(module)[name]
-    found = results(module, "-m", "tinyxla.jax")[name]
-    assert "failure" not in wanted, wanted["failure"]
-    assert "failure" not in found, found["failure"]
-    assert list(differences(found["value"], wanted["value"])) == []
+@pytest.mark.parametrize(
+    "module", [module if module in QUICK else pytest.param(module, marks=pytest.mark.thorough) for module in MODULES]
+)
+def test_programs_of_a_module_give_what_jax_gives(module: str) -> None:
+    """All of a module together, since they share a process of each library."""
+    found, wanted = results(module, "-m", "tinyxla.jax"), results(module)
+    wrong: list[str] = []
+    for name in names(module):
+        both = {"tinyxla": found[name], "jax": wanted[name]}
+        wrong += [f"{name}: {library}: {x['failure']}" for library, x in both.items() if "failure" in x]
+        if all("value" in x for x in both.values()):
+            wrong += [f"{name}{where}" for where in differences(found[name]["value"], wanted[name]["value"])]
+    assert wrong == []
 
 
 def test_differences_are_found() -> None:
