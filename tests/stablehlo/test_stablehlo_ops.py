@@ -28,6 +28,7 @@ WITHOUT_FORM = {
     "copy-start": "a step of an asynchronous copy",
     "dynamic-reshape": "gives a bounded size",
     "fusion": "a compiler's",
+    "mpi-collective": "a message of MPI",
     "ragged-all-to-all": "CHLO and StableHLO lack it",
     "ragged-dot": "XLA has no CHLO of it for CPUs",
     "rng": "gives other numbers with each call",
