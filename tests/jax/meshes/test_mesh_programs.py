@@ -69,7 +69,7 @@ def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
 
 @pytest.mark.jax
 @pytest.mark.parametrize(
-    "module", [module if module in QUICK else pytest.param(module, marks=pytest.mark.thorough) for module in MODULES]
+    "module", [module if module in QUICK else pytest.param(module, marks=pytest.mark.exhaustive) for module in MODULES]
 )
 def test_programs_of_a_module_give_what_jax_gives(module: str) -> None:
     """All of a module together, since they share a process of each library."""
