@@ -1,13 +1,14 @@
 """What is said of tracing and compiling: the options `log_compiles`, `explain_cache_misses` and `slow_compile_seconds`.
 
 Messages of the first two are warnings of the logger "tinyxla", which Python prints where no handler is set. Work that
-takes long is told on stderr while it goes on, by a thread that wakes after some seconds and looks at what the working
-thread does: so work that does not take long costs no more than a timer.
+takes long is told on stderr while it goes on, by a thread that sleeps until then and looks at what the working thread
+does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -120,55 +121,103 @@ def _watched(name: str, computation: Computation | None) -> Generator[None]:
     if seconds is None or _state.is_busy:
         yield
         return
-    watch = _Watch(name.strip("<>"), computation, threading.get_ident())
+    watch = _Watch(name.strip("<>"), computation, threading.get_ident(), seconds)
     _state.is_busy = True
     try:
-        watch.wait(seconds)
+        _watcher.add(watch)
         yield
     finally:
         _state.is_busy = False
+        _watcher.remove(watch)
         watch.end()
 
 
 class _Watch:
-    """Reports on work of a thread, which come at growing intervals until it ends."""
+    """Work of a thread, and when it is told of: `due`, at growing intervals."""
 
-    def __init__(self, name: str, computation: Computation | None, thread: int) -> None:
+    def __init__(self, name: str, computation: Computation | None, thread: int, seconds: float) -> None:
         self._start = time.perf_counter()
+        self.due = self._start + seconds
+        self._seconds = seconds
         self._name = name
         self._computation = computation
         self._thread = thread
         self._is_reported = False
-        self._timer: threading.Timer | None = None
-        self._lock = threading.Lock()
-        self._has_ended = False
 
-    def wait(self, seconds: float) -> None:
-        """Report after so many seconds."""
-        self._timer = timer = threading.Timer(seconds, self._report, (seconds,))
-        timer.daemon = True
-        with contextlib.suppress(RuntimeError):  # where there are no threads, or too many
-            timer.start()
+    def text(self) -> str:
+        """What the thread does now."""
+        frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
+        return report(self._name, self._computation, time.perf_counter() - self._start, frame)
+
+    def tell(self, text: str) -> None:
+        """Say it, of reports after the first one the first line."""
+        _say(text.partition("\n")[0] if self._is_reported else text)
+        self._is_reported = True
+        self._seconds = max(self._seconds, 1.0) * _GROWTH
+        self.due = time.perf_counter() + self._seconds
 
     def end(self) -> None:
         """The work is over."""
-        with self._lock:
-            self._has_ended = True
-        if self._timer is not None:
-            self._timer.cancel()
         if self._is_reported:
             verb = "tracing" if self._computation is None else "compiling"
             _say(f"{verb} {self._name} took {time.perf_counter() - self._start:.3g} s")
 
-    def _report(self, seconds: float) -> None:
-        frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
-        text = report(self._name, self._computation, time.perf_counter() - self._start, frame)
-        with self._lock:
-            if self._has_ended:
-                return
-            _say(text.partition("\n")[0] if self._is_reported else text)
-            self._is_reported = True
-            self.wait(max(seconds, 1.0) * _GROWTH)
+
+class _Watcher:
+    """One thread for all work that is watched. It sleeps until something is due, so that work which ends before costs
+    an entry in a set; where nothing is watched for a while it ends, and the next work starts another one."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._watches: set[_Watch] = set()
+        self._thread: threading.Thread | None = None
+        self._wakes = 0.0
+
+    def add(self, watch: _Watch) -> None:
+        with self._condition:
+            self._watches.add(watch)
+            if self._thread is None:
+                self._wakes = watch.due
+                thread = threading.Thread(target=self._run, name="tinyxla-slow-work", daemon=True)
+                with contextlib.suppress(RuntimeError):  # where there are no threads, or too many
+                    thread.start()
+                    self._thread = thread
+            elif watch.due < self._wakes:
+                self._condition.notify()
+
+    def remove(self, watch: _Watch) -> None:
+        with self._condition:
+            self._watches.discard(watch)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is watched."""
+        return not self._watches
+
+    def _run(self) -> None:
+        was_idle = False
+        while True:
+            with self._condition:
+                now = time.perf_counter()
+                late = [watch for watch in self._watches if watch.due <= now]
+                if not late:
+                    if was_idle and self.is_idle:
+                        self._thread = None
+                        return
+                    was_idle = self.is_idle
+                    self._wakes = min([now + _IDLE_SECONDS, *(watch.due for watch in self._watches)])
+                    self._condition.wait(self._wakes - now)
+            for watch in late:
+                text = watch.text()
+                with self._condition:
+                    if watch in self._watches:
+                        watch.tell(text)
+
+
+_IDLE_SECONDS = 5.0
+_watcher = _Watcher()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watcher.__init__)  # whose thread there is not, and whose lock may be held
 
 
 def _say(text: str) -> None:
