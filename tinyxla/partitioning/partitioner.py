@@ -23,8 +23,9 @@ from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.partitioning import resharding
 from tinyxla.partitioning.propagation import Leaf, factors_of, leaves_of
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.core import trace
 from tinyxla.tracing.shardings import Spec
+from tinyxla.transforms.computations import interpret, unpacked
 
 Sizes = tuple[int, ...]
 FactorAxes = dict[int, tuple[Any, ...]]
@@ -168,18 +169,7 @@ class Partitioner:
 
     def run(self, computation: Computation, operands: Sequence[Part]) -> list[Part]:
         """The parts of the results of a computation."""
-        values: dict[Instruction, list[Part]] = {
-            p: [part] for p, part in zip(computation.parameters, operands, strict=True)
-        }
-        outer = state.source
-        try:
-            for x in computation.instructions:
-                if x not in values:
-                    state.source = x.source or outer
-                    values[x] = self._instruction(x, [values[o] for o in x.operands])
-        finally:
-            state.source = outer
-        return values[computation.root]
+        return interpret(computation, [[part] for part in operands], self._instruction)
 
     def _instruction(self, x: Instruction, operands: list[list[Part]]) -> list[Part]:
         if x.op is calls.tuple_:
@@ -215,7 +205,7 @@ class Partitioner:
         shapes = [self.part_shape(s, spec) for s, spec in zip(given, inputs, strict=True)]
         is_tuple = not isinstance(computation.root.shape, Shape)
         made, _, _ = trace(device, shapes, computation.name)
-        return made if is_tuple else _of_one(made)
+        return made if is_tuple else unpacked(made)
 
     # --- plans
 
@@ -445,10 +435,3 @@ def all_reduced(value: Value, op: str, axis: Hashable) -> Value:
 def constant(value: Any, dtype: Any) -> Value:
     """A scalar."""
     return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
-
-
-def _of_one(computation: Computation) -> Computation:
-    """The computation with its one result not in a tuple."""
-    (root,) = computation.root.operands
-    kept = [x for x in computation.instructions if x is not computation.root]
-    return Computation(computation.name, computation.parameters, kept, root)

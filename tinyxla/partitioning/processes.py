@@ -16,11 +16,12 @@ from tinyxla.ops import collectives, dynamic_slices, elementwise, exchanges, mov
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.op import OWN, Value
 from tinyxla.ops.replica_groups import PROCESSES, Groups
-from tinyxla.partitioning.resharding import own_part
+from tinyxla.partitioning.resharding import own_part, sliced
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracing.core import state, trace, with_axes
+from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.transforms.batch import map_computations, with_own_axis
+from tinyxla.transforms.computations import interpret, results, unpacked
 
 
 class Axis(NamedTuple):
@@ -74,23 +75,10 @@ class _Resolution:
 
     def computation(self, given: Computation) -> Computation:
         def device(*parameters: Any) -> list[Any]:
-            values: dict[Instruction, Any] = dict(zip(given.parameters, parameters, strict=True))
-            outer = state.source
-            try:
-                for x in given.instructions:
-                    if x not in values:
-                        state.source = x.source or outer
-                        values[x] = self._instruction(x, [values[o] for o in x.operands])
-            finally:
-                state.source = outer
-            root = values[given.root]
-            return list(root) if isinstance(root, tuple) else [root]
+            return list(results(interpret(given, parameters, self._instruction)))
 
         made, _, _ = trace(device, given.parameter_shapes, given.name)
-        if isinstance(given.root.shape, Shape):
-            (root,) = made.root.operands
-            return Computation(made.name, made.parameters, [x for x in made.instructions if x is not made.root], root)
-        return made
+        return unpacked(made) if isinstance(given.root.shape, Shape) else made
 
     def _instruction(self, x: Instruction, operands: Sequence[Any]) -> Any:
         attributes: dict[str, Any] = x.attributes._asdict()
@@ -209,19 +197,15 @@ def _by_gathering(axis: Axis, op: Any, operands: Sequence[Any], attributes: dict
         for x in operands
     ]
     given = {**attributes, "axis_name": OWN}
-    results, mapped = op.batch(axis.size, tuple(gathered), (0,) * len(gathered), **given)
-    several = results if isinstance(results, tuple) else (results,)
-    axes = mapped if isinstance(mapped, tuple) else (mapped,)
-    number = _replica_id(axis, (), {})
-    own = [x if a is None else _row(movement.move_axis(x, a, 0), number) for x, a in zip(several, axes, strict=True)]
-    return tuple(own) if isinstance(results, tuple) else own[0]
+    found, mapped = op.batch(axis.size, tuple(gathered), (0,) * len(gathered), **given)
+    number = elementwise.convert(_replica_id(axis, (), {}), new_element_type=element_type("s32"))
+    own = [x if a is None else _row(x, a, number) for x, a in zip(results(found), results(mapped), strict=True)]
+    return tuple(own) if isinstance(found, tuple) else own[0]
 
 
-def _row(x: Value, number: Value) -> Value:
-    """The row of that number, u32[]."""
-    zeros = [movement.full(0, np.uint32)] * (x.ndim - 1)
-    row = dynamic_slices.dynamic_slice(x, number, *zeros, dynamic_slice_sizes=(1, *x.shape[1:]))
-    return movement.reshape_to(row, x.shape[1:])
+def _row(x: Value, axis: int, number: Value) -> Value:
+    """The element of that number, s32[], along an axis."""
+    return movement.reshape_to(sliced(x, axis, number, 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 _IN_TWO_STEPS = frozenset(("all-gather", "all-reduce", "reduce-scatter", "replica-id"))  # lanes and processes apart

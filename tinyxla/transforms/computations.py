@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation, Instruction
@@ -20,6 +20,7 @@ from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
 
 Mask = tuple[bool, ...]
+Meaning = TypeVar("Meaning")  # what an interpretation gives each value
 _FEW_STEPS = 8  # that something may take to be made again
 
 
@@ -27,26 +28,36 @@ def results(ans: Any) -> tuple[Any, ...]:
     return ans if isinstance(ans, tuple) else (ans,)
 
 
-def run(computation: Computation, operands: Sequence[Any], inline: bool = False) -> tuple[Any, ...]:
-    """The results of a computation on values, as a flat tuple. What this records comes from the same lines.
-
-    With `inline`, plain calls in it are run the same way: what they call takes their place.
-    """
-    values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
+def interpret(
+    computation: Computation, operands: Iterable[Meaning], apply: Callable[[Instruction, list[Meaning]], Meaning]
+) -> Meaning:
+    """The meaning of a computation, from those of its operands: `apply` gives that of an instruction. What is recorded
+    meanwhile comes from the instruction's line."""
+    values: dict[Instruction, Meaning] = dict(zip(computation.parameters, operands, strict=True))
     outer = state.source
     try:
         for x in computation.instructions:
             if x not in values:
                 state.source = x.source or outer
-                inputs = [values[o] for o in x.operands]
-                if inline and x.op.name == "call" and not (x.attributes.rule or x.attributes.checkpoint):
-                    found = run(x.attributes.to_apply, inputs, inline)
-                    values[x] = found if isinstance(x.shape, TupleShape) else found[0]
-                else:
-                    values[x] = x.op(*inputs, **x.attributes._asdict())
+                values[x] = apply(x, [values[o] for o in x.operands])
     finally:
         state.source = outer
-    return results(values[computation.root])
+    return values[computation.root]
+
+
+def run(computation: Computation, operands: Sequence[Any], inline: bool = False) -> tuple[Any, ...]:
+    """The results of a computation on values, as a flat tuple. What this records comes from the same lines.
+
+    With `inline`, plain calls in it are run the same way: what they call takes their place.
+    """
+
+    def apply(x: Instruction, inputs: list[Any]) -> Any:
+        if inline and x.op.name == "call" and not (x.attributes.rule or x.attributes.checkpoint):
+            found = run(x.attributes.to_apply, inputs, inline)
+            return found if isinstance(x.shape, TupleShape) else found[0]
+        return x.op(*inputs, **x.attributes._asdict())
+
+    return results(interpret(computation, operands, apply))
 
 
 def chosen(values: Iterable[Any], mask: Iterable[bool]) -> list[Any]:

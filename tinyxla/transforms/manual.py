@@ -20,6 +20,7 @@ from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
+from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
 
 Axes = frozenset[Hashable]
@@ -100,9 +101,7 @@ class ManualTrace(GraphTrace):
     def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
         """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
         is how it is."""
-        known = [self.varying(x) for x in operands]
-        given = [axes or _NONE for axes in known]
-        after = _results(step, given)
+        after = _results(step, [self.varying(x) or _NONE for x in operands])
         before = [self.varying(x) or _NONE for x in carry]
         return [x if b >= a else _spread(x, a - b) for x, b, a in zip(carry, before, after, strict=False)]
 
@@ -152,11 +151,12 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
 
 
 def _results(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
-    values = {p: [axes] for p, axes in zip(computation.parameters, parameters, strict=True)}
-    for x in computation.instructions:
-        if x not in values:
-            values[x] = results_vary(x, [values[o] for o in x.operands])
-    return values[computation.root]
+    return list(_kept_results(computation, tuple(parameters)))
+
+
+@lru_cache(4096)  # loops ask for those of a body to a fixed point, and loops around them again
+def _kept_results(computation: Computation, parameters: tuple[Axes, ...]) -> list[Axes]:
+    return interpret(computation, [[axes] for axes in parameters], results_vary)
 
 
 def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -> list[Axes]:
@@ -204,39 +204,25 @@ def _unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tu
         return [_spread(x, after - before) for (x, before), after in zip(found, wanted, strict=True)]
 
     made, _, _ = trace(function, computation.parameter_shapes, computation.name)
-    if isinstance(computation.root.shape, Shape):
-        (root,) = made.root.operands
-        return Computation(made.name, made.parameters, [x for x in made.instructions if x is not made.root], root)
-    return made
+    return unpacked(made) if isinstance(computation.root.shape, Shape) else made
 
 
 Known = tuple[Any, Axes]
 
 
 def _run_unified(computation: Computation, parameters: Sequence[Known]) -> list[Known]:
-    values: dict[Instruction, list[Known]] = {
-        p: [known] for p, known in zip(computation.parameters, parameters, strict=True)
-    }
-    outer = state.source
-    try:
-        for x in computation.instructions:
-            if x in values:
-                continue
-            state.source = x.source or outer
-            operands = [known for o in x.operands for known in values[o]]
-            if x.op is calls.tuple_:
-                values[x] = operands
-            elif x.op is calls.get_tuple_element:
-                values[x] = [values[x.operands[0]][x.attributes.index]]
-            else:
-                wanted, attributes = _wanted(x.op, [axes for _, axes in operands], x.attributes._asdict())
-                inputs = [_spread(v, after - axes) for (v, axes), after in zip(operands, wanted, strict=True)]
-                result = x.op(*inputs, **attributes)
-                parts = result if isinstance(result, tuple) else (result,)
-                values[x] = list(zip(parts, results_vary(x, [wanted]), strict=True))
-    finally:
-        state.source = outer
-    return values[computation.root]
+    return interpret(computation, [[known] for known in parameters], _unified_instruction)
+
+
+def _unified_instruction(x: Instruction, operands: list[list[Known]]) -> list[Known]:
+    flat = [known for several in operands for known in several]
+    if x.op is calls.tuple_:
+        return flat
+    if x.op is calls.get_tuple_element:
+        return [operands[0][x.attributes.index]]
+    wanted, attributes = _wanted(x.op, [axes for _, axes in flat], x.attributes._asdict())
+    inputs = [_spread(v, after - axes) for (v, axes), after in zip(flat, wanted, strict=True)]
+    return list(zip(results(x.op(*inputs, **attributes)), results_vary(x, [wanted]), strict=True))
 
 
 def trace_parts(
