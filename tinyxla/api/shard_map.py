@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
-from tinyxla.errors import ArgumentError, PytreeError, ShapeError
-from tinyxla.partitioning.placement import placed
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
-from tinyxla.tracing.device import Placement
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_of
 from tinyxla.transforms.manual import trace_parts
 from tinyxla.transforms.sharded import part_shape, shard_map as shard_map_op
 from tinyxla.util.tracebacks import boundary
@@ -114,7 +114,7 @@ class _OfParts:
         return pytrees.map_tree(
             lambda x: NamedSharding(mesh, x) if isinstance(x, PartitionSpec) else x,
             self._out_specs,
-            is_leaf=lambda x: x is None or isinstance(x, Placement),
+            is_leaf=is_placement,
         )
 
     def __call__(self, *args: Any) -> Any:
@@ -144,13 +144,9 @@ class _OfParts:
 
     def _specs(self, what: str, specs: Any, tree: Any, mesh: AbstractMesh) -> list[PartitionSpec]:
         """A spec for each leaf of a tree, from one whose leaves may be subtrees."""
-        prefix, structure = pytrees.flatten_shown(specs, lambda x: x is None or isinstance(x, Placement))
-        try:
-            subtrees = structure.flatten_up_to(tree)
-        except ValueError as error:
-            raise PytreeError(f"shard_map of {name_of(self._f)}: {what} has another structure: {error}") from None
+        _, pairs = with_subtrees(specs, tree, f"shard_map of {name_of(self._f)}: {what} has another structure")
         found: list[PartitionSpec] = []
-        for spec, subtree in zip(prefix, subtrees, strict=True):
+        for subtree, spec in pairs:
             given = spec.spec if isinstance(spec, NamedSharding) else spec
             if given is not None and not isinstance(given, PartitionSpec):
                 raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
@@ -177,11 +173,8 @@ def _out_axes(
     mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Shape, varies: frozenset[Hashable]
 ) -> Spec:
     whole = list(shape.dimensions)
-    for d, part in enumerate(spec):
-        axes = part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]
-        if d < len(whole):
-            for name in axes:  # pyright: ignore[reportUnknownVariableType]
-                whole[d] *= mesh.shape.get(name, 1)
+    for d, part in enumerate(spec[: len(whole)]):
+        whole[d] *= math.prod(mesh.shape.get(name, 1) for name in axes_of(part))
     found = _axes("out_specs", mesh, names, spec, whole)
     beyond = sorted(varies - _named(found), key=str)
     if beyond:

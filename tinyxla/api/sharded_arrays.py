@@ -14,7 +14,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.shardings import NamedSharding, Sharding
+from tinyxla.tracing.shardings import NamedSharding, Sharding, axes_of
 from tinyxla.util.tracebacks import boundary
 
 
@@ -168,7 +168,9 @@ def _from_local(what: str, sharding: Sharding, local: Any, shape: Any) -> Any:
     local = np.asarray(local)
     if not is_spread(sharding) or not isinstance(sharding, NamedSharding):
         return _made(what, local.shape if shape is None else shape, sharding, lambda index: local[index], None)
-    counts = _processes_along(sharding, local.ndim)
+    mesh: Any = sharding.mesh
+    spec = [*sharding.spec, *[None] * (local.ndim - len(sharding.spec))]
+    counts = [mesh.count_processes(axes_of(part)) for part in spec]
     sizes = tuple(n * count for n, count in zip(local.shape, counts, strict=True)) if shape is None else tuple(shape)
     places = list(sharding.addressable_devices_indices_map(sizes).values())
     starts = [min((s.start or 0) for s in along) for along in zip(*places, strict=True)]
@@ -182,15 +184,3 @@ def _from_local(what: str, sharding: Sharding, local: Any, shape: Any) -> Any:
         return local[tuple(map(own, index, starts, local.shape, sizes))]
 
     return _made(what, sizes, sharding, part, None)
-
-
-def _processes_along(sharding: NamedSharding, ndim: int) -> list[int]:
-    """Along how many blocks of processes each dimension is split."""
-    mesh: Any = sharding.mesh
-    blocks = dict(zip(mesh.axis_names, mesh.blocks.processes, strict=True))
-    spec = [*sharding.spec, *[None] * (ndim - len(sharding.spec))]
-    found: list[int] = []
-    for part in spec:
-        names = part if isinstance(part, tuple) else () if part is None else (part,)
-        found.append(int(np.prod([blocks[name] for name in names], dtype=np.int64)))
-    return found

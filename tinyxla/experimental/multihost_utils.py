@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.sharded_arrays import make_array_from_process_local_data, reshard
-from tinyxla.errors import ArgumentError, PytreeError
+from tinyxla.errors import ArgumentError
+from tinyxla.partitioning.placement import with_subtrees
 from tinyxla.runtime import mpi
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.device import Placement, process_count, process_index
+from tinyxla.tracing.device import process_count, process_index
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 
@@ -34,10 +35,6 @@ def _of_all(value: Any) -> list[Any]:
     if process_count() == 1:
         return [value]
     return [pickle.loads(data) for data in mpi.world().all_gather_bytes(pickle.dumps(value))]
-
-
-def _whole(x: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(x)
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
@@ -60,8 +57,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     def gathered(x: Any) -> np.ndarray[Any, Any]:
         if isinstance(x, Array) and not x.is_fully_addressable:
             sharding: Any = x.sharding
-            return _whole(reshard(x, NamedSharding(sharding.mesh, PartitionSpec())))
-        parts = _of_all(_whole(x))
+            return np.asarray(reshard(x, NamedSharding(sharding.mesh, PartitionSpec())))
+        parts = _of_all(np.asarray(x))
         if not tiled:
             return np.stack(parts)
         return parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(part) for part in parts])
@@ -89,11 +86,11 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     """
     source = process_index() == 0 if is_source is None else bool(is_source)
     leaves, structure = pytrees.flatten_shown(in_tree)
-    given = _of_all([_whole(x) for x in leaves] if source else None)
+    given = _of_all([np.asarray(x) for x in leaves] if source else None)
     sources = [values for values in given if values is not None]
     if len(sources) != 1 and process_count() > 1:
         raise ArgumentError(f"broadcast_one_to_all: is_source must be True on one process, but is on {len(sources)}.")
-    return pytrees.unflatten(structure, sources[0] if sources else [_whole(x) for x in leaves])
+    return pytrees.unflatten(structure, sources[0] if sources else [np.asarray(x) for x in leaves])
 
 
 def sync_global_devices(name: str) -> None:
@@ -128,7 +125,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
         >>> from tinyxla.experimental.multihost_utils import assert_equal
         >>> assert_equal({"seed": 0}, "seeds differ")
     """
-    own = [_whole(x) for x in pytrees.leaves(in_tree)]
+    own = [np.asarray(x) for x in pytrees.leaves(in_tree)]
     for number, other in enumerate(_of_all(own)):
         if len(other) != len(own) or not all(map(np.array_equal, own, other)):
             raise AssertionError(f"{fail_message} Process {number} has {other}, but process {process_index()} {own}.")
@@ -157,7 +154,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     def of_all(x: Any, spec: Any) -> Any:
         if isinstance(x, Array) and not x.is_fully_addressable:
             return x
-        return make_array_from_process_local_data(NamedSharding(global_mesh, spec), _whole(x))
+        return make_array_from_process_local_data(NamedSharding(global_mesh, spec), np.asarray(x))
 
     return _by_specs("host_local_array_to_global_array", of_all, local_inputs, pspecs)
 
@@ -203,13 +200,9 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
 
 def _by_specs(what: str, function: Any, tree: Any, pspecs: Any) -> Any:
     """A function of each array and its spec."""
-    specs, structure = pytrees.flatten_shown(pspecs, lambda x: x is None or isinstance(x, Placement))
-    try:
-        subtrees = structure.flatten_up_to(tree)
-    except ValueError as error:
-        raise PytreeError(f"{what}: the specs have another structure than the arrays: {error}") from None
+    structure, pairs = with_subtrees(pspecs, tree, f"{what}: the specs have another structure than the arrays")
     made = [
         pytrees.map_tree(lambda x, spec=spec: function(x, PartitionSpec() if spec is None else spec), subtree)
-        for spec, subtree in zip(specs, subtrees, strict=True)
+        for subtree, spec in pairs
     ]
     return pytrees.unflatten(structure, made)

@@ -6,7 +6,7 @@ has several (`tinyxla.partitioning.lanes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from tinyxla.tracing.shardings import (
     layout_on,
     splitting,
 )
-from tinyxla.transforms.sharded import NamedAxes
 
 
 class ShardedTrace(Trace):
@@ -62,7 +61,12 @@ def sharded_signature(dtype: Any, shape: tuple[int, ...], weak_type: bool, shard
 
 def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
     """The axes along which a process has several devices of a mesh, and how many."""
-    return [(name, count) for name, count in zip(mesh.axis_names, mesh.blocks.lanes, strict=True) if count > 1]
+    return [(name, count) for name, count in _devices_along_axes(mesh) if count > 1]
+
+
+def _devices_along_axes(mesh: Mesh) -> list[tuple[Any, int]]:
+    """The axes, and how many devices a process has along each."""
+    return list(zip(mesh.axis_names, mesh.blocks.lanes, strict=True))
 
 
 class ShardedArray(Interpreted):
@@ -140,16 +144,12 @@ class ShardedArray(Interpreted):
                     f"{self.layout}. Use experimental.multihost_utils.process_allgather, x.addressable_shards, or "
                     "give it a sharding without split dimensions."
                 )
-            permutation, sizes = splitting(self.shape, self.spec, _without_processes(self.mesh)).inverse
+            permutation, sizes = splitting(self.shape, self.spec, _devices_along_axes(self.mesh)).inverse
             value = self.block.reshape(sizes).transpose(permutation).reshape(self.shape)
             self._whole = ConcreteArray(np.ascontiguousarray(value).reshape(self.shape), self.weak_type)
         return self._whole
 
     primal = concrete
-
-    def _processes(self, axes: Sequence[Any]) -> int:
-        blocks = self.mesh.blocks.processes
-        return int(np.prod([blocks[self.mesh.axis_names.index(name)] for name in axes], dtype=np.int64))
 
     def buffer(self) -> Any:
         """All of the value."""
@@ -196,7 +196,7 @@ class ShardedArray(Interpreted):
     @property
     def is_split_among_processes(self) -> bool:
         """Whether this process has only some of the elements."""
-        return any(self._processes(axes) > 1 for axes in self.spec)
+        return any(self.mesh.count_processes(axes) > 1 for axes in self.spec)
 
     @property
     def addressable_shards(self) -> list[Shard]:
@@ -273,17 +273,6 @@ for _kind in (ShardedArray, _DeletedArray):
     _kind.__name__ = "Array"  # which Python's own messages show
 
 
-def _without_processes(mesh: Mesh) -> NamedAxes:
-    return [(name, lanes) for name, lanes in zip(mesh.axis_names, mesh.blocks.lanes, strict=True)]
-
-
-def part_sizes(shape: Sequence[int], spec: Spec, mesh: Mapping[Any, int]) -> tuple[int, ...]:
-    """The sizes of the part that a device has."""
-    return tuple(
-        n // int(np.prod([mesh[name] for name in axes], dtype=np.int64)) for n, axes in zip(shape, spec, strict=True)
-    )
-
-
 def from_whole(value: np.ndarray[Any, Any], sharding: NamedSharding, weak_type: bool = False) -> ShardedArray:
     """An array with this value under a sharding; each process takes its parts."""
     return from_callback(value.shape, value.dtype, sharding, lambda index: value[index], weak_type)
@@ -303,7 +292,7 @@ def from_callback(
     spec = sharding.dimension_axes(shape, what)
     if mesh.blocks.own is None:
         raise ArgumentError(f"{what}: process {process_index()} has no device of {mesh}; let all processes take part.")
-    sizes = part_sizes(shape, spec, mesh.shape)
+    sizes = sharding.shard_shape(shape)
     block = np.empty(block_sizes(sizes, spec, lanes_of(mesh)), dtype)
     made = ShardedArray(block, shape, sharding, weak_type)
     filled: set[tuple[int, ...]] = set()

@@ -17,13 +17,14 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding, layout_on
 
 
-def _is_placement(x: Any) -> bool:
+def is_placement(x: Any) -> bool:
+    """Whether it is a leaf of a pytree of placements."""
     return x is None or isinstance(x, Placement)
 
 
 def says_where(placements: Any) -> bool:
     """Whether a leaf of a pytree of placements says where an array is to be."""
-    leaves, _ = pytrees.flatten_shown(placements, _is_placement)
+    leaves, _ = pytrees.flatten_shown(placements, is_placement)
     return any(isinstance(x, Placement | Device) for x in leaves)
 
 
@@ -64,14 +65,24 @@ def check_agrees(what: str, tree: Any, placements: Any) -> None:
                 )
 
 
-def _pairs(what: str, tree: Any, placements: Any) -> tuple[Any, list[tuple[Any, NamedSharding | None]]]:
-    """The structure of placements, and for each leaf of it a subtree and where its arrays are to be."""
-    leaves, structure = pytrees.flatten_shown(placements, _is_placement)
+def with_subtrees(placements: Any, tree: Any, mismatch: str) -> tuple[pytrees.TreeDef, list[tuple[Any, Any]]]:
+    """The structure of placements, and for each leaf of it the subtree that it is about, and the leaf.
+
+    Raises:
+        PytreeError: the tree has another structure; it begins with `mismatch`.
+    """
+    leaves, structure = pytrees.flatten_shown(placements, is_placement)
     try:
         subtrees = structure.flatten_up_to(tree)
     except ValueError as error:
-        raise PytreeError(f"{what}: the shardings have another structure than the arrays: {error}") from None
-    return structure, [(x, _layout(what, leaf)) for x, leaf in zip(subtrees, leaves, strict=True)]
+        raise PytreeError(f"{mismatch}: {error}") from None
+    return structure, list(zip(subtrees, leaves, strict=True))
+
+
+def _pairs(what: str, tree: Any, placements: Any) -> tuple[Any, list[tuple[Any, NamedSharding | None]]]:
+    """The structure of placements, and for each leaf of it a subtree and where its arrays are to be."""
+    structure, pairs = with_subtrees(placements, tree, f"{what}: the shardings have another structure than the arrays")
+    return structure, [(x, _layout(what, leaf)) for x, leaf in pairs]
 
 
 def _layout(what: str, placement: Any) -> NamedSharding | None:

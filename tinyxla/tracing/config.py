@@ -201,8 +201,6 @@ class Config(threading.local):
             self._of_no_effect[option] = value
             return
         setattr(Config, option, _checked(option, value))
-        if option == "num_cpu_devices":
-            set_devices_each(self.num_cpu_devices)
         if option in _OF_MESSAGES:
             return
         Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
@@ -269,6 +267,7 @@ def _checked(option: str, value: Any) -> Any:
 
 config = Config()
 set_devices_each(config.num_cpu_devices)
+config.watch(lambda: set_devices_each(config.num_cpu_devices))
 set_mode_source(lambda: config.traceback_filtering)
 _asked = os.environ.get("TINYXLA_TRACEBACK_FILTERING", "")
 if _asked in MODES:

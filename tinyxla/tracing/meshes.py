@@ -165,6 +165,11 @@ class Mesh(AbstractMesh):
         """Whether its one device is that on which arrays are that were not placed."""
         return self._ids == (default_device().id,)
 
+    def count_processes(self, axes: Sequence[Any]) -> int:
+        """How many blocks of processes there are along axes."""
+        counts = dict(zip(self.axis_names, self.blocks.processes, strict=True))
+        return math.prod(counts[name] for name in axes)
+
     @property
     def local_mesh(self) -> Mesh:
         """The part of this process."""
