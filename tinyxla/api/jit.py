@@ -50,7 +50,7 @@ from tinyxla.tracing.array import (
     without_memory,
     wrap_dense,
 )
-from tinyxla.tracing.core import GraphTrace, Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import Mesh
@@ -70,7 +70,7 @@ from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceShard
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
-from tinyxla.transforms.computations import clear_transformed, effects
+from tinyxla.transforms.computations import clear_transformed, effects, program_of_op
 from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
 from tinyxla.util.wrapping import Described, wraps
 
@@ -296,19 +296,8 @@ set_execute(_execute)
 
 def _compute_large(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """An op alone, as a program."""
-    program = _alone(op, tuple(map(Shape.of, values)), tuple(attributes.items()))
+    program = program_of_op(op, tuple(map(Shape.of, values)), tuple(attributes.items()))
     return _execute(*values, to_apply=program)
-
-
-@functools.lru_cache(4096)
-def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any], ...]) -> Computation:
-    graph = GraphTrace(op.name)
-
-    def record() -> Computation:
-        result = op(*map(graph.parameter, shapes), **dict(attributes))
-        return graph.finish(op.name, result if isinstance(result, tuple) else (result,), isinstance(result, tuple))
-
-    return graph.run(record)
 
 
 set_compute_large(_compute_large)
@@ -935,6 +924,5 @@ def clear_caches() -> None:
     """
     _forget_programs()
     _compiled.cache_clear()
-    _alone.cache_clear()
     clear_transformed()
     forget_kernels()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -18,7 +17,7 @@ from tinyxla.lax.eager_control_flow import repeated
 from tinyxla.lax.threading_references import branching, counting, looping, mapping, scanning
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
-from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes import Shape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, max_dim
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
@@ -27,7 +26,15 @@ from tinyxla.tracing.promotion import as_array, config, default_int, promote_typ
 from tinyxla.tracing.signatures import Arguments, R
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
-from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
+from tinyxla.transforms.computations import (
+    effects,
+    of_one,
+    program_of_op,
+    run,
+    subgraph,
+    unpacked,
+    with_parameters,
+)
 from tinyxla.transforms.invariants import carrying
 from tinyxla.transforms.while_reverse import allocated, at, put
 from tinyxla.util.tracebacks import boundary
@@ -72,12 +79,7 @@ def _bind(op: Op, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
     if state.staging is not None:
         return op(*operands, **attributes)
     shapes = tuple(map(Shape.of, operands))
-    return call(*operands, to_apply=_alone(op, shapes, op.attributes(**attributes)))
-
-
-@lru_cache(1024)
-def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Computation:
-    return trace(lambda *x: op(*x, **attributes._asdict()), shapes, op.name)[0]
+    return call(*operands, to_apply=program_of_op(op, shapes, tuple(attributes.items())))
 
 
 def _with_weakness(tree: pytrees.TreeDef, values: Sequence[Any], weak: Sequence[bool]) -> Any:

@@ -23,12 +23,12 @@ from tinyxla.partitioning.array import (
 )
 from tinyxla.partitioning.lanes import of_process
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
-from tinyxla.transforms.computations import effects, subgraph
+from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
 
 
@@ -163,23 +163,12 @@ def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
 
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
-    program, is_tuple = _alone(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
+    program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
+    is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
     assert mesh is not None
     found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
     return tuple(found) if is_tuple else found[0]
-
-
-@lru_cache(4096)
-def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any], ...]) -> tuple[Computation, bool]:
-    graph = GraphTrace(op.name)
-
-    def record() -> tuple[Computation, bool]:
-        result = op(*map(graph.parameter, shapes), **dict(attributes))
-        is_tuple = isinstance(result, tuple)
-        return graph.finish(op.name, result if is_tuple else (result,)), is_tuple
-
-    return graph.run(record)
 
 
 set_run_one(_run_one)

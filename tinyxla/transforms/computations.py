@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction
+from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import OWN, Axes
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.core import GraphTrace, state, trace
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
@@ -443,7 +443,19 @@ def of_one(function: Callable[..., Any], shapes: Sequence[AnyShape], name: str) 
     return unpacked(trace(lambda *x: [function(*x)], shapes, name)[0])
 
 
+@lru_cache(4096)
+def program_of_op(op: Op, shapes: tuple[AnyShape, ...], attributes: tuple[tuple[str, Any], ...]) -> Computation:
+    """The program that is one operation, of operands of these shapes; with a tuple of results if the op gives one."""
+    graph = GraphTrace(op.name)
+
+    def record() -> Computation:
+        result = op(*map(graph.parameter, shapes), **dict(attributes))
+        return graph.finish(op.name, results(result), isinstance(result, tuple))
+
+    return graph.run(record)
+
+
 def clear_transformed() -> None:
     """Forget the transformed computations that are kept."""
-    for kept in (forward, reverse, batched):
+    for kept in (forward, reverse, batched, program_of_op):
         kept.cache_clear()
