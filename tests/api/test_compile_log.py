@@ -21,7 +21,7 @@ from tinyxla.tracing.config import setting
 
 @pytest.fixture
 def messages() -> Iterator[list[str]]:
-    """What is logged in the test."""
+    """The messages that are logged in the test."""
     found: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
@@ -79,7 +79,7 @@ def test_options_of_messages_leave_programs(messages: list[str]) -> None:
 
 
 def explained(messages: list[str], function: Any, before: tuple[Any, ...], now: tuple[Any, ...]) -> list[str]:
-    """What is said of a second call."""
+    """The differences that the message about a second call lists."""
     function(*before)
     with tx.explain_cache_misses():
         function(*now)
@@ -196,7 +196,7 @@ def test_report_says_function_operations_stage_and_advice() -> None:
     assert "TINYXLA_SLOW_COMPILE_SECONDS=off" in text
 
 
-def test_stage_is_that_of_the_innermost_part_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_is_named_after_the_innermost_frame_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     from tinyxla.compiler.passes import cse
 
     frames: list[FrameType] = []

@@ -1,4 +1,4 @@
-"""What is made of functions prints as what it is: `<jit of grad of loss>`."""
+"""Representations of transformed, lowered and compiled functions: `<jit of grad of loss>`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_all_processes_end_with_a_message(fault: str) -> None:
 
 @needs_mpi
 @pytest.mark.parametrize("what", GOES_ON)
-def test_what_is_no_fault_goes_on(what: str) -> None:
+def test_programs_without_a_fault_end_normally(what: str) -> None:
     ended = run(2, *PROGRAM, what, within=WITHIN)
     assert ended.code == 0, ended.errors
     for text in GOES_ON[what]:

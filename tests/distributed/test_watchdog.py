@@ -13,7 +13,7 @@ def test_two_processes_in_different_operations_wait_in_vain() -> None:
     assert deadlocked(0, {0: wait("a", 0, 1), 1: wait("b", 0, 1)}) == [0, 1]
 
 
-def test_an_operation_with_all_its_members_goes_on() -> None:
+def test_an_operation_with_all_its_members_is_no_deadlock() -> None:
     assert deadlocked(0, {0: wait("a", 0, 1), 1: wait("a", 0, 1)}) == []
 
 

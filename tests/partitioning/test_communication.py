@@ -1,4 +1,4 @@
-"""What partitioned programs communicate: as many collective operations of each kind as the textbooks count."""
+"""The communication of partitioned programs: numbers of collective operations of each kind, as textbooks count them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ WHOLE = {
 SKIPPED = {"after-all", "infeed", "set-dimension-size", "dynamic-reshape", "rng"}
 
 
-def test_each_op_has_a_rule_or_is_written_out_or_whole() -> None:
+def test_each_op_has_a_sharding_rule_or_is_expanded_or_replicated() -> None:
     without = {n for n, op in ops.items() if op.sharding is None and n not in spmd.RULES and op.expand is None}
     assert without == {name for name in WHOLE if ops[name].expand is None}
     assert not [name for name in WHOLE if ops[name].sharding is not None or name in spmd.RULES]
@@ -77,7 +77,7 @@ def test_large_samples_give_the_same_on_a_mesh(number: int) -> None:
     ("sizes", "start"),
     [((14, 8), 1), ((3, 8), 9), ((1, 8), 0), ((14, 5), 2), ((12, 8), -2), ((4, 8), 30), ((14, 6), 2)],
 )
-def test_updates_of_known_places_move_there(sizes: tuple[int, ...], start: int) -> None:
+def test_dynamic_updates_at_constant_indices_permute_parts(sizes: tuple[int, ...], start: int) -> None:
     """Others are moved by the devices that have them."""
 
     def update(x: Any, y: Any) -> list[Any]:

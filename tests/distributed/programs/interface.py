@@ -1,4 +1,7 @@
-"""What `tinyxla.distributed` and the processes say of themselves. The last line printed is the number of cases."""
+"""The interface of `tinyxla.distributed`: numbers of processes, gathers of bytes, barriers.
+
+The last line printed is the number of cases.
+"""
 
 from __future__ import annotations
 

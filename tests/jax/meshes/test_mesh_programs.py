@@ -31,7 +31,7 @@ def names(module: str) -> Iterator[str]:
 
 
 def results(module: str, *options: str) -> dict[str, Any]:
-    """What each program of a module gives."""
+    """The results of the programs of a module, by name."""
     found = subprocess.run(
         [sys.executable, *options, "-m", "tests.jax.meshes", module],
         capture_output=True,
@@ -46,7 +46,7 @@ def results(module: str, *options: str) -> dict[str, Any]:
 
 
 def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
-    """Where two described values differ."""
+    """The differences between two described values."""
     if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
         if "values" in wanted and wanted["shape"] == found["shape"]:
             close = np.allclose(found["values"], wanted["values"], 2e-4, 2e-5, equal_nan=True)

@@ -1,4 +1,4 @@
-"""What is around meshes: pictures, arrays of devices, and several processes, of which there is one."""
+"""Utilities of meshes: visualization of shardings, device meshes, multihost utilities in one process."""
 
 from __future__ import annotations
 
