@@ -17,6 +17,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Load,
     Matrix,
     Multiply,
+    Prefetch,
+    Shuffle,
     Statement,
     Store,
     Value,
@@ -64,10 +66,17 @@ class _Fingerprint:
                 lines.append(f"{self._new(result)} {result.type} {statement.op} {operands} {statement.attributes}")
             elif isinstance(statement, Load):
                 source = self.names[statement.buffer.name]
-                lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}")
+                lanes = "" if statement.result.lanes == 1 else f" {statement.result.lanes}"
+                lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}{lanes}")
             elif isinstance(statement, Store):
                 target = self.names[statement.buffer.name]
                 lines.append(f"store {target} {text(statement.index)} {text(statement.value)}")
+            elif isinstance(statement, Shuffle):
+                operands = " ".join(map(text, statement.operands))
+                lines.append(f"{self._new(statement.result)} shuffle {operands} {statement.order}")
+            elif isinstance(statement, Prefetch):
+                target = self.names[statement.buffer.name]
+                lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing}")
             elif isinstance(statement, Multiply):
                 matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
                 lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.accumulate)))}")

@@ -1,10 +1,13 @@
-"""The loop IR: loops, loads, stores and scalar operations over flat buffers. Lowerings build it with `Builder`; a
-backend prints it as LLVM, `print_python` as Python.
+"""The loop IR: loops, loads, stores and operations on scalars and vectors over flat buffers. Lowerings build it with
+`Builder`; a backend prints it as LLVM, `print_python` as Python.
 
 A `Kernel` runs for a range `first <= i < last` of its outermost index, so that threads can share the range. Buffers are
 one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names (`add`,
 `exponential`, `compare`, ...) and attributes, so that a kernel reads as the graph does. Values are in SSA form; values
 that change from one iteration to the next are carried by the loop (MLIR's iter_args).
+
+A value of several lanes is a vector. Routines are written in vectors where LLVM would not find them, or would take long
+to; the passes over the loop IR are about scalar code.
 
 `Builder` numbers values, folds constants in index arithmetic and eliminates common subexpressions within a block and
 those around it.
@@ -34,10 +37,12 @@ def storage_type(type: str) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """A scalar that one statement defines. `type` is an element type's name (`f32`, `pred`, `bf16`, `c64`, ...)."""
+    """A scalar, or a vector of `lanes` elements, that one statement defines. `type` is an element type's name (`f32`,
+    `pred`, `bf16`, `c64`, ...)."""
 
     type: str
     name: str
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ Index = Value | int
 
 @dataclass(slots=True)
 class Compute:
-    """result = op(operands), on scalars. `attributes` holds the op's attributes, sorted by name."""
+    """result = op(operands), on scalars or lane by lane; scalars beside vectors are broadcast. `attributes` holds the
+    op's attributes, sorted by name."""
 
     result: Value
     op: str
@@ -79,7 +85,7 @@ class Compute:
 
 @dataclass(slots=True)
 class Load:
-    """result = buffer[index]"""
+    """result = buffer[index]; of a vector, the elements from the index on."""
 
     result: Value
     buffer: Buffer
@@ -88,11 +94,32 @@ class Load:
 
 @dataclass(slots=True)
 class Store:
-    """buffer[index] = value"""
+    """buffer[index] = value; of a vector, the elements from the index on."""
 
     buffer: Buffer
     index: Index
     value: Operand
+
+
+@dataclass(slots=True)
+class Shuffle:
+    """result[k] = operands[order[k]], of the lanes of one or two operands of one type, in order (LLVM's shufflevector).
+
+    A scalar is a vector of one lane: so this is also the broadcast of a scalar, and the extraction of a lane.
+    """
+
+    result: Value
+    operands: tuple[Operand, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Prefetch:
+    """A hint that the cache line of an element is read soon, or written (`for_writing`)."""
+
+    buffer: Buffer
+    index: Index
+    for_writing: bool = False
 
 
 @dataclass(slots=True)
@@ -174,7 +201,7 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = Compute | Load | Store | Loop | Multiply | Call
+Statement = Compute | Load | Store | Shuffle | Prefetch | Loop | Multiply | Call
 
 
 @dataclass(slots=True)
@@ -212,9 +239,9 @@ class Builder:
         self.kernel.scratch.append(buffer)
         return buffer
 
-    def _new(self, type: str, prefix: str = "v") -> Value:
+    def _new(self, type: str, prefix: str = "v", lanes: int = 1) -> Value:
         self._count += 1
-        return Value(type, f"{prefix}{self._count}")
+        return Value(type, f"{prefix}{self._count}", lanes)
 
     def _shared(self, key: Any) -> Value | None:
         for values in reversed(self._available):
@@ -223,22 +250,23 @@ class Builder:
         return None
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
-        """One scalar operation; an equal operation in this block or one around it is reused."""
+        """One operation, on vectors if an operand is one; an equal operation in this block or one around it is
+        reused."""
         type = storage_type(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
         key = (op, type, tuple(_operand_key(x) for x in operands), sorted_attributes)
         result = self._shared(key)
         if result is None:
-            result = self._available[-1][key] = self._new(type)
+            result = self._available[-1][key] = self._new(type, lanes=max(map(lanes_of, operands), default=1))
             self._blocks[-1].append(Compute(result, op, operands, sorted_attributes))
         return result
 
-    def load(self, buffer: Buffer, index: Index) -> Value:
-        """An element; loads of a read-only argument at one index are shared."""
-        key = ("load", buffer.name, _operand_key(index))
+    def load(self, buffer: Buffer, index: Index, lanes: int = 1) -> Value:
+        """An element, or a vector of those from an index on; loads of a read-only argument at one index are shared."""
+        key = ("load", buffer.name, _operand_key(index), lanes)
         result = None if buffer.written else self._shared(key)
         if result is None:
-            result = self._new(buffer.type)
+            result = self._new(buffer.type, lanes=lanes)
             if not buffer.written:
                 self._available[-1][key] = result
             self._blocks[-1].append(Load(result, buffer, index))
@@ -246,6 +274,19 @@ class Builder:
 
     def store(self, buffer: Buffer, index: Index, value: Operand) -> None:
         self._blocks[-1].append(Store(buffer, index, value))
+
+    def shuffle(self, order: Sequence[int], *operands: Operand) -> Value:
+        """Lanes of one or two vectors, numbered in order."""
+        result = self._new(operands[0].type, lanes=len(order))
+        self._blocks[-1].append(Shuffle(result, operands, tuple(order)))
+        return result
+
+    def broadcast(self, x: Operand, lanes: int) -> Value:
+        """A vector of equal lanes."""
+        return self.shuffle((0,) * lanes, x)
+
+    def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False) -> None:
+        self._blocks[-1].append(Prefetch(buffer, index, for_writing))
 
     def multiply(
         self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], accumulate: Index = 0
@@ -378,7 +419,9 @@ class Builder:
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
         if isinstance(start, int) and isinstance(stop, int):
             self.assume_range(loop.index, start, stop - 1)
-        loop.carried = [LoopCarried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
+        loop.carried = [
+            LoopCarried(self._new(x.type, "c", lanes_of(x)), x, self._new(x.type, "r", lanes_of(x))) for x in carried
+        ]
         self._blocks[-1].append(loop)
         self._blocks.append(loop.body)
         self._available.append({})
@@ -454,6 +497,11 @@ def _overflow_attribute(op: str, a: _Interval | None, b: _Interval | None) -> st
 def operand_of(index: Index | Operand) -> Operand:
     """An index as an operand."""
     return Literal(INDEX, index) if isinstance(index, int) else index
+
+
+def lanes_of(operand: Operand) -> int:
+    """The number of elements of an operand: 1 of a scalar."""
+    return operand.lanes if isinstance(operand, Value) else 1
 
 
 def _operand_key(operand: Operand | Index) -> Any:

@@ -8,10 +8,11 @@ slow path (the sine of a huge argument).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
-from tinyxla.loopir.ir.loop_ir import Compute, Load, Loop, Statement, Store
+from tinyxla.loopir.ir.loop_ir import Compute, Load, Loop, Prefetch, Shuffle, Statement, Store
 from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
@@ -38,6 +39,16 @@ def has_slow_path(x: Compute) -> bool:
         return False
     scalar = ops[x.op].scalar if x.op in ops else None
     return scalar is not None and element_type(x.operands[-1].type).kind in scalar.slow_path
+
+
+def is_vector_code(statements: Sequence[Statement]) -> bool:
+    """True if statements are written in vectors or prefetch, and so need none of LLVM's passes."""
+    return any(
+        isinstance(x, (Shuffle, Prefetch))
+        or (isinstance(x, Load) and x.result.lanes > 1)
+        or (isinstance(x, Loop) and is_vector_code(x.body))
+        for x in statements
+    )
 
 
 def max_element_bytes(loop: Loop) -> int:

@@ -3,8 +3,8 @@ compiled kernel.
 
 The function takes the kernel's arguments as one-dimensional NumPy arrays, the range of the outermost index, and the
 kernel's parameters. It runs under CPython; its scalars are NumPy's, so that every operation has its element type's
-rounding and wrap-around. As in the compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded
-after it.
+rounding and wrap-around. Vectors are one-dimensional arrays. As in the compiled kernel, 16-bit floats are widened to 32
+bits for each operation and rounded after it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
+    Buffer,
     Call,
     Compute,
     Index,
@@ -24,10 +25,14 @@ from tinyxla.loopir.ir.loop_ir import (
     Loop,
     Multiply,
     Operand,
+    Prefetch,
+    Shuffle,
     Statement,
     Store,
     Value,
+    lanes_of,
 )
+from tinyxla.loopir.ir.routines import kernel_of
 from tinyxla.ops import ops
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
@@ -42,9 +47,18 @@ _16_BIT_FLOATS = ("f16", "bf16")
 
 
 def print_python(kernel: Kernel, name: str | None = None) -> str:
-    """The source of a kernel as the function `name` (by default the kernel's name), with imports and helper
-    functions."""
-    return _Printer(kernel).source(name or kernel.name)
+    """The source of a kernel as the function `name` (by default the kernel's name), with imports, helper functions and
+    the routines that it calls."""
+    functions: dict[str, str] = {}
+    waiting: list[tuple[str, Kernel]] = [(name or kernel.name, kernel)]
+    for function, printed in waiting:
+        printer = _Printer(printed)
+        functions = {function: printer.source(function), **functions}
+        waiting += [(x, y) for x, y in printer.routines.items() if x not in functions]
+    defined = "\n\n\n".join(functions.values())
+    text = "\n\n".join([*(_HELPERS[helper] for helper in _helpers(defined)), f"\n{defined}\n"])
+    modules = ["numpy as np", *(module for module in _MODULES if f"{module}." in text)]
+    return "\n".join(f"import {module}" for module in sorted(modules)) + f"\n\n{text}"
 
 
 # A value is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
@@ -182,6 +196,11 @@ def reduce_precision(x, exponent_bits, mantissa_bits):
         rounded = 0.0
     return type(x)(math.copysign(rounded, x))
 """,
+    "lanewise": """
+def lanewise(function, *operands):
+    lanes = max(np.size(x) for x in operands)
+    return np.array([function(*lane) for lane in zip(*(np.broadcast_to(x, lanes) for x in operands))])
+""",
     "multiply": """
 def multiply(c, c_start, c_strides, a, a_start, a_strides, b, b_start, b_strides, m, n, k, accumulate):
     for i in range(m):
@@ -245,13 +264,14 @@ _MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.nu
 
 class _Printer:
     """Prints one kernel. Indices are Python ints in the printed text, other values NumPy scalars; `indices` are the
-    names of the former."""
+    names of the former, `routines` the kernels that it calls."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
         self.parameters = [kernel.first, kernel.last, *kernel.parameters]
         self.indices = {value.name for value in self.parameters if value.type == INDEX}
+        self.routines: dict[str, Kernel] = {}
 
     def source(self, name: str) -> str:
         kernel = self.kernel
@@ -259,29 +279,57 @@ class _Printer:
             self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_CONSTRUCTORS[buffer.type]})")
         self._block(kernel.body, "    ")
         names = [x.name for x in (*kernel.arguments, *self.parameters)]
-        function = "\n".join([f"def {name}({', '.join(names)}):", *(self.lines or ["    pass"])])
-        helpers = _helpers(function)
-        text = "\n\n".join([*(_HELPERS[helper] for helper in helpers), f"\n{function}\n"])
-        modules = ["numpy as np", *(module for module in _MODULES if f"{module}." in text)]
-        return "\n".join(f"import {module}" for module in sorted(modules)) + f"\n\n{text}"
+        return "\n".join([f"def {name}({', '.join(names)}):", *(self.lines or ["    pass"])])
 
     def _block(self, statements: Sequence[Statement], indent: str) -> None:
         for statement in statements:
             if isinstance(statement, Compute):
                 self.lines.append(f"{indent}{statement.result.name} = {self._expression(statement)}")
             elif isinstance(statement, Load):
-                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
-                self.lines.append(f"{indent}{statement.result.name} = {element}")
+                element = self._element(statement.buffer, statement.index, statement.result.lanes)
+                copied = ".copy()" if statement.result.lanes > 1 else ""
+                self.lines.append(f"{indent}{statement.result.name} = {element}{copied}")
             elif isinstance(statement, Store):
-                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
+                element = self._element(statement.buffer, statement.index, lanes_of(statement.value))
                 self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
+            elif isinstance(statement, Shuffle):
+                self.lines.append(f"{indent}{statement.result.name} = {self._shuffle(statement)}")
+            elif isinstance(statement, Prefetch):
+                continue  # without effect on values
             elif isinstance(statement, Multiply):
                 self.lines.append(f"{indent}{self._multiply(statement)}")
             elif isinstance(statement, Call):
-                arguments = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in statement.arguments]
-                self.lines.append(f"{indent}call({', '.join([repr(statement.routine), *arguments])})")
+                self.lines.append(f"{indent}{self._call(statement)}")
             else:
                 self._loop(statement, indent)
+
+    def _call(self, x: Call) -> str:
+        """A call of a kernel, with arrays of its types, or of native code."""
+        arguments = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in x.arguments]
+        kernel = kernel_of(x.routine)
+        if kernel is None:
+            return f"call({', '.join([repr(x.routine), *arguments])})"
+        self.routines[x.routine] = kernel
+        for k, (parameter, (given, _)) in enumerate(zip(kernel.arguments, x.arguments, strict=False)):
+            if parameter.type != given.type:
+                arguments[k] += f".view({_CONSTRUCTORS[parameter.type]})"
+        bounds = ["0", "1"]
+        if kernel.parameters:
+            words = arguments.pop()
+            bounds.append(f"*{words}[:{len(kernel.parameters)}].tolist()")
+        return f"{x.routine}({', '.join([*arguments, *bounds])})"
+
+    def _element(self, buffer: Buffer, index: Index, lanes: int) -> str:
+        """An element of a buffer, or those of a vector."""
+        start = self._index(index)
+        return f"{buffer.name}[{start}]" if lanes == 1 else f"{buffer.name}[{start} : {start} + {lanes}]"
+
+    def _shuffle(self, x: Shuffle) -> str:
+        operands = [self._operand(operand) for operand in x.operands]
+        if lanes_of(x.operands[0]) == 1 and not any(x.order):
+            return f"np.full({x.result.lanes}, {operands[0]})"
+        lanes = operands[0] if len(operands) == 1 else f"np.concatenate(({', '.join(operands)}))"
+        return f"{lanes}[{x.order[0] if x.result.lanes == 1 else list(x.order)}]"
 
     def _multiply(self, x: Multiply) -> str:
         matrices = [
@@ -325,11 +373,19 @@ class _Printer:
         return f"np.int64({operand.name})" if operand.name in self.indices else operand.name
 
     def _expression(self, compute: Compute) -> str:
-        op, result, attributes = compute.op, compute.result.type, dict(compute.attributes)
+        op, attributes = compute.op, dict(compute.attributes)
         if "index" in attributes:
             self.indices.add(compute.result.name)
             return _INDEX[op].format(*(self._index(operand) for operand in compute.operands))
         operands = [self._operand(operand) for operand in compute.operands]
+        if compute.result.lanes == 1 or (op in _ARITHMETIC and compute.result.type not in _16_BIT_FLOATS):
+            return self._operation(compute, operands)
+        lane = [f"x{k}" for k in range(len(operands))]
+        return f"lanewise(lambda {', '.join(lane)}: {self._operation(compute, lane)}, {', '.join(operands)})"
+
+    def _operation(self, compute: Compute, operands: list[str]) -> str:
+        """An operation on scalars as an expression."""
+        op, result, attributes = compute.op, compute.result.type, dict(compute.attributes)
         type = compute.operands[-1].type
         if op == "copy":
             return operands[0]

@@ -58,6 +58,7 @@ class MultiplyRoutine:
 Routine = LlvmRoutine | KernelRoutine | FortranRoutine | NativeRoutine | MultiplyRoutine
 
 _declared: dict[Routine, None] = {}  # in order
+_kernels: dict[str, Kernel] = {}  # of routines, by symbol
 
 
 def routine_symbol(routine: str) -> str:
@@ -73,6 +74,20 @@ def multiply_symbol(type: str) -> str:
 def declare(routine: Routine) -> None:
     """Register a routine for the backend to begin."""
     _declared[routine] = None
+    if isinstance(routine, KernelRoutine):
+        _kernels[routine.symbol] = routine.kernel
+
+
+def kernel_of(routine: str) -> Kernel | None:
+    """The kernel of a routine that `Call` names; None of a routine that is no kernel."""
+    return _kernels.get(routine_symbol(routine))
+
+
+def declare_kernel(name: str, kernel: Kernel) -> str:
+    """Register a kernel as a routine; returns its name, for `Call`, which passes the addresses of its arguments and
+    that of an array of its parameters, if it has some."""
+    declare(KernelRoutine(routine_symbol(name), kernel))
+    return name
 
 
 def declare_llvm(name: str, text: str, function: str, is_optimized: bool = False, is_cold: bool = False) -> str:

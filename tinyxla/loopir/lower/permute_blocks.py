@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import product
 from typing import NamedTuple
@@ -18,9 +18,11 @@ from typing import NamedTuple
 from tinyxla.compiler.analysis.access_maps import CONSTANT
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value, operand_of
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.lower.axes import Axis, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import movement
 
@@ -57,12 +59,13 @@ def lower(roots: Sequence[Instruction], plan: Plan, axes: Sequence[Axis]) -> Low
         return None
     low = Lowering("shuffle", plan, roots)
     b, routine = low.builder, _declare(permutation.order, permutation.source_words, word_bytes, blocks, vector_bytes())
+    counts = b.scratch(INDEX, 1)
     chunk_blocks = max(1, _CHUNK_BYTES // (size * itemsize * blocks)) * blocks
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         start_block, block_count = b.tile_start_and_size(index, chunk_blocks, count)
         source, target = low.buffer(buffer_of(permutation.array)), low.buffer(root, True)
-        start, end = (b.mul(block, size) for block in (start_block, b.add(start_block, block_count)))
-        b.call(routine, (source, b.mul(start_block, source_size)), (target, start), (target, end))
+        b.store(counts, 0, operand_of(block_count))
+        b.call(routine, (source, b.mul(start_block, source_size)), (target, b.mul(start_block, size)), (counts, 0))
     ops = ops_per_element(roots, plan.accesses) * chunk_blocks * size
     return make_kernel(low, -(-count // chunk_blocks), ops, roots)
 
@@ -140,71 +143,40 @@ def _blocks_per_iteration(size: int, vector_words: int) -> int:
 
 @functools.cache
 def _declare(order: Order, source_words: int, bytes_each: int, blocks: int, width: int) -> str:
-    """Declare the routine of a permutation; returns its name. The arguments are the addresses of the first source
-    block and the first result block, and the end of the result. If the last blocks are fewer than an iteration
-    moves, the iteration overlaps the previous one."""
-    name = f"shuffle_{sha256(repr((order, source_words, bytes_each, blocks, width)).encode()).hexdigest()[:16]}"
-    text = _text(order, source_words, bytes_each, blocks, width // bytes_each)
-    declare_llvm(name, text, "shuffle", is_optimized=True)
-    return name
+    """Declare `permute(source, target, (count,))` for `count` blocks and return its name. If the last blocks are fewer
+    than an iteration moves, the iteration overlaps the previous one."""
+    name = f"permute_{sha256(repr((order, source_words, bytes_each, blocks, width)).encode()).hexdigest()[:16]}"
+    b = ParametricBuilder("permute", "count")
+    source, target = b.argument(f"u{8 * bytes_each}"), b.argument(f"u{8 * bytes_each}", True)
+    count, lanes, words = b.parameter["count"], width // bytes_each, blocks * len(order)
+    with b.loop(0, b.ceil_div(count, blocks), sequential=True) as (k, _):
+        block = b.min(b.mul(k, blocks), b.sub(count, blocks))
+        source_start, target_start = b.mul(block, source_words), b.mul(block, len(order))
+        for start in [*range(0, words - lanes, lanes), words - lanes]:
+            positions = (divmod(word, len(order)) for word in range(start, start + lanes))
+            selected = [number * source_words + order[word] for number, word in positions]
+            vector = _gathered(b, source, source_start, selected, blocks * source_words)
+            b.store(target, b.add(target_start, start), vector)
+    return declare_kernel(name, b.kernel)
 
 
-def _text(order: Order, source_words: int, bytes_each: int, blocks: int, vector_words: int) -> str:
-    total, source_count = blocks * len(order), blocks * source_words
-    element = f"i{8 * bytes_each}"
-    body: list[str] = []
-    for start in [*range(0, total - vector_words, vector_words), total - vector_words]:
-        elements = [divmod(k, len(order)) for k in range(start, start + vector_words)]
-        selected = [block * source_words + order[k] for block, k in elements]
-        body += _vector(start, selected, source_count, element, bytes_each)
-    return "\n".join(
-        [
-            "define void @shuffle(ptr noalias %from, ptr noalias %to, ptr %end) {",
-            "entry:",
-            "  %start = ptrtoint ptr %to to i64",
-            "  %stop = ptrtoint ptr %end to i64",
-            "  %bytes = sub i64 %stop, %start",
-            f"  %count = udiv exact i64 %bytes, {len(order) * bytes_each}",
-            f"  %last = sub i64 %count, {blocks}",
-            "  br label %blocks",
-            "blocks:",
-            "  %k = phi i64 [ 0, %entry ], [ %next, %blocks ]",
-            "  %block = call i64 @llvm.smin.i64(i64 %k, i64 %last)",
-            f"  %source_offset = mul i64 %block, {source_words * bytes_each}",
-            f"  %target_offset = mul i64 %block, {len(order) * bytes_each}",
-            "  %source = getelementptr i8, ptr %from, i64 %source_offset",
-            "  %target = getelementptr i8, ptr %to, i64 %target_offset",
-            *body,
-            f"  %next = add i64 %k, {blocks}",
-            "  %more = icmp slt i64 %next, %count",
-            "  br i1 %more, label %blocks, label %done",
-            "done:",
-            "  ret void",
-            "}",
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "",
-        ]
-    )
-
-
-def _vector(start: int, selected: Sequence[int], source_count: int, element: str, bytes_each: int) -> Iterator[str]:
-    """The LLVM lines that assemble one result vector."""
-    vector_words = len(selected)
-    vector, result, remaining = f"<{vector_words} x {element}>", "poison", set(selected)
+def _gathered(b: Builder, source: Buffer, start: Index, selected: Sequence[int], source_count: int) -> Value:
+    """A vector of words of the source at these distances from `start`, all below `source_count`: the words come from
+    vectors that are loaded one after the other."""
+    lanes = len(selected)
+    result, remaining = None, set(selected)
     while remaining:
-        first = min(min(remaining), source_count - vector_words)
-        loaded = range(first, first + vector_words)
-        name = f"%v{start}.{first}"
-        yield f"  {name}.at = getelementptr i8, ptr %source, i64 {first * bytes_each}"
-        yield f"  {name} = load {vector}, ptr {name}.at, align {bytes_each}"
-        is_new = [k in loaded and k in remaining for k in selected]
-        lanes = [
-            vector_words + k - first if new else lane
-            for lane, (k, new) in enumerate(zip(selected, is_new, strict=True))
-        ]
-        mask = ", ".join(f"i32 {lane}" for lane in lanes)
-        yield f"  {name}.with = shufflevector {vector} {result}, {vector} {name}, <{vector_words} x i32> <{mask}>"
-        result = f"{name}.with"
+        first = min(min(remaining), source_count - lanes)
+        loaded = range(first, first + lanes)
+        vector = b.load(source, b.add(start, first), lanes)
+        if result is None:
+            result = b.shuffle([k - first if k in loaded else 0 for k in selected], vector)
+        else:
+            is_new = [k in loaded and k in remaining for k in selected]
+            order = [
+                lanes + k - first if new else lane for lane, (k, new) in enumerate(zip(selected, is_new, strict=True))
+            ]
+            result = b.shuffle(order, result, vector)
         remaining.difference_update(loaded)
-    yield f"  %to{start} = getelementptr i8, ptr %target, i64 {start * bytes_each}"
-    yield f"  store {vector} {result}, ptr %to{start}, align {bytes_each}"
+    assert result is not None, "there are words"
+    return result

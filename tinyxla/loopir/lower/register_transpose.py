@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tinyxla.loopir.ir.loop_ir import Buffer, Index
-from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.lower.emit import Lowering
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import element_type
 
 _MAX_ROW_BYTES = 64  # of a square
@@ -42,11 +43,17 @@ def transpose_copy(
             b.store(*target(i, j), b.load(*source(i, j)))
         return
     column_tiles, row_tiles = (b.ceil_div(size, n) for size in (length, height))
+    pitches = b.scratch(INDEX, len(_ARGUMENTS))
+    source_pitch, target_pitch = _pitch(b, source(0, 0), source(0, 1)), _pitch(b, target(0, 0), target(1, 0))
+    store_arguments(b, pitches, _ARGUMENTS, source_pitch=source_pitch, target_pitch=target_pitch)
     with low.loop(0, column_tiles) as (q, _), low.loop(b.floordiv(first, n), row_tiles) as (p, _):
         i = b.min(b.mul(p, n), b.sub(height, n))
         j = b.min(b.mul(q, n), b.sub(length, n))
-        addresses = source(i, j), source(i, b.add(j, 1)), target(i, j), target(b.add(i, 1), j)
-        b.call(_declare(n, bytes_each), *addresses, prefetched(i, j))
+        b.call(_declare(n, bytes_each), source(i, j), target(i, j), prefetched(i, j), (pitches, 0))
+
+
+def _pitch(b: Builder, row: tuple[Buffer, Index], next_row: tuple[Buffer, Index]) -> Index:
+    return b.sub(next_row[1], row[1])
 
 
 def square_size(bytes_each: int, max_size: int) -> int:
@@ -54,60 +61,41 @@ def square_size(bytes_each: int, max_size: int) -> int:
     return next((n for n in (16, 8, 4) if n <= max_size and n * bytes_each <= _MAX_ROW_BYTES), 1)
 
 
+_ARGUMENTS = ("source_pitch", "target_pitch")
+
+
 @functools.cache
 def _declare(n: int, bytes_each: int) -> str:
-    """Declare the routine for squares of n x n elements of `bytes_each` bytes; returns its name. The arguments are
-    the addresses of the first two rows of the source (their difference is the pitch) and of the target, and of a
-    square to prefetch."""
-    name = f"transpose_{n}_{bytes_each}"
-    declare_llvm(name, _text(n, bytes_each), "transpose", is_optimized=True)
-    return name
-
-
-def _text(n: int, bytes_each: int) -> str:
+    """Declare `transpose(source, target, prefetched, (source pitch, target pitch))` for squares of n x n elements of
+    `bytes_each` bytes; returns its name. Pitches are in elements; the prefetched square has the source's."""
     words = max(1, bytes_each // 8)  # 64-bit words of an element
-    align = bytes_each // words
-    vector = f"<{n * words} x i{8 * align}>"
-    lines = [
-        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %to_second, ptr %prefetched) {",
-        *_difference("pitch", "first", "second"),
-        *_difference("to_pitch", "to", "to_second"),
-        f"  %end = getelementptr i8, ptr %prefetched, i64 {n * bytes_each - 1}",  # in a line where no row ends
-    ]
-    for k in range(n):
-        lines += [
-            f"  %offset{k} = mul i64 %pitch, {k}",
-            f"  %at{k} = getelementptr i8, ptr %first, i64 %offset{k}",
-            f"  %row{k} = load {vector}, ptr %at{k}, align {align}",
-            f"  %prefetched{k} = getelementptr i8, ptr %end, i64 %offset{k}",
-            f"  call void @llvm.prefetch.p0(ptr %prefetched{k}, i32 0, i32 2, i32 1)",
-        ]
-    rows = [f"%row{k}" for k in range(n)]
-    step = 1
+    b = ParametricBuilder("transpose", " ".join(_ARGUMENTS))
+    type = f"u{8 * bytes_each // words}"
+    source, target, prefetched = b.argument(type), b.argument(type, True), b.argument(type)
+    source_pitch, target_pitch = (b.mul(b.parameter[name], words) for name in _ARGUMENTS)
+    rows: list[Value] = []
+    start: Index = 0
+    for _ in range(n):
+        rows.append(b.load(source, start, n * words))
+        b.prefetch(prefetched, b.add(start, n * words - 1))  # in a line where no row ends
+        start = b.add(start, source_pitch)
+    start = 0
+    for row in _transposed(b, rows, words):
+        b.store(target, start, row)
+        start = b.add(start, target_pitch)
+    return declare_kernel(f"transpose_{n}_{bytes_each}", b.kernel)
+
+
+def _transposed(b: Builder, rows: list[Value], words: int) -> list[Value]:
+    """The rows of the transposed square; each element is so many words."""
+    n, step = len(rows), 1
     while step < n:
+        lower = [n + j - step if j & step else j for j in range(n)]
+        upper = [n + j if j & step else j + step for j in range(n)]
+        lower_words, upper_words = ([j * words + w for j in order for w in range(words)] for order in (lower, upper))
         for k in range(n):
-            if k & step:
-                continue
-            pair = f"{vector} {rows[k]}, {vector} {rows[k + step]}"
-            low_half = [n + j - step if j & step else j for j in range(n)]
-            high_half = [j + step if not j & step else n + j for j in range(n)]
-            for row, mask in ((k, low_half), (k + step, high_half)):
-                mask_text = ", ".join(f"i32 {j * words + w}" for j in mask for w in range(words))
-                rows[row] = f"%swapped{step}.{row}"
-                lines.append(f"  {rows[row]} = shufflevector {pair}, <{n * words} x i32> <{mask_text}>")
+            if not k & step:
+                pair = rows[k], rows[k + step]
+                rows[k], rows[k + step] = b.shuffle(lower_words, *pair), b.shuffle(upper_words, *pair)
         step *= 2
-    for k in range(n):
-        lines += [
-            f"  %to_offset{k} = mul i64 %to_pitch, {k}",
-            f"  %to{k} = getelementptr i8, ptr %to, i64 %to_offset{k}",
-            f"  store {vector} {rows[k]}, ptr %to{k}, align {align}",
-        ]
-    return "\n".join([*lines, "  ret void", "}", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", ""])
-
-
-def _difference(name: str, one: str, other: str) -> list[str]:
-    return [
-        f"  %{one}.at = ptrtoint ptr %{one} to i64",
-        f"  %{other}.at = ptrtoint ptr %{other} to i64",
-        f"  %{name} = sub i64 %{other}.at, %{one}.at",
-    ]
+    return rows

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.ops import ops
@@ -328,10 +328,9 @@ def _to_odd_f32(x: Any) -> Any:
 
 def _round(x: Any, type: str) -> Any:
     """An f32 rounded to `type`, still as an f32."""
-    emitter = x.emitter
     if type == "f16":
-        half = emitter.value(f"fptrunc float {x.text} to half")
-        return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {half} to float"))
+        half = x.emitter.value(f"fptrunc {x.register} {x.text} to {_half(x)}")
+        return x.of("f32", x.emitter.value(f"fpext {_half(x)} {half} to {x.register}"))
     bits = x.bits()
     up = bits + 0x7FFF + ((bits >> 16) & 1)
     return (x.not_equal(x).where(bits | 0x400000, up) & 0xFFFF0000).bitcast("f32")
@@ -342,9 +341,9 @@ def narrow(x: Any, type: str) -> Any:
     if type == "bf16":
         return (x.bits() >> 16).to("u16")
     if type == "f16":
-        emitter = x.emitter
-        half = emitter.value(f"fptrunc float {x.text} to half")
-        return LlvmScalar(emitter, "u16", emitter.value(f"bitcast half {half} to i16"))
+        half, found = _half(x), x.of("u16", "")
+        text = x.emitter.value(f"fptrunc {x.register} {x.text} to {half}")
+        return x.of("u16", x.emitter.value(f"bitcast {half} {text} to {found.register}"))
     return x
 
 
@@ -353,10 +352,15 @@ def widen(x: Any, type: str) -> Any:
     if type == "bf16":
         return (x.to("u32") << 16).bitcast("f32")
     if type == "f16":
-        emitter = x.emitter
-        half = emitter.value(f"bitcast i16 {x.text} to half")
-        return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {half} to float"))
+        found = x.of("f32", "")
+        text = x.emitter.value(f"bitcast {x.register} {x.text} to {_half(found)}")
+        return x.of("f32", x.emitter.value(f"fpext {_half(found)} {text} to {found.register}"))
     return x
+
+
+def _half(x: Any) -> str:
+    """The register type of an f32 with f16 elements."""
+    return x.register.replace("float", "half")
 
 
 def _carrier(type: str) -> str:
@@ -375,14 +379,16 @@ def scalars(x: Any) -> tuple[Any, ...]:
     return (x.real, x.imag) if isinstance(x, Complex) else (x,)
 
 
-def number(emitter: Emitter, type: str, texts: Sequence[str]) -> Number:
-    parts = [LlvmScalar(emitter, register_type(type), text) for text in texts]
+def number(emitter: Emitter, type: str, texts: Sequence[str], lanes: int = 1) -> Number:
+    """A value of a type, in one register or two; a vector of several lanes."""
+    held = register_type(type)
+    parts = [LlvmScalar(emitter, held, x) if lanes == 1 else LlvmVector(emitter, held, x, lanes) for x in texts]
     return Complex(*parts) if len(parts) == 2 else parts[0]
 
 
-def named(emitter: Emitter, type: str, name: str) -> Number:
+def named(emitter: Emitter, type: str, name: str, lanes: int = 1) -> Number:
     """Registers called after `name`."""
-    return number(emitter, type, [f"%{name}.real", f"%{name}.imag"] if type in PARTS else [f"%{name}"])
+    return number(emitter, type, [f"%{name}.real", f"%{name}.imag"] if type in PARTS else [f"%{name}"], lanes)
 
 
 def memory_type(type: str) -> str:

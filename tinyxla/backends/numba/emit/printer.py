@@ -35,7 +35,7 @@ from tinyxla.backends.numba.emit.operations import (
     scalars,
     widen,
 )
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, Rarely
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, Rarely, broadcast
 from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
@@ -55,9 +55,12 @@ from tinyxla.loopir.ir.loop_ir import (
     Matrix,
     Multiply,
     Operand,
+    Prefetch,
+    Shuffle,
     Statement,
     Store,
     Value,
+    lanes_of,
     leaves_remainder,
 )
 from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
@@ -185,15 +188,21 @@ class _Printer:
         given = [kernel.first, kernel.last, *kernel.parameters]
         for value in given:
             self.values[value.name] = named(emitter, value.type, value.name)
+        parameters = [_parameter(buffer) for buffer in kernel.arguments]
+        if is_routine:
+            for value, bound in ((kernel.first, "0"), (kernel.last, "1")):
+                self.values[value.name] = LlvmScalar(emitter, value.type, bound)
+            emitter.lines += _words([(REGISTER_TYPES[value.type], value.name) for value in kernel.parameters])
+            head = [f"define void @{name}({', '.join([*parameters, 'ptr %table'])}) #0 {{"]
+        else:
+            parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in given]
+            head = [*_entry(name, kernel), f"define internal void @{name}.body({', '.join(parameters)}) #0 {{"]
         self._scratch(kernel.scratch)
         self._block(kernel.body)
         emitter.line("ret void")
-        parameters = [_parameter(buffer) for buffer in kernel.arguments]
-        parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in given]
         return "\n".join(
             [
-                *_entry(name, kernel, is_routine),
-                f"define internal void @{name}.body({', '.join(parameters)}) #0 {{",
+                *head,
                 "entry:",
                 *emitter.lines,
                 "}",
@@ -269,6 +278,10 @@ class _Printer:
                 self.values[statement.result.name] = self._load(statement)
             elif isinstance(statement, Store):
                 self._store(statement)
+            elif isinstance(statement, Shuffle):
+                self.values[statement.result.name] = self._shuffle(statement)
+            elif isinstance(statement, Prefetch):
+                self._prefetch(statement)
             elif isinstance(statement, Multiply):
                 self._multiply(statement)
             elif isinstance(statement, Call):
@@ -301,6 +314,10 @@ class _Printer:
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
             register_type(type)
+        lanes = compute.result.lanes
+        if lanes > 1:
+            vectors = [x if isinstance(x, LlvmVector) else broadcast(x, lanes) for x in operands]
+            return emit(op, vectors, types, result, dict(attributes))
         if self.parallel and not self.repeats and _divides_integers(compute):
             op = f"{op}-in-vectors"
             compute = replace(compute, op=op)
@@ -357,14 +374,16 @@ class _Printer:
         memory = memory_type(type)
         addresses = self._addresses(load.buffer, load.index)
         suffix = f"align {BYTES[memory]}{self.parallel}"
-        texts = [emitter.value(f"load {memory}, ptr {address}, {suffix}") for address in addresses]
+        lanes = load.result.lanes
+        held = _in_lanes(memory, lanes)
+        texts = [emitter.value(f"load {held}, ptr {address}, {suffix}") for address in addresses]
         if type == "pred":
-            return LlvmScalar(emitter, "pred", emitter.value(f"icmp ne i8 {texts[0]}, 0"))
+            return scalars(number(emitter, "u8", texts, lanes))[0].not_equal(0)
         if type == "bf16":
-            return widen(LlvmScalar(emitter, "u16", texts[0]), type)
+            return widen(number(emitter, "u16", texts, lanes), type)
         if type == "f16":
-            return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {texts[0]} to float"))
-        return number(emitter, type, texts)
+            texts = [emitter.value(f"fpext {held} {texts[0]} to {_in_lanes('float', lanes)}")]
+        return number(emitter, type, texts, lanes)
 
     def _store(self, store: Store) -> None:
         emitter, type = self.emitter, store.buffer.type
@@ -375,11 +394,33 @@ class _Printer:
             value = value.to("u8")
         elif type == "bf16":
             value = narrow(value, type)
-        texts = [x.text for x in scalars(value)]
+        texts, held = [x.text for x in scalars(value)], _in_lanes(memory, lanes_of(store.value))
         if type == "f16":
-            texts = [emitter.value(f"fptrunc float {value.text} to half")]
+            texts = [emitter.value(f"fptrunc {value.register} {value.text} to {held}")]
         for text, address in zip(texts, addresses, strict=True):
-            emitter.line(f"store {memory} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
+            emitter.line(f"store {held} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
+
+    def _shuffle(self, x: Shuffle) -> Number:
+        operands = [self._operand(operand) for operand in x.operands]
+        first, count = operands[0], x.result.lanes
+        if lanes_of(x.operands[0]) == 1 and not any(x.order):
+            return broadcast(first, count)
+        if count == 1:
+            operand, lane = divmod(x.order[0], first.lanes)
+            text = f"extractelement {first.register} {operands[operand].text}, i64 {lane}"
+            return number(self.emitter, x.result.type, [self.emitter.value(text)])
+        second = operands[1].text if len(operands) > 1 else "poison"
+        mask = ", ".join(f"i32 {k}" for k in x.order)
+        pair = f"{first.register} {first.text}, {first.register} {second}"
+        text = self.emitter.value(f"shufflevector {pair}, <{count} x i32> <{mask}>")
+        return number(self.emitter, x.result.type, [text], count)
+
+    def _prefetch(self, x: Prefetch) -> None:
+        memory, position = memory_type(x.buffer.type), self._index(x.index)
+        address = self.emitter.value(f"getelementptr {memory}, ptr %{x.buffer.name}, i64 {position}")  # may lie outside
+        hints = "i32 1, i32 3" if x.for_writing else "i32 0, i32 2"
+        self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.emitter.line(f"call void @llvm.prefetch.p0(ptr {address}, {hints}, i32 1)")
 
     def _multiply(self, x: Multiply) -> None:
         """A call of the function that `blas_gemm.declare_gemm` defines."""
@@ -432,7 +473,7 @@ class _Printer:
         for carried, value in zip(loop.carried, found, strict=True):
             again = self.values[carried.result.name]
             result = self.values[carried.result.name] = named(
-                emitter, carried.result.type, f"{carried.result.name}.done"
+                emitter, carried.result.type, f"{carried.result.name}.done", carried.result.lanes
             )
             emitter.lines += _phis(result, (value, usual), (again, repeated))
 
@@ -494,7 +535,9 @@ class _Printer:
         self.values[loop.index.name] = named(emitter, loop.index.type, name)
         initials = [self._operand(carried.init) for carried in loop.carried]
         for carried in loop.carried:
-            self.values[carried.arg.name] = named(emitter, carried.arg.type, carried.arg.name + suffix)
+            self.values[carried.arg.name] = named(
+                emitter, carried.arg.type, carried.arg.name + suffix, carried.arg.lanes
+            )
             self.widest = max(self.widest, BYTES[memory_type(carried.arg.type)])
         annotation = self._annotate(loop)
         around, self.iterations = self.iterations, 1 if self.repeats else _iterations(loop)
@@ -522,7 +565,7 @@ class _Printer:
             following = [(updated, block) for block in latches]
             merged += _phis(self.values[carried.arg.name], (initial, entry), *following)
             if guarded:
-                result = named(emitter, carried.result.type, carried.result.name + suffix)
+                result = named(emitter, carried.result.type, carried.result.name + suffix, carried.result.lanes)
                 emitter.lines += _phis(result, (initial, entry), *((updated, block) for block in exits))
             else:
                 result = updated
@@ -616,6 +659,11 @@ class _Printer:
         return name
 
 
+def _in_lanes(type: str, lanes: int) -> str:
+    """An LLVM type, or the vector of so many."""
+    return type if lanes == 1 else f"<{lanes} x {type}>"
+
+
 def _may_be_masked(loop: Loop, count: int | None) -> bool:
     """Whether the last vectors of a loop may have masks. Pairs would be gathered singly."""
     return not (_has_pairs(loop) or _leaves_one(loop, count) or _skips_bytes(loop))
@@ -695,17 +743,25 @@ def _parameter(buffer: Buffer) -> str:
     return f"ptr noalias {'' if buffer.written else 'readonly '}%{buffer.name}"
 
 
-def _entry(name: str, kernel: Kernel, is_routine: bool) -> list[str]:
-    """The public function: it reads the table, of which a routine gets the addresses one by one, and calls the body."""
+def _entry(name: str, kernel: Kernel) -> list[str]:
+    """The public function of a kernel: it reads the table and calls the body."""
     words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
-    numbers = [(REGISTER_TYPES[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
-    pointers = [f"ptr %{word}" for _, word in words]
-    parameters = [*pointers, "ptr %table"] if is_routine else ["ptr %table", "i64 %first", "i64 %last"]
-    lines = [f"define void @{name}({', '.join(parameters)}) nounwind {{"]
-    for position, (type, word) in enumerate(numbers if is_routine else [*words, *numbers]):
+    words += [(REGISTER_TYPES[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
+    given = [f"{type} %{word}" for type, word in words]
+    given[len(kernel.arguments) : len(kernel.arguments)] = ["i64 %first", "i64 %last"]
+    return [
+        f"define void @{name}(ptr %table, i64 %first, i64 %last) nounwind {{",
+        *_words(words),
+        f"  tail call void @{name}.body({', '.join(given)})",
+        "  ret void",
+        "}",
+    ]
+
+
+def _words(words: Sequence[tuple[str, str]]) -> list[str]:
+    """Loads of the 64-bit words of a table, by type and name."""
+    lines: list[str] = []
+    for position, (type, word) in enumerate(words):
         lines.append(f"  %entry{position} = getelementptr inbounds i64, ptr %table, i64 {position}")
         lines.append(f"  %{word} = load {type}, ptr %entry{position}, align 8")
-    bounds = ["i64 0", "i64 1"] if is_routine else ["i64 %first", "i64 %last"]
-    given = [*pointers, *bounds, *(f"{type} %{word}" for type, word in numbers)]
-    lines.append(f"  tail call void @{name}.body({', '.join(given)})")
-    return [*lines, "  ret void", "}"]
+    return lines

@@ -88,11 +88,12 @@ class LlvmScalar:
     def _constant(self, value: float) -> str:
         return constant(self.type, value)
 
-    def _of(self, type: str, text: str) -> LlvmScalar:
+    def of(self, type: str, text: str) -> LlvmScalar:
+        """Of as many lanes."""
         return LlvmScalar(self.emitter, type, text)
 
     def _same(self, text: str) -> LlvmScalar:
-        return self._of(self.type, text)
+        return self.of(self.type, text)
 
     def _binary(self, opcode: str, left: str, right: str) -> LlvmScalar:
         return self._same(self.emitter.value(f"{opcode} {self.register} {left}, {right}"))
@@ -185,7 +186,7 @@ class LlvmScalar:
         else:
             opcode = f"icmp {'s' if self._signed() else 'u'}{integer}"
         text = self.emitter.value(f"{opcode} {self.register} {self.text}, {self._text(other)}")
-        return self._of("pred", text)
+        return self.of("pred", text)
 
     def __lt__(self, other: Operand) -> LlvmScalar:
         return self._compare("olt", "lt", other)
@@ -286,20 +287,21 @@ class LlvmScalar:
         if type == "pred":
             return self.not_equal(0)
         if self.type == "pred" and type in _FLOATS:  # a vector's mask chooses quicker than it becomes numbers
-            return self.where(LlvmScalar(self.emitter, type, constant(type, 1)), 0)
-        opcode, target = _conversion(self.type, type), self._of(type, self.text)
+            one = self.of(type, "")
+            return self.where(one._same(one._constant(1)), 0)
+        opcode, target = _conversion(self.type, type), self.of(type, self.text)
         if opcode is None:
             return target
-        return self._of(type, self.emitter.value(f"{opcode} {self.register} {self.text} to {target.register}"))
+        return self.of(type, self.emitter.value(f"{opcode} {self.register} {self.text} to {target.register}"))
 
     def bits(self) -> LlvmScalar:
         return self.bitcast(_UNSIGNED_OF_WIDTH.get(self.type, self.type))
 
     def bitcast(self, type: str) -> LlvmScalar:
-        target = self._of(type, self.text)
+        target = self.of(type, self.text)
         if target.register == self.register:
             return target
-        return self._of(type, self.emitter.value(f"bitcast {self.register} {self.text} to {target.register}"))
+        return self.of(type, self.emitter.value(f"bitcast {self.register} {self.text} to {target.register}"))
 
     def ldexp(self, exponent: Scalar) -> LlvmScalar:
         """By the processor's instruction where there is one; else in two steps, of which the first is exact."""
@@ -319,6 +321,40 @@ class LlvmScalar:
 
     def population_count(self) -> LlvmScalar:
         return self.intrinsic("ctpop")
+
+
+class LlvmVector(LlvmScalar):
+    """A vector of `lanes` elements."""
+
+    __slots__ = ("lanes",)
+
+    def __init__(self, emitter: Emitter, type: str, text: str, lanes: int) -> None:
+        super().__init__(emitter, type, text)
+        self.lanes, self.register = lanes, f"<{lanes} x {self.register}>"
+
+    def _constant(self, value: float) -> str:
+        return splat(self.type, constant(self.type, value))
+
+    def of(self, type: str, text: str) -> LlvmVector:
+        return LlvmVector(self.emitter, type, text, self.lanes)
+
+    def _suffix(self) -> str:
+        return f"v{self.lanes}{REGISTER_TYPES[self.type]}"
+
+
+def splat(type: str, text: str) -> str:
+    """A constant vector of equal elements, which are constants."""
+    return f"splat ({REGISTER_TYPES[type]} {text})"
+
+
+def broadcast(x: LlvmScalar, lanes: int) -> LlvmVector:
+    """A vector of equal elements."""
+    emitter, register = x.emitter, f"<{lanes} x {x.register}>"
+    if not x.text.startswith("%"):
+        return LlvmVector(emitter, x.type, splat(x.type, x.text), lanes)
+    one = emitter.value(f"insertelement {register} poison, {x.register} {x.text}, i64 0")
+    text = emitter.value(f"shufflevector {register} {one}, {register} poison, <{lanes} x i32> zeroinitializer")
+    return LlvmVector(emitter, x.type, text, lanes)
 
 
 def _conversion(source: str, target: str) -> str | None:

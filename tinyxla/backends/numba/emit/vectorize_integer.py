@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal as Choice
 
 from tinyxla.backends.numba.emit.operations import emit, memory_type
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast
 from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -86,29 +86,6 @@ def _is_fold(carried: LoopCarried, body: Sequence[Statement]) -> bool:
     return is_only and uses[0].op in _FOLDS and _is_integer(carried.arg.type)
 
 
-class _Vector(LlvmScalar):
-    """Numbers of several iterations."""
-
-    __slots__ = ("lanes",)
-
-    def __init__(self, emitter: Emitter, type: str, text: str, lanes: int) -> None:
-        super().__init__(emitter, type, text)
-        self.lanes, self.register = lanes, f"<{lanes} x {self.register}>"
-
-    def _constant(self, value: float) -> str:
-        return _every(self.type, value)
-
-    def _of(self, type: str, text: str) -> _Vector:
-        return _Vector(self.emitter, type, text, self.lanes)
-
-    def _suffix(self) -> str:
-        return f"v{self.lanes}{REGISTER_TYPES[self.type]}"
-
-
-def _every(type: str, value: float) -> str:
-    return f"splat ({REGISTER_TYPES[type]} {constant(type, value)})"
-
-
 class VectorLoop:
     """Prints a loop as one of vectors: the iterations up to the last that fill as many vectors as it takes at once.
     `values` are those around it, and `scalar` prints what is the same for all elements of a vector, or a place."""
@@ -128,7 +105,7 @@ class VectorLoop:
         self.lanes = min(vector_bytes // max_element_bytes(loop), 1 << count.bit_length() - 1)
         waits = loop.carried and not loop.force_vectorize
         self.many = max(1, min(_AT_ONCE, count // self.lanes)) if known is not None or waits else 1
-        self.known: dict[str, _Vector] = {}  # numbers of each iteration, and what is the same in all
+        self.known: dict[str, LlvmVector] = {}  # numbers of each iteration, and what is the same in all
         self.name = f"{loop.index.name}.vectors"
 
     @property
@@ -171,7 +148,7 @@ class VectorLoop:
         emitter, carried, updates = self.emitter, self.loop.carried, list[list[str]]()
         for k, texts in enumerate(insides):
             for x, text in zip(carried, texts, strict=True):
-                self.known[x.arg.name] = _Vector(emitter, x.arg.type, text, self.lanes)
+                self.known[x.arg.name] = LlvmVector(emitter, x.arg.type, text, self.lanes)
             place = emitter.value(f"add nsw i64 {index}, {k * self.lanes}")
             self.values[self.loop.index.name] = LlvmScalar(emitter, INDEX, place)
             for statement in self.loop.body:
@@ -191,19 +168,17 @@ class VectorLoop:
                 if isinstance(operand, Value) and operand.name not in self.kinds and operand.name not in self.known:
                     self.known[operand.name] = self._vector(operand)
 
-    def _vector(self, x: Operand) -> _Vector:
+    def _vector(self, x: Operand) -> LlvmVector:
         emitter, lanes, register = self.emitter, self.lanes, REGISTER_TYPES[x.type]
         if isinstance(x, Literal):
-            return _Vector(emitter, x.type, _every(x.type, x.value), lanes)
+            return broadcast(LlvmScalar(emitter, x.type, constant(x.type, x.value)), lanes)
         if x.name in self.known:
             return self.known[x.name]
-        type, scalar = self._type(x.type), self.values[x.name]
-        one = emitter.value(f"insertelement {type} poison, {register} {scalar.text}, i64 0")
-        text = emitter.value(f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
-        if self.kinds.get(x.name) == "place":
-            steps = ", ".join(f"{register} {k}" for k in range(lanes))
-            text = emitter.value(f"add {type} {text}, <{steps}>")
-        return _Vector(emitter, x.type, text, lanes)
+        found = broadcast(self.values[x.name], lanes)
+        if self.kinds.get(x.name) != "place":
+            return found
+        steps = ", ".join(f"{register} {k}" for k in range(lanes))
+        return LlvmVector(emitter, x.type, emitter.value(f"add {found.register} {found.text}, <{steps}>"), lanes)
 
     def _statement(self, x: Statement) -> None:
         emitter = self.emitter
@@ -215,16 +190,16 @@ class VectorLoop:
         elif isinstance(x, Load):
             address = self._address(x.buffer, x.index)
             text = emitter.value(f"load {self._type(x.buffer.type)}, ptr {address}, {_aligned(x)}")
-            self.known[x.result.name] = _Vector(emitter, x.buffer.type, text, self.lanes)
+            self.known[x.result.name] = LlvmVector(emitter, x.buffer.type, text, self.lanes)
         elif isinstance(x, Compute):
             operands, types = [self._vector(o) for o in x.operands], tuple(o.type for o in x.operands)
             self.known[x.result.name] = self._computed(x.op, operands, types, x.result.type, dict(x.attributes))
 
     def _computed(
-        self, op: str, operands: Sequence[_Vector], types: Sequence[str], result: str, attributes: Mapping[str, Any]
-    ) -> _Vector:
+        self, op: str, operands: Sequence[LlvmVector], types: Sequence[str], result: str, attributes: Mapping[str, Any]
+    ) -> LlvmVector:
         found = emit(op, operands, types, result, attributes)
-        assert isinstance(found, _Vector), "it comes from vectors"
+        assert isinstance(found, LlvmVector), "it comes from vectors"
         return found
 
     def _address(self, buffer: Buffer, index: Index) -> str:
@@ -240,7 +215,7 @@ class VectorLoop:
         for carried, texts in zip(self.loop.carried, zip(*vectors, strict=True), strict=True):
             assert isinstance(carried.next, Value), "it is what was combined"
             type, op = carried.arg.type, ops[carried.next.name]
-            found, *others = (_Vector(emitter, type, text, self.lanes) for text in texts)
+            found, *others = (LlvmVector(emitter, type, text, self.lanes) for text in texts)
             for other in others:
                 found = self._computed(op, [found, other], (type, type), type, {})
             sign = "" if op in ("and", "or") else type[0]

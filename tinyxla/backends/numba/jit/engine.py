@@ -49,6 +49,7 @@ from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir, operations a
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.loopir.ir.operations import is_vector_code
 from tinyxla.loopir.passes import split_nan_check
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.ops import ops
@@ -207,7 +208,7 @@ def _unique(name: str, key: str) -> str:
 
 def kernel_text(kernel: Kernel, name: str | None = None, is_builtin: bool = False, is_routine: bool = False) -> str:
     """A kernel as LLVM text for this processor."""
-    in_vectors = _pipeline(kernel.body, is_builtin) == "inline"
+    in_vectors = _pipeline(kernel.body, is_builtin) in ("final", "inline")
     return print_llvm(kernel, name, has_masks(), vector_bytes(), in_vectors, is_routine)
 
 
@@ -220,6 +221,8 @@ def _carries_many_values(statements: Sequence[Statement]) -> bool:
 def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
     if _only_calls_routines(statements):
         return "calls"
+    if is_vector_code(statements):
+        return "final"
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
     if not _carries_many_values(statements):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Literal, Operand, Value, operand_of
-from tinyxla.loopir.ir.routines import KernelRoutine, declare, routine_symbol
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.shapes import element_type
 
 _DIGIT_BITS = 10  # bits of a digit
@@ -40,8 +40,7 @@ def declare_radix_sort(storage: KeyStorage) -> str:
     """Declare `radix_sort(arrays, spare arrays, (start, count, spare start))` and return its symbol: it sorts `count`
     elements of the arrays from `start` on; the spare arrays have room for them."""
     name = "_".join(["radix", storage.key, *storage.types])
-    declare(KernelRoutine(routine_symbol(name), _Radix(storage).builder.kernel))
-    return name
+    return declare_kernel(name, _Radix(storage).builder.kernel)
 
 
 class _Radix:

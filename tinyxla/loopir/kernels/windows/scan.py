@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyxla.compiler.analysis.fusibility import is_costly
 from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS as VECTOR_COLUMNS
-from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import LineLayout, WindowReduction, load, store
 from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
@@ -207,19 +207,23 @@ def _lower_vector_scan(
     low, b = scan.low, scan.low.builder
     type = fold.x.operands[0].array_shape.element_type.name
     routine = vector_scan.declare_scan(op, type, backward)
-    carry = b.scratch(type, 1)
+    neutral = reduction.identity_element(op, element_type(type).dtype)
+    identity = Literal(type, float(neutral) if type[0] == "f" else int(neutral))
+    carry, count = b.scratch(type, 2), b.scratch(INDEX, 1)
     source = low.buffer(fold.arrays[0])
     result = b.scratch(type, ROW_RESULTS) if fold.exceeds_cache else low.buffer(target, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         o, p = low.split_index(index, (line.outer, scan.chunks))
         first, length = scan.chunk_rows(p)
         b.store(carry, 0, *_carries_of_runs(scan, [(o, first)], length, p))
+        b.store(carry, 1, identity)
 
         def visit(begin: Index, rows: Index, values: list[Operand]) -> list[Operand]:
             row = b.add(first, begin)
             offset = scan.first_offset(o, row, rows)
             to = 0 if fold.exceeds_cache else offset
-            b.call(routine, (source, offset), (result, to), (result, b.add(to, rows)), (carry, 0))
+            b.store(count, 0, operand_of(rows))
+            b.call(routine, (source, offset), (result, to), (carry, 0), (count, 0))
             if fold.exceeds_cache:
                 scan.store_block(o, row, rows, 0, rows, [result])
             return values

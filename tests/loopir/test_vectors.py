@@ -1,0 +1,130 @@
+"""Vectors in the loop IR: compiled, as Python, and by NumPy; and the routines that are written in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tests.loopir.test_loop_ir import run_native, run_python
+from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
+from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
+from tinyxla.shapes.element_types import element_types
+
+LANES = 8
+Make = Callable[[Builder, list[Value]], Operand]
+
+
+def kernel_of(types: Sequence[str], result: str, make: Make) -> Kernel:
+    """Each iteration makes a vector from one of each input."""
+    b = Builder("vectors")
+    inputs = [b.argument(type) for type in types]
+    output = b.argument(result, written=True)
+    with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (i, _):
+        start = b.mul(i, LANES)
+        b.prefetch(inputs[0], b.add(start, 1 << 20))
+        b.store(output, start, make(b, [b.load(x, start, LANES) for x in inputs]))
+    return b.kernel
+
+
+def check(types: Sequence[str], result: str, make: Make, expected: Callable[..., Any]) -> None:
+    """What a kernel and its Python text store is what NumPy says of arrays of vectors."""
+    count, random = 5, np.random.default_rng(3)
+    inputs = [random.integers(0, 100, count * LANES).astype(element_types[type].dtype) for type in types]
+    wanted = np.asarray(expected(*(x.reshape(count, LANES) for x in inputs)))
+    for run in (run_native, run_python):
+        output = np.zeros(count * LANES, element_types[result].dtype)
+        run(kernel_of(types, result, make), [*inputs, output], 0, count)
+        np.testing.assert_array_equal(output.reshape(count, LANES), wanted.astype(output.dtype))
+
+
+@pytest.mark.parametrize("type", ["s8", "u16", "s32", "u64", "f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("op", ["add", "subtract", "multiply", "minimum", "maximum"])
+def test_arithmetic(op: str, type: str) -> None:
+    function = getattr(np, op)
+    check([type, type], type, lambda b, x: b.compute(op, type, *x), function)
+
+
+@pytest.mark.parametrize("type", ["s32", "f32"])
+def test_scalars_beside_vectors_are_broadcast(type: str) -> None:
+    three = Literal(type, 3)
+    check([type], type, lambda b, x: b.compute("multiply", type, x[0], three), lambda x: x * 3)
+
+
+def test_compare_and_select() -> None:
+    def larger(b: Builder, x: list[Value]) -> Operand:
+        return b.select(b.compare("GT", x[0], x[1]), x[0], x[1])
+
+    check(["f32", "f32"], "f32", larger, np.maximum)
+    check(["pred", "pred"], "pred", lambda b, x: b.and_(*x), np.logical_and)
+
+
+def test_conversions() -> None:
+    check(["s32"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))
+    check(["bf16"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))
+    check(["u32"], "u32", lambda b, x: b.shift_left(x[0], 5), lambda x: x << 5)
+
+
+@pytest.mark.parametrize("type", ["u8", "s32", "f64"])
+def test_shuffles(type: str) -> None:
+    check([type], type, lambda b, x: b.shuffle(range(LANES)[::-1], x[0]), lambda x: x[:, ::-1])
+    order = [0, 15, 1, 14, 2, 13, 3, 12]
+    check([type, type], type, lambda b, x: b.shuffle(order, *x), lambda x, y: np.concatenate((x, y), 1)[:, order])
+    check([type], type, lambda b, x: b.broadcast(b.shuffle([2], x[0]), LANES), lambda x: x[:, [2] * LANES])
+    check([type], type, lambda b, x: b.broadcast(Literal(type, 7), LANES), lambda x: np.full_like(x, 7))
+
+
+def test_carried_vectors() -> None:
+    b = Builder("sum")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+    zeros = b.broadcast(Literal("f32", 0.0), LANES)
+    with b.loop(b.kernel.first, b.kernel.last, [zeros], sequential=True) as (i, loop):
+        (total,) = loop.carried
+        total.next = b.compute("add", "f32", total.arg, b.load(source, b.mul(i, LANES), LANES))
+    b.store(target, 0, loop.carried[0].result)
+    x = np.arange(24, dtype=np.float32)
+    for run in (run_native, run_python):
+        found = np.zeros(LANES, np.float32)
+        run(b.kernel, [x, found], 0, 3)
+        np.testing.assert_array_equal(found, x.reshape(3, LANES).sum(0))
+
+
+def test_fingerprints_tell_vectors_apart() -> None:
+    def loaded(lanes: int, order: Sequence[int]) -> str:
+        b = Builder("loaded")
+        source, target = b.argument("f32"), b.argument("f32", written=True)
+        b.store(target, 0, b.shuffle(order, b.load(source, 0, lanes)))
+        return kernel_fingerprint(b.kernel)
+
+    assert len({loaded(4, (0, 1)), loaded(8, (0, 1)), loaded(8, (1, 0))}) == 3
+
+
+# --- routines in vectors: kernels that call them are printed with them, as Python that runs ---------------------------
+
+
+ROUTINES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], str]] = {
+    "transpose": (lambda x: tx.numpy.transpose(x) * 2, (512, 512), "transpose_"),
+    "block permutation": (lambda x: tx.numpy.transpose(x, (0, 2, 1)), (300, 3, 4), "permute_"),
+    "reversed channels": (lambda x: x[..., ::-1], (300, 3), "permute_"),
+    "scan": (lambda x: tx.numpy.cumsum(x, axis=1), (3, 100), "scan_add_f32"),
+    "backward scan": (lambda x: tx.lax.cummax(x, axis=1, reverse=True), (3, 100), "scan_maximum_f32_backward"),
+}
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_printed_routines_run(name: str) -> None:
+    function, shape, routine = ROUTINES[name]
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    compiled = tx.jit(function).lower(x).compile()
+    (kernel,) = [k for k in compiled.kernels if routine in k.source]
+    assert f"def {routine}" in kernel.source
+    assert "ctypes" not in kernel.source
+    namespace: dict[str, Any] = {}
+    exec(kernel.source, namespace)
+    result = np.asarray(compiled(x))
+    found = np.zeros(result.size, np.float32)
+    namespace[kernel.name](x.ravel(), found, 0, kernel.extent)
+    np.testing.assert_allclose(found.reshape(result.shape), result, rtol=1e-6)
