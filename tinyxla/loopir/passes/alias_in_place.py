@@ -18,9 +18,11 @@ from tinyxla.loopir.ir.loop_ir import (
     Loop,
     Multiply,
     Operand,
+    Prefetch,
     Statement,
     Store,
     Value,
+    lanes_of,
 )
 from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.lower.emit import LoweredKernel
@@ -68,7 +70,7 @@ class Dependences:
         self._lowered = lowered
         self._loads: dict[int, list[tuple[_Position, Index]]] = {}  # by the buffer's identity
         self._stores: dict[int, list[tuple[_Position, Index]]] = {}
-        self._opaque: set[int] = set()  # buffers that routines read and write
+        self._opaque: set[int] = set()  # buffers that routines and vectors read and write
         self._definitions: dict[Value, Statement] = {}
         self._forms: dict[Value, _LinearForm] = {}
         self._slow_path_loops: dict[int, bool] = {}  # by the loop's identity
@@ -80,15 +82,19 @@ class Dependences:
             self._opaque.update(map(id, (x.result.buffer, x.left.buffer, x.right.buffer)))
         elif isinstance(x, Call):
             self._opaque.update(id(buffer) for buffer, _ in x.arguments)
+        elif isinstance(x, Store) and lanes_of(x.value) > 1:
+            self._opaque.add(id(x.buffer))
         elif isinstance(x, Store):
             self._stores.setdefault(id(x.buffer), []).append((position, x.index))
         elif isinstance(x, Loop):
             self._definitions[x.index] = x
             for carried in x.carried:
                 self._definitions[carried.arg] = self._definitions[carried.result] = x
-        else:
+        elif not isinstance(x, Prefetch):
             self._definitions[x.result] = x
-            if isinstance(x, Load):
+            if isinstance(x, Load) and x.result.lanes > 1:
+                self._opaque.add(id(x.buffer))
+            elif isinstance(x, Load):
                 self._loads.setdefault(id(x.buffer), []).append((position, x.index))
 
     def is_target(self, argument: int) -> bool:

@@ -160,7 +160,7 @@ class _CostCounter:
                 self._loop(statement, loops)
             elif isinstance(statement, Multiply):
                 self._multiply(statement, loops)
-            else:
+            elif isinstance(statement, Call):
                 self._call(statement)
 
     def _access(self, buffer: Memory, index: _SampledValue, outer: tuple[int, ...]) -> _Access:
