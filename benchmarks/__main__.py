@@ -1,4 +1,4 @@
-"""Measure tinyxla next to JAX, NumPy and PyTorch, and write tables and a chart to `docs/benchmarks.md`.
+"""Measure tinyxla next to JAX, NumPy and PyTorch, and write charts and tables to `docs/benchmarks.md`.
 
 python -m benchmarks                           # everything; about a quarter of an hour
 python -m benchmarks --group Latency Windows   # these groups (or the first words of their names)
@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import ROOT
 from benchmarks.against import Comparison, compare, contestants, summary
 from benchmarks.behind import WHY
-from benchmarks.chart import draw
+from benchmarks.chart import write_charts
 from benchmarks.groups import GROUPS
 from benchmarks.libraries import NUMPY, TORCH, Library
 from benchmarks.machine import measure_machine
@@ -99,11 +99,9 @@ def main() -> None:
 
     print(summary_table(rows))
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
         command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
-        chart = output.with_suffix(".svg")
-        chart.write_text(draw(rows), encoding="utf-8")
-        output.write_text(document(rows, libraries, machine, command, chart.name, WHY), encoding="utf-8")
+        pictures = write_charts(rows, output.with_suffix(""))
+        output.write_text(document(rows, libraries, machine, command, pictures, WHY), encoding="utf-8")
         print(f"document: {output}")
 
 

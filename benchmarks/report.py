@@ -18,6 +18,7 @@ from benchmarks.memory import Memory
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 THREADS = (2, 8, 32, 64, 128)  # for which the bound on parallel efficiency is stated
+ALL = "all"  # groups, in the summary
 LARGE = "Large arrays"  # the group whose rows are to come near the memory's bandwidth
 _TITLES = {"jax": "JAX", "numpy": "NumPy", "torch": "PyTorch"}
 
@@ -171,9 +172,10 @@ def first_table(rows: Sequence[Row]) -> str:
     )
 
 
-def _mean(ratios: Iterable[float | None]) -> str:
+def mean(ratios: Iterable[float | None]) -> float | None:
+    """The geometric mean of the ratios that are known, if any is."""
     known = [max(ratio, 1e-9) for ratio in ratios if ratio is not None]
-    return _ratio(statistics.geometric_mean(known)) if known else ""
+    return statistics.geometric_mean(known) if known else None
 
 
 def summary_table(rows: Sequence[Row]) -> str:
@@ -186,17 +188,17 @@ def summary_table(rows: Sequence[Row]) -> str:
         return [
             name,
             str(len(rows)),
-            _mean(ratios),
+            _ratio(mean(ratios)),
             f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}",
-            _mean(row.ratio(row.other) for row in rows),
-            _mean(row.distance("tinyxla") for row in rows),
-            _mean(row.distance("jax") for row in rows),
-            _mean(row.first_ratio() for row in rows),
-            _mean(row.first_ratio(DISK) for row in rows),
-            _mean(row.memory_ratio() for row in rows),
+            _ratio(mean(row.ratio(row.other) for row in rows)),
+            _ratio(mean(row.distance("tinyxla") for row in rows)),
+            _ratio(mean(row.distance("jax") for row in rows)),
+            _ratio(mean(row.first_ratio() for row in rows)),
+            _ratio(mean(row.first_ratio(DISK) for row in rows)),
+            _ratio(mean(row.memory_ratio() for row in rows)),
         ]
 
-    return _table(head, [*(cells(*group) for group in by_group(rows)), cells("all", rows)])
+    return _table(head, [*(cells(*group) for group in by_group(rows)), cells(ALL, rows)])
 
 
 def by_group(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -243,19 +245,18 @@ def document(
     libraries: Sequence[Library],
     machine: Machine,
     command: str,
-    chart: str,
+    charts: dict[str, str],
     why: dict[str, str],
 ) -> str:
-    """Return the Markdown document: how it was measured, on what, the summary, what is behind, and the tables."""
-    sections = "\n\n".join(
-        f"## {name}\n\n{steady_table(group)}" + (f"\n\n{first}" if (first := first_table(group)) else "")
-        for name, group in by_group(rows)
-    )
+    """Return the Markdown document: the charts (their paths by title), the summary, how it was measured, on what, what
+    is behind, and the tables."""
+    sections = "\n\n".join(_section(name, group, charts.get(name)) for name, group in by_group(rows))
     return f"""# Benchmarks
 
 Written by `{command}` on {datetime.date.today().isoformat()}.
 
-![How many times longer JAX takes than tinyxla, for each workload]({chart})
+![How many times longer JAX and the better one of NumPy and PyTorch take than tinyxla: the geometric mean of each group
+of workloads]({charts[ALL]})
 
 {summary_table(rows)}
 
@@ -299,6 +300,14 @@ of the memory's bandwidth.
 
 {sections}
 """
+
+
+def _section(name: str, rows: Sequence[Row], chart: str | None) -> str:
+    """A group: its chart if there is one, and its tables folded up."""
+    picture = f"![{name}: how many times longer than tinyxla]({chart})\n\n" if chart else ""
+    tables = "\n\n".join(table for table in (steady_table(rows), first_table(rows)) if table)
+    summary = f"All figures of {len(rows)} rows"
+    return f"## {name}\n\n{picture}<details><summary>{summary}</summary>\n\n{tables}\n\n</details>"
 
 
 def _machine_table(machine: Machine) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -16,7 +17,7 @@ import pytest
 
 from benchmarks import ROOT
 from benchmarks.against import Comparison, compare, contestants, summary
-from benchmarks.chart import draw
+from benchmarks.chart import charts
 from benchmarks.first_calls import DISK
 from benchmarks.groups import GROUPS
 from benchmarks.libraries import Library
@@ -227,7 +228,7 @@ def test_the_summary_has_geometric_means_of_what_both_ran() -> None:
 
 
 def test_the_document_has_all_rows_the_machine_and_the_command(libraries: dict[str, Library]) -> None:
-    text = document(ROWS, list(libraries.values()), MACHINE, "python -m benchmarks", "some.svg", {})
+    text = document(ROWS, list(libraries.values()), MACHINE, "python -m benchmarks", {"all": "some.svg"}, {})
     assert "Written by `python -m benchmarks` on " in text
     assert "](some.svg)" in text
     assert f"JAX {jax.__version__}" in text
@@ -237,16 +238,36 @@ def test_the_document_has_all_rows_the_machine_and_the_command(libraries: dict[s
     assert "| x < 1 | 2.00 µs ±1% | 1.00 µs ±1% | 0.50 |" in text
 
 
-def test_the_chart_has_a_bar_for_each_row_to_the_side_where_it_belongs() -> None:
-    picture = ElementTree.fromstring(draw(ROWS))
-    space = "{http://www.w3.org/2000/svg}"
-    bars = picture.findall(f"{space}rect")
-    assert [bar.get("class") for bar in bars] == ["ahead", "behind", "ahead"]
-    one = next(line for line in picture.findall(f"{space}line") if line.get("class") == "one")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def bars_of(chart: str) -> list[ElementTree.Element]:
+    return ElementTree.fromstring(chart).findall(f"{SVG}rect")
+
+
+def test_a_chart_has_a_bar_for_each_row_to_the_side_where_it_belongs() -> None:
+    chart = charts(ROWS)["Latency"]
+    bars = bars_of(chart)
+    assert [bar.get("class") for bar in bars] == ["behind", "ahead"]
+    picture = ElementTree.fromstring(chart)
+    one = next(line for line in picture.findall(f"{SVG}line") if line.get("class") == "one")
     starts = [float(bar.get("x", "nan")) for bar in bars]
-    assert starts[0] == starts[2] == float(one.get("x1", "nan")) > starts[1]
-    assert len(picture.findall(f"{space}circle")) == 1
-    assert "x < 1" in [text.text for text in picture.findall(f"{space}text")]
+    assert starts[1] == float(one.get("x1", "nan")) > starts[0]
+    assert not picture.findall(f"{SVG}circle")
+    assert {"x < 1", "0.5×", "import", "2×"} <= {text.text for text in picture.findall(f"{SVG}text")}
+
+
+def test_the_chart_of_all_has_the_geometric_means_of_groups() -> None:
+    picture = ElementTree.fromstring(charts(ROWS)["all"])
+    shown = [text.text or "" for text in picture.findall(f"{SVG}text")]
+    assert shown.index("Windows") + 1 == shown.index("4×")
+    assert shown.index("Latency") + 1 == shown.index("1×", shown.index("Latency"))
+    assert shown.index("all") + 1 == shown.index("1.59×")
+    assert len(picture.findall(f"{SVG}circle")) == 2
+
+
+def test_a_row_without_ratios_is_on_no_chart() -> None:
+    assert list(charts([*ROWS, Row("Alone", "sum", _timings(tinyxla=1.0))])) == ["all", "Windows", "Latency"]
 
 
 # The command.
@@ -258,7 +279,7 @@ def run_benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.thorough
-def test_a_quick_run_writes_tables_and_a_chart(tmp_path: Path) -> None:
+def test_a_quick_run_writes_tables_and_charts(tmp_path: Path) -> None:
     output = tmp_path / "table.md"
     words = ["operations, 1e3", "100 leaves", "sin(a), 1e3"]
     finished = run_benchmarks(
@@ -269,7 +290,9 @@ def test_a_quick_run_writes_tables_and_a_chart(tmp_path: Path) -> None:
     for name in ("chain of 10 operations, 1e3", "dispatch: 100 leaves", "eager: sin(a), 1e3"):
         assert f"| {name} |" in text
         assert f"{name} " in finished.stdout
-    assert output.with_suffix(".svg").read_text(encoding="utf-8").startswith("<svg")
+    found = re.findall(r"!\[[^]]*\]\((.*?)\)", text)
+    assert found == ["table/all.svg", "table/element-wise.svg", "table/latency.svg"]
+    assert all(bars_of((tmp_path / path).read_text(encoding="utf-8")) == [] for path in found)  # JAX did not run
 
 
 def test_an_unknown_workload_is_refused_with_the_names() -> None:
