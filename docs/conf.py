@@ -29,6 +29,7 @@ extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are kept with their results, which the tests make again
+nb_merge_streams = True  # a progress bar is one output, not one for each step
 exclude_patterns = ["Thumbs.db", ".DS_Store"]
 suppress_warnings = ["myst.xref_ambiguous", "ref.python"]  # types in signatures, which several modules have
 python_maximum_signature_line_length = 90
