@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterator
 
@@ -20,6 +21,12 @@ random.distributions random.derived random.keys random.permutation image experim
 experimental.checkify.api experimental.checkify.errors experimental.sparse.bcoo scipy.cluster.vq scipy.fft
 scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg scipy.special scipy.stats
 numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
+""".split()
+
+
+EACH_FUNCTION_HAS_ONE = """
+numpy numpy.fft numpy.linalg random nn nn.initializers tree ops scipy.linalg scipy.special scipy.fft scipy.signal
+scipy.interpolate scipy.ndimage scipy.integrate scipy.cluster.vq image flatten_util
 """.split()
 
 
@@ -46,6 +53,14 @@ def test_examples(name: str) -> None:
     found = doctest.testmod(module, globs={"__name__": "__main__"}, report=True)
     assert found.failed == 0, f"{found.failed} of {found.attempted} examples of {name} fail; see the output"
     assert found.attempted > 0 or name.removeprefix("tinyxla.") not in HAVE_EXAMPLES
+
+
+@pytest.mark.parametrize("name", ["tinyxla", *(f"tinyxla.{name}" for name in EACH_FUNCTION_HAS_ONE)])
+def test_each_public_function_has_an_example(name: str) -> None:
+    module = importlib.import_module(name)
+    functions = {each: x for each in dir(module) if inspect.isfunction(x := getattr(module, each))}
+    assert functions
+    assert [each for each, x in functions.items() if ">>> " not in (x.__doc__ or "")] == []
 
 
 def test_modules_with_examples_are_modules() -> None:

@@ -149,7 +149,13 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
-    """The structure of a tree; structures are compared with ==."""
+    """The structure of a tree; structures are compared with ==.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.tree.structure({"a": [1, 2]})
+        PyTreeSpec({'a': [*, *]})
+    """
     return tree_flatten(tree, is_leaf)[1]
 
 
@@ -198,7 +204,13 @@ def _children_with_keys(node: Any) -> list[tuple[KeyPath, Any]]:
 def tree_leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """The leaves, each with the keys that lead to it; `is_leaf_takes_path` as for `tree_flatten_with_path`."""
+    """The leaves, each with the keys that lead to it; `is_leaf_takes_path` as for `tree_flatten_with_path`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.tree.leaves_with_path({"a": [1, 2]})
+        [((DictKey(key='a'), SequenceKey(idx=0)), 1), ((DictKey(key='a'), SequenceKey(idx=1)), 2)]
+    """
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -256,17 +268,36 @@ def _child_keys(tree: Any) -> list[Any]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure is that of one leaf."""
+    """Whether the structure is that of one leaf.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.tree_util.treedef_is_leaf(tx.tree.structure(1)), tx.tree_util.treedef_is_leaf(tx.tree.structure([1]))
+        (True, False)
+    """
     return treedef.is_leaf()
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the immediate children."""
+    """The structures of the immediate children.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.tree_util.treedef_children(tx.tree.structure([1, (2, 3)]))
+        [PyTreeSpec(*), PyTreeSpec((*, *))]
+    """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees of those structures."""
+    """The structure of a tuple of trees of those structures.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> leaf = tx.tree.structure(0)
+        >>> tx.tree_util.treedef_tuple([leaf, leaf]) == tx.tree.structure((1, 2))
+        True
+    """
     return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
 
 
@@ -528,7 +559,21 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, Iterable[Any]], Any],
     flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
-    """As `register_pytree_node`, with a name for each child: `flatten_with_keys` gives (key, child) pairs."""
+    """As `register_pytree_node`, with a name for each child: `flatten_with_keys` gives (key, child) pairs.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> class Pair:
+        ...     def __init__(self, x, y):
+        ...         self.x, self.y = x, y
+        >>> tx.tree_util.register_pytree_with_keys(
+        ...     Pair,
+        ...     lambda pair: ((("x", pair.x), ("y", pair.y)), None),
+        ...     lambda _, children: Pair(*children),
+        ... )
+        >>> tx.tree.leaves(tx.tree.map(lambda leaf: 10 * leaf, Pair(1, 2)))
+        [10, 20]
+    """
 
     def without_keys(value: Any) -> tuple[Iterable[Any], Any]:
         pairs, rest = flatten_with_keys(value)
@@ -555,7 +600,24 @@ def register_pytree_node_class(cls: C) -> C:
 
 
 def register_pytree_with_keys_class(cls: C) -> C:
-    """Class decorator: a container by its methods `tree_flatten_with_keys` and (a class method) `tree_unflatten`."""
+    """Class decorator: a container by its methods `tree_flatten_with_keys` and (a class method) `tree_unflatten`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.tree_util.register_pytree_with_keys_class
+        ... class Point:
+        ...     def __init__(self, x, y):
+        ...         self.x, self.y = x, y
+        ...
+        ...     def tree_flatten_with_keys(self):
+        ...         return (("x", self.x), ("y", self.y)), None
+        ...
+        ...     @classmethod
+        ...     def tree_unflatten(cls, _, children):
+        ...         return cls(*children)
+        >>> tx.tree.leaves(Point(1, 2))
+        [1, 2]
+    """
     own = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     with_keys = operator.methodcaller("tree_flatten_with_keys")
     register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, own)  # type: ignore[attr-defined]
@@ -622,7 +684,18 @@ def _check_fields(nodetype: Any, named: set[str]) -> None:
 
 
 def register_static(cls: C) -> C:
-    """Class decorator: instances have no leaves and belong to the structure whole, so they must be hashable."""
+    """Class decorator: instances have no leaves and belong to the structure whole, so they must be hashable.
+
+    Example:
+        >>> import dataclasses
+        >>> import tinyxla as tx
+        >>> @tx.tree_util.register_static
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Padding:
+        ...     mode: str
+        >>> tx.tree.leaves([1, Padding("same"), 2])
+        [1, 2]
+    """
     register_pytree_node(cls, lambda value: ((), value), lambda value, _: value)
     return cls
 

@@ -61,7 +61,17 @@ def debug_nans(new_val: bool = True) -> Context:
 
 
 def debug_infs(new_val: bool = True) -> Context:
-    """As `debug_nans`, for infinities."""
+    """As `debug_nans`, for infinities.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> try:
+        ...     with tx.debug_infs():
+        ...         tx.jit(lambda x: 1 / x)(0.0)
+        ... except FloatingPointError as error:
+        ...     print(str(error).splitlines()[0])
+        divide: the result has an infinity, while no operand has any.
+    """
     return setting("debug_infs", new_val)
 
 
@@ -70,12 +80,28 @@ def numpy_dtype_promotion(new_val: str = "standard") -> Context:
 
     Raises:
         PromotionError: the types differ.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> import tinyxla.numpy as jnp
+        >>> with tx.numpy_dtype_promotion("strict"):
+        ...     jnp.arange(3) + 1
+        Array([1, 2, 3], dtype=int32)
     """
     return setting("numpy_dtype_promotion", new_val)
 
 
 def numpy_rank_promotion(new_val: str = "allow") -> Context:
-    """What to do inside where arrays of different ranks broadcast (scalars may always): "allow", "warn" or "raise"."""
+    """What to do inside where arrays of different ranks broadcast (scalars may always): "allow", "warn" or "raise".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> import tinyxla.numpy as jnp
+        >>> with tx.numpy_rank_promotion("raise"):
+        ...     jnp.ones((2, 3)) + 1
+        Array([[2., 2., 2.],
+               [2., 2., 2.]], dtype=float32)
+    """
     return setting("numpy_rank_promotion", new_val)
 
 
@@ -92,7 +118,14 @@ def default_prng_impl(new_val: str = "threefry2x32") -> Context:
 
 
 def enable_custom_prng(new_val: bool = True) -> Context:
-    """Inside, `random.PRNGKey` makes keys as `random.key` does, and no arrays of words."""
+    """Inside, `random.PRNGKey` makes keys as `random.key` does, and no arrays of words.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.enable_custom_prng():
+        ...     tx.random.PRNGKey(0).dtype
+        key<fry>
+    """
     return setting("enable_custom_prng", new_val)
 
 
@@ -101,23 +134,51 @@ def legacy_prng_key(new_val: str = "allow") -> Context:
 
     Raises:
         ArgumentError: with "error", there is such a key.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.legacy_prng_key("error"):
+        ...     tx.random.uniform(tx.random.key(0)).shape
+        ()
     """
     return setting("legacy_prng_key", new_val)
 
 
 def threefry_partitionable(new_val: bool = True) -> Context:
     """With False, the bits that keys of Threefry stand for are inside those that were drawn before none depended on how
-    many are drawn."""
+    many are drawn.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.threefry_partitionable(False):
+        ...     tx.random.bits(tx.random.key(0), (2,))
+        Array([ 928981903, 3453687069], dtype=uint32)
+    """
     return setting("threefry_partitionable", new_val)
 
 
 def check_tracer_leaks(new_val: bool = True) -> Context:
-    """Nothing changes inside: a leaked tracer is always an error where it is used."""
+    """Nothing changes inside: a leaked tracer is always an error where it is used.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.check_tracer_leaks():
+        ...     tx.jit(lambda x: x + 1)(1)
+        Array(2, dtype=int32, weak_type=True)
+    """
     return _without_effect("check_tracer_leaks", new_val)
 
 
 def default_matmul_precision(new_val: str | None = None) -> Context:
-    """Nothing changes inside: products are as exact as their element type always."""
+    """Nothing changes inside: products are as exact as their element type always.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> import tinyxla.numpy as jnp
+        >>> with tx.default_matmul_precision("highest"):
+        ...     jnp.ones((2, 3)) @ jnp.ones(3)
+        Array([3., 3.], dtype=float32)
+    """
     return _without_effect("default_matmul_precision", new_val)
 
 
@@ -235,5 +296,12 @@ class named_scope(Block):
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """The function inside a `named_scope`, by default of its own name."""
+    """The function inside a `named_scope`, by default of its own name.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> half = tx.named_call(lambda x: x / 2, name="halving")
+        >>> half(3.0)
+        1.5
+    """
     return transformed("named_call", fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

@@ -100,6 +100,12 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
 
     Raises:
         ArgumentError: another device.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.default_device(tx.devices()[0]):
+        ...     tx.numpy.ones(2).device
+        CpuDevice(id=0)
     """
     check_device("default_device", new_val)
     return nullcontext()
@@ -139,7 +145,13 @@ def process_indices(backend: str | None = None) -> list[int]:
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Print what one should know to understand a report of an error: versions, and the machine."""
+    """Print what one should know to understand a report of an error: versions, and the machine.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> "numpy" in tx.print_environment_info(return_string=True)
+        True
+    """
     lines = [
         f"tinyxla: {VERSION}",
         f"numpy: {np.__version__}",
@@ -177,6 +189,12 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     Raises:
         ArgumentError: a leaf that is no array, or a device that there is not.
         ShapeError: a sharding that does not fit an array.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> import numpy as np
+        >>> tx.device_put({"weights": np.ones(2, np.float32), "step": 3})
+        {'weights': Array([1., 1.], dtype=float32), 'step': Array(3, dtype=int32, weak_type=True)}
     """
     check_placement("device_put", device)
     check_placement("device_put: src", src)

@@ -22,7 +22,13 @@ from tinyxla.tracing.promotion import join_types
 
 
 def identity(x: ArrayLike) -> Array:
-    """x itself."""
+    """x itself.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.nn.identity(tx.numpy.arange(3))
+        Array([0, 1, 2], dtype=int32)
+    """
     return array_of(x, "nn.identity")
 
 

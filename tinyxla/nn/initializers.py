@@ -29,12 +29,24 @@ class Initializer(Protocol):
 
 
 def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
-    """All zeros; the key is not used."""
+    """All zeros; the key is not used.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> nn.initializers.zeros(random.key(0), (3,))
+        Array([0., 0., 0.], dtype=float32)
+    """
     return tnp.zeros(shape, dtype, out_sharding=out_sharding)  # pyright: ignore[reportCallIssue]
 
 
 def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
-    """All ones; the key is not used."""
+    """All ones; the key is not used.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> nn.initializers.ones(random.key(0), (3,))
+        Array([1., 1., 1.], dtype=float32)
+    """
     return tnp.ones(shape, dtype, out_sharding=out_sharding)  # pyright: ignore[reportCallIssue]
 
 
@@ -58,17 +70,37 @@ def _drawing(default: Any, draw: Callable[[Array, Sequence[int], Any], Array]) -
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform from 0 to `scale`."""
+    """Uniform from 0 to `scale`.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> weights = nn.initializers.uniform(0.1)(random.key(0), (64, 10))
+        >>> bool((weights >= 0).all() and (weights < 0.1).all())
+        True
+    """
     return _drawing(dtype, lambda key, shape, kind: random.uniform(key, shape, kind) * scale)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal with mean 0 and that standard deviation."""
+    """Normal with mean 0 and that standard deviation.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> nn.initializers.normal(0.1)(random.key(0), (64, 10)).shape
+        (64, 10)
+    """
     return _drawing(dtype, lambda key, shape, kind: random.normal(key, shape, kind) * stddev)
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """Normal with that standard deviation, cut off at `lower` and `upper` times it, which makes the actual one less."""
+    """Normal with that standard deviation, cut off at `lower` and `upper` times it, which makes the actual one less.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> weights = nn.initializers.truncated_normal(0.1)(random.key(0), (64, 10))
+        >>> bool(abs(weights).max() <= 0.2)
+        True
+    """
     return _drawing(dtype, lambda key, shape, kind: random.truncated_normal(key, lower, upper, shape, kind) * stddev)
 
 
@@ -168,7 +200,14 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) 
     def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
-    return named(make, name, f"`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}.")
+    text = f"""`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}.
+
+    Example:
+        >>> from tinyxla import nn, random
+        >>> nn.initializers.{name}()(random.key(0), (64, 10)).shape
+        (64, 10)
+    """
+    return named(make, name, text)
 
 
 _GLOROT = 'X. Glorot and Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010'

@@ -165,7 +165,13 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """x to the power of y. An exponent that is a Python integer is worked off by multiplications."""
+    """x to the power of y. An exponent that is a Python integer is worked off by multiplications.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.pow(jnp.array([1.0, 2.0, 3.0]), 2)
+        Array([1., 4., 9.], dtype=float32)
+    """
     exponent = y.item() if isinstance(y, np.integer) else y
     if type(exponent) is int:
         return _integer_power(exponent)(x)
@@ -440,7 +446,15 @@ def rint(x: ArrayLike, /) -> Array:
 
 @boundary
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """a rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
+    """a rounded to that many decimals (before the point if negative); halves go to the even neighbour.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.around(jnp.array([0.5, 1.5, 2.25]), 1)
+        Array([0.5, 1.5, 2.2], dtype=float32)
+        >>> jnp.around(jnp.array([0.5, 1.5, 2.25]))
+        Array([0., 2., 2.], dtype=float32)
+    """
     refuse_out("round", out)
     return _rounded_to(integer_of("round", "decimals", decimals))(a)
 

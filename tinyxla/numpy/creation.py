@@ -209,6 +209,12 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
 
     Raises:
         ArgumentError: not an array that exports its elements.
+
+    Example:
+        >>> import numpy as np
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
+        Array([0., 1., 2.], dtype=float32)
     """
     if isinstance(x, ConcreteArray):
         return x.copy()

@@ -152,7 +152,13 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @replayed
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `fft`; the arguments are the same."""
+    """The inverse of `fft`; the arguments are the same.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.ifft(jnp.fft.fft(jnp.array([1.0, 2.0]))).real
+        Array([1., 2.], dtype=float32)
+    """
     return _one("fft.ifft", "IFFT", a, n, axis, norm)
 
 
@@ -170,20 +176,38 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @replayed
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `rfft`. The length n of the signals is even unless it is given."""
+    """The inverse of `rfft`. The length n of the signals is even unless it is given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.round(jnp.fft.irfft(jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0])), n=3), 3)
+        Array([1., 2., 3.], dtype=float32)
+    """
     return _one("fft.irfft", "IRFFT", a, n, axis, norm)
 
 
 @replayed
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The Fourier transform of signals that are Hermitian, given by their first half: real numbers."""
+    """The Fourier transform of signals that are Hermitian, given by their first half: real numbers.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.hfft(jnp.array([1.0, 0.0, 0.0]))
+        Array([1., 1., 1., 1.], dtype=float32)
+    """
     conjugates = arith.conjugate(array_of(a, "fft.hfft"))
     return _one("fft.hfft", "IRFFT", conjugates, n, axis, _opposite("fft.hfft", norm))
 
 
 @replayed
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.ihfft(jnp.array([1.0, 0.0, 0.0, 0.0])).real
+        Array([0.25, 0.25, 0.25], dtype=float32)
+    """
     return arith.conjugate(_one("fft.ihfft", "RFFT", a, n, axis, _opposite("fft.ihfft", norm)))
 
 
@@ -216,43 +240,90 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
 
 @replayed
 def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.ifftn(jnp.fft.fftn(jnp.eye(2))).real
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     return _several("fft.ifftn", "IFFT", a, s, axes, norm)
 
 
 @replayed
 def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The Fourier transform of real signals along several axes, the last of which has only half the coefficients."""
+    """The Fourier transform of real signals along several axes, the last of which has only half the coefficients.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.rfftn(jnp.ones((2, 3, 8))).shape
+        (2, 3, 5)
+    """
     return _several("fft.rfftn", "RFFT", a, s, axes, norm)
 
 
 @replayed
 def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The inverse of `rfftn`."""
+    """The inverse of `rfftn`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.eye(2)))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     return _several("fft.irfftn", "IRFFT", a, s, axes, norm)
 
 
 @replayed
 def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """The Fourier transform along two axes."""
+    """The Fourier transform along two axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.fft2(jnp.ones((2, 2)))
+        Array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return _several("fft.fft2", "FFT", a, s, _two("fft.fft2", axes), norm)
 
 
 @replayed
 def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.ifft2(jnp.fft.fft2(jnp.eye(2))).real
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     return _several("fft.ifft2", "IFFT", a, s, _two("fft.ifft2", axes), norm)
 
 
 @replayed
 def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """The Fourier transform of real signals along two axes."""
+    """The Fourier transform of real signals along two axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.rfft2(jnp.ones((2, 4))).shape
+        (2, 3)
+    """
     return _several("fft.rfft2", "RFFT", a, s, _two("fft.rfft2", axes), norm)
 
 
 @replayed
 def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.irfft2(jnp.fft.rfft2(jnp.eye(2)))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     return _several("fft.irfft2", "IRFFT", a, s, _two("fft.irfft2", axes), norm)
 
 
@@ -314,7 +385,13 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
 
 @boundary
 def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.ifftshift(jnp.fft.fftshift(jnp.arange(5)))
+        Array([0, 1, 2, 3, 4], dtype=int32)
+    """
     return _shifted("fft.ifftshift", x, axes, lambda n: -(n // 2))
 
 

@@ -43,12 +43,29 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
 
     Types that NumPy lacks (bfloat16, those of 8 bits and less) are written as raw bytes; `load` knows bfloat16 again,
     others it takes by its `dtype`. `tinyxla.save` keeps all types, and whole trees.
+
+    Example:
+        >>> import os, tempfile
+        >>> import tinyxla.numpy as jnp
+        >>> path = os.path.join(tempfile.mkdtemp(), "x.npy")
+        >>> jnp.save(path, jnp.arange(3.0))
+        >>> jnp.load(path)
+        Array([0., 1., 2.], dtype=float32)
     """
     np.save(file, _known("save", arr))
 
 
 def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: ArrayLike) -> None:
-    """Write several arrays to one file, by name. Arrays of numbers need no pickles, whatever `allow_pickle`."""
+    """Write several arrays to one file, by name. Arrays of numbers need no pickles, whatever `allow_pickle`.
+
+    Example:
+        >>> import os, tempfile
+        >>> import tinyxla.numpy as jnp
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+        >>> jnp.savez(path, weights=jnp.ones(2), bias=jnp.zeros(1))
+        >>> jnp.load(path)["weights"]
+        Array([1., 1.], dtype=float32)
+    """
     np.savez(
         file,
         *(_known("savez", x) for x in args),
@@ -90,12 +107,28 @@ def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options:
 
 
 def fromfile(*args: Any, **kwargs: Any) -> Array:
-    """An array of the numbers in a file, by `numpy.fromfile`."""
+    """An array of the numbers in a file, by `numpy.fromfile`.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import tinyxla.numpy as jnp
+        >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
+        >>> np.arange(3, dtype=np.float32).tofile(path)
+        >>> jnp.fromfile(path, dtype=np.float32)
+        Array([0., 1., 2.], dtype=float32)
+    """
     return array(np.fromfile(*args, **kwargs))
 
 
 def fromiter(*args: Any, **kwargs: Any) -> Array:
-    """An array of the numbers of an iterator, by `numpy.fromiter`."""
+    """An array of the numbers of an iterator, by `numpy.fromiter`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fromiter((k * k for k in range(4)), dtype="int32")
+        Array([0, 1, 4, 9], dtype=int32)
+    """
     return array(np.fromiter(*args, **kwargs))
 
 

@@ -176,7 +176,13 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
 @replayed
 @with_flags
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
-    """The norm of vectors along axes, or of all elements."""
+    """The norm of vectors along axes, or of all elements.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.vector_norm(jnp.array([3.0, 4.0]))
+        Array(5., dtype=float32)
+    """
     x = default_inexact_array(x, "vector_norm")
     return _vector_norm(x, ord, canonical_axes("vector_norm", axis, x.ndim), keepdims)
 
@@ -184,7 +190,13 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 @replayed
 @with_flags
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """The norm of matrices in the last two axes."""
+    """The norm of matrices in the last two axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]]))
+        Array(5., dtype=float32)
+    """
     x = inexact_array(array_of(x, "matrix_norm"), "matrix_norm")
     if x.ndim < 2:
         raise ShapeError(f"matrix_norm: takes matrices, but got an array of shape {x.shape}.")
@@ -196,7 +208,14 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 
 @replayed
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """The n-th power of square matrices, by repeated squaring; a negative one of their inverses."""
+    """The n-th power of square matrices, by repeated squaring; a negative one of their inverses.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [1, 0]]), 10)
+        Array([[89, 55],
+               [55, 34]], dtype=int32)
+    """
     x = array_of(a, "matrix_power")
     exponent = integer_of("matrix_power", "n", n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -210,7 +229,13 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 @replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
-    """The product of several matrices (the first and last may be vectors), in the cheapest order."""
+    """The product of several matrices (the first and last may be vectors), in the cheapest order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.multi_dot([jnp.ones((10, 3)), jnp.ones((3, 500)), jnp.ones((500, 2))]).shape
+        (10, 2)
+    """
     operands = [array_of(x, "multi_dot") for x in several_of("multi_dot", "arrays", arrays)]
     if len(operands) < 2:
         raise ArgumentError(f"multi_dot: takes at least two arrays, but got {len(operands)}.")
@@ -229,17 +254,37 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 
 @boundary
 def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The matrix product; see `tinyxla.numpy.matmul`."""
+    """The matrix product; see `tinyxla.numpy.matmul`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.matmul(jnp.eye(2), jnp.array([3.0, 4.0]))
+        Array([3., 4.], dtype=float32)
+    """
     return contractions.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.matrix_transpose(jnp.array([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
+    """
     return transposed(x)
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """All products of an element of one vector with one of the other."""
+    """All products of an element of one vector with one of the other.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([3, 4, 5]))
+        Array([[ 3,  4,  5],
+               [ 6,  8, 10]], dtype=int32)
+    """
     for x in (x1, x2):
         if np.ndim(x) != 1:
             raise ShapeError(f"linalg.outer: takes vectors, but got {Shape.of(array_of(x, 'linalg.outer'))}.")
@@ -248,7 +293,13 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @boundary
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """The cross product of vectors of 3 elements along an axis."""
+    """The cross product of vectors of 3 elements along an axis.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
+        Array([0., 0., 1.], dtype=float32)
+    """
     return contractions.cross(x1, x2, axis=axis)
 
 
@@ -262,7 +313,13 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given."""
+    """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.vecdot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 1.0]))
+        Array([3., 7.], dtype=float32)
+    """
     if preferred_element_type is None:
         return contractions.vecdot(x1, x2, axis=axis)
     x, y = (moveaxis(array_of(v, "linalg.vecdot"), axis, -1) for v in (x1, x2))
@@ -282,20 +339,38 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The sum over axes of both; see `tinyxla.numpy.tensordot`."""
+    """The sum over axes of both; see `tinyxla.numpy.tensordot`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5)), axes=2).shape
+        (2, 5)
+    """
     kinds = {"precision": precision, "preferred_element_type": preferred_element_type}
     return contractions.tensordot(x1, x2, axes, **kinds, out_sharding=out_sharding)
 
 
 @boundary
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """The diagonals of matrices in the last two axes."""
+    """The diagonals of matrices in the last two axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.diagonal(jnp.arange(9).reshape(3, 3), offset=1)
+        Array([1, 5], dtype=int32)
+    """
     return diagonal_of(x, offset, -2, -1)
 
 
 @boundary
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
-    """The sums of the diagonals of matrices in the last two axes."""
+    """The sums of the diagonals of matrices in the last two axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.trace(jnp.arange(9).reshape(3, 3))
+        Array(12, dtype=int32)
+    """
     return trace_of(x, offset, -2, -1, dtype)
 
 
@@ -404,7 +479,13 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 @replayed
 @with_flags
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """The eigenvalues of Hermitian matrices, in ascending order."""
+    """The eigenvalues of Hermitian matrices, in ascending order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.eigvalsh(jnp.array([[2.0, 0.0], [0.0, -1.0]]))
+        Array([-1.,  2.], dtype=float32)
+    """
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
@@ -421,7 +502,13 @@ def eig(a: ArrayLike) -> EigResult:
 
 
 def eigvals(a: ArrayLike) -> Array:
-    """The eigenvalues of square matrices, as complex numbers."""
+    """The eigenvalues of square matrices, as complex numbers.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.eigvals(jnp.array([[1.0, 5.0], [0.0, 2.0]]))
+        Array([1.+0.j, 2.+0.j], dtype=complex64)
+    """
     return eig(a).eigenvalues
 
 
@@ -506,7 +593,13 @@ def svd(
 
 @replayed
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values of matrices, in descending order."""
+    """The singular values of matrices, in descending order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.svdvals(jnp.diag(jnp.array([1.0, 3.0])))
+        Array([3., 1.], dtype=float32)
+    """
     return svd(x, compute_uv=False)
 
 
@@ -578,6 +671,12 @@ def pinv(
         rtol: by default 10 times the larger size and the precision of the type; a number, or one for each matrix.
         hermitian: whether the matrices are equal to their adjoints; these are square.
         rcond: another name of `rtol`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> a = jnp.array([[2.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
+        >>> bool(jnp.allclose(jnp.linalg.pinv(a) @ a, jnp.eye(2)))
+        True
     """
     rtol = _one_of("linalg.pinv", rtol=rtol, rcond=rcond)
     x = matrices("linalg.pinv", a, square=bool(hermitian))
@@ -799,7 +898,13 @@ def _expanded(x: Any) -> Any:
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
-    """How many singular values are more than `rtol` times the largest; `tol` is another name of that."""
+    """How many singular values are more than `rtol` times the largest; `tol` is another name of that.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.matrix_rank(jnp.ones((3, 3)))
+        Array(1, dtype=int32)
+    """
     rtol = _one_of("linalg.matrix_rank", rtol=rtol, tol=tol)
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
@@ -814,6 +919,11 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     Args:
         x: matrices.
         p: the order of the norm, as in `norm`; 2 by default.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.cond(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
+        Array(4., dtype=float32)
     """
     value = matrices("linalg.cond", x)
     if not value.size:
@@ -827,7 +937,14 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 
 @replayed
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
-    """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product."""
+    """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> a = jnp.eye(24).reshape(4, 6, 8, 3)
+        >>> jnp.linalg.tensorinv(a).shape
+        (8, 3, 4, 6)
+    """
     x = inexact_array(a, "linalg.tensorinv")
     split = count_of("linalg.tensorinv", "ind", ind)
     rows, columns = x.shape[:split], x.shape[split:]
@@ -838,7 +955,14 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
 
 @replayed
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first."""
+    """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> a, b = 2 * jnp.eye(6).reshape(2, 3, 6), jnp.ones((2, 3))
+        >>> jnp.linalg.tensorsolve(a, b)
+        Array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], dtype=float32)
+    """
     x, y = inexact_array(a, "linalg.tensorsolve"), inexact_array(b, "linalg.tensorsolve")
     if axes is not None:
         last = integers_of("linalg.tensorsolve", "axes", axes)

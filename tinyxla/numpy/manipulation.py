@@ -142,7 +142,13 @@ def _sizes(what: str, a: Any) -> tuple[int, ...]:
 
 @boundary
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
-    """The axes in another order: that of `axes`, or reversed."""
+    """The axes in another order: that of `axes`, or reversed.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
+        (4, 2, 3)
+    """
     x = array_of(a, "transpose")
     if axes is None:
         order = tuple(reversed(range(x.ndim)))
@@ -305,7 +311,14 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
         found = [movement.reshape_to(x, extend(x)) for x in arrays]
         return found[0] if len(found) == 1 else found
 
-    return named(apply, what, f"The arrays with at least {what[-2]} dimensions.")
+    text = f"""The arrays with at least {what[-2]} dimensions.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.{what}(3.0).ndim
+        {what[-2]}
+    """
+    return named(apply, what, text)
 
 
 atleast_1d = _at_least("atleast_1d", lambda x: x.shape or (1,))

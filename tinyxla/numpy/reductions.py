@@ -201,7 +201,13 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The largest element over axes; NaN if there is one."""
+    """The largest element over axes; NaN if there is one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.amax(jnp.array([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        Array([4., 3.], dtype=float32)
+    """
     refuse_out("max", out)
     return _extremum("max", "maximum", a, axis, keepdims, initial, where)
 
@@ -215,7 +221,13 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The smallest element over axes; NaN if there is one."""
+    """The smallest element over axes; NaN if there is one.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.amin(jnp.array([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        Array([1., 2.], dtype=float32)
+    """
     refuse_out("min", out)
     return _extremum("min", "minimum", a, axis, keepdims, initial, where)
 

@@ -69,17 +69,35 @@ segment_sum = _reduction(
 segment_prod = _reduction(
     "segment_prod",
     "multiply",
-    "The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`.",
+    """The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ops.segment_prod(tx.numpy.arange(5.0), tx.numpy.array([0, 0, 1, 1, 3]))
+        Array([0., 6., 1., 4.], dtype=float32)
+    """,
 )
 segment_max = _reduction(
     "segment_max",
     "max",
-    "The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`.",
+    """The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ops.segment_max(tx.numpy.arange(5.0), tx.numpy.array([0, 0, 1, 1, 3]))
+        Array([  1.,   3., -inf,   4.], dtype=float32)
+    """,
 )
 segment_min = _reduction(
     "segment_min",
     "min",
-    "The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`.",
+    """The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ops.segment_min(tx.numpy.arange(5.0), tx.numpy.array([0, 0, 1, 1, 3]))
+        Array([ 0.,  2., inf,  4.], dtype=float32)
+    """,
 )
 
 

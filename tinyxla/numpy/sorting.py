@@ -300,7 +300,9 @@ def _extrapolates(side: str, value: Any) -> bool:
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = False) -> Callable[..., Array]:
+def _quantiles(
+    what: str, doc: str, example: str, percent: bool = False, ignore_nan: bool = False
+) -> Callable[..., Array]:
     def function(
         a: ArrayLike,
         q: ArrayLike,
@@ -333,15 +335,36 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
     function.__doc__ = (
         f"{doc}; between two of them by `method`, one of linear, lower, higher, midpoint, nearest. With "
         "`weights`, which are not negative, have the array's shape or that of its axes, and need the method "
-        "'inverted_cdf': the smallest element up to which elements have that share of the total weight."
+        "'inverted_cdf': the smallest element up to which elements have that share of the total weight.\n\n"
+        f"Example:\n    >>> import tinyxla.numpy as jnp\n    {example}"
     )
     return function if ignore_nan else replayed(function)
 
 
-quantile = _quantiles("quantile", "What a share q of the elements over axes is below")
-nanquantile = _quantiles("nanquantile", "As `quantile`, of what is not NaN", ignore_nan=True)
-percentile = _quantiles("percentile", "What q percent of the elements over axes are below", percent=True)
-nanpercentile = _quantiles("nanpercentile", "As `percentile`, of what is not NaN", percent=True, ignore_nan=True)
+quantile = _quantiles(
+    "quantile",
+    "What a share q of the elements over axes is below",
+    ">>> jnp.quantile(jnp.arange(5.0), 0.25)\n    Array(1., dtype=float32)",
+)
+nanquantile = _quantiles(
+    "nanquantile",
+    "As `quantile`, of what is not NaN",
+    ">>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.5)\n    Array(2., dtype=float32)",
+    ignore_nan=True,
+)
+percentile = _quantiles(
+    "percentile",
+    "What q percent of the elements over axes are below",
+    ">>> jnp.percentile(jnp.arange(5.0), 75)\n    Array(3., dtype=float32)",
+    percent=True,
+)
+nanpercentile = _quantiles(
+    "nanpercentile",
+    "As `percentile`, of what is not NaN",
+    ">>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)\n    Array(2., dtype=float32)",
+    percent=True,
+    ignore_nan=True,
+)
 
 
 @replayed

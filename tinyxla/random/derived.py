@@ -57,7 +57,13 @@ def gamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None)
 
 @drawn("shape", "dtype")
 def loggamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves."""
+    """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> bool(tx.random.loggamma(tx.random.key(0), 1e-3) < 0)
+        True
+    """
     return _gamma("loggamma", key, a, shape, dtype, True)
 
 

@@ -241,7 +241,14 @@ def wrap_key_data(
 
 
 def clone(key: Any) -> Array:
-    """The same key, to say that it is used again on purpose."""
+    """The same key, to say that it is used again on purpose.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> key = tx.random.key(0)
+        >>> tx.random.clone(key) == key
+        Array(True, dtype=bool)
+    """
     keys, by_words = typed_keys("tinyxla.random.clone", key)
     return as_given(keys, by_words)
 

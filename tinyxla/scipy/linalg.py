@@ -109,7 +109,15 @@ def cholesky(a: ArrayLike, lower: bool = False) -> Array:
 @_with_options("overwrite_a check_finite")
 @with_flags
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
-    """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`."""
+    """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
+        >>> factor = cho_factor(jnp.array([[4.0, 0.0], [0.0, 9.0]]))
+        >>> cho_solve(factor, jnp.array([4.0, 9.0]))
+        Array([1., 1.], dtype=float32)
+    """
     return cholesky(a, lower), bool(lower)
 
 
@@ -182,7 +190,15 @@ def solve(
 
 @_with_options("overwrite_a check_finite")
 def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
-    """What `lu_solve` takes: the factors of a, and the exchanges of rows."""
+    """What `lu_solve` takes: the factors of a, and the exchanges of rows.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.linalg import lu_factor, lu_solve
+        >>> factors = lu_factor(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+        >>> lu_solve(factors, jnp.array([2.0, 4.0]))
+        Array([1., 1.], dtype=float32)
+    """
     factors, pivots, _ = factorizations.lu(matrices("scipy.linalg.lu_factor", a))
     return factors, pivots
 
@@ -293,7 +309,14 @@ def qr_multiply(
 @_with_options("overwrite_a check_finite lapack_driver")
 @with_flags
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`."""
+    """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.linalg import svd
+        >>> svd(jnp.diag(jnp.array([1.0, 3.0])), compute_uv=False)
+        Array([3., 1.], dtype=float32)
+    """
     found = tnp.linalg.svd(a, full_matrices, compute_uv)
     return tuple(found) if compute_uv else found
 
@@ -313,7 +336,14 @@ def eigh(
 ) -> Any:
     """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read. There is
     no generalized problem, and all eigenvalues are given: b and eigvals must be None, and type 1. The other arguments
-    have no meaning here."""
+    have no meaning here.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.linalg import eigh
+        >>> eigh(jnp.array([[2.0, 0.0], [0.0, -1.0]]), eigvals_only=True)
+        Array([-1.,  2.], dtype=float32)
+    """
     if b is not None:
         raise ArgumentError(
             "scipy.linalg.eigh: b must be None, but got a matrix; a generalized problem becomes an ordinary one by the "

@@ -243,7 +243,14 @@ class _MeshContext:
 
 
 def set_mesh(mesh: AbstractMesh) -> _MeshContext:
-    """Make a mesh the current one, also as a context."""
+    """Make a mesh the current one, also as a context.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
+        ...     tx.NamedSharding(tx.sharding.get_mesh(), tx.P("x")).spec
+        PartitionSpec('x')
+    """
     return _MeshContext(mesh)
 
 
