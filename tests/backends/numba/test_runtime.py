@@ -814,6 +814,20 @@ def test_the_limit_of_the_pool() -> None:
         buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
 
 
+def test_where_counts_of_references_are_not_exact_no_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Python without its global lock."""
+    (alone,) = buffer_pool.with_own_memory(given := [np.ones(3)], [0])
+    assert alone is given[0]
+    monkeypatch.setattr(buffer_pool, "_COUNTS_ARE_EXACT", False)
+    (copied,) = buffer_pool.with_own_memory(given, [0])
+    assert copied is not given[0]
+    np.testing.assert_array_equal(copied, np.ones(3))
+    assert buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "123"}) == buffer_pool.default_limit({}) == 0
+    pool = buffer_pool.BufferPool(0)
+    pool.allocate(100)
+    assert pool._rings == {}  # it refers to no memory that it gave out
+
+
 def test_a_call_finds_the_data_of_its_arrays() -> None:
     schedule = bytecode.Schedule()
     schedule.kernel(kernels["digit"], [0, 2], 1)

@@ -11,6 +11,9 @@ Sizes are rounded up by less than a quarter, so that nearly equal requests share
 that is not touched. Owners of one size form a ring. The search starts at the one given out last (a temporary that was
 dropped is still in the cache), looks at a few, and only now and then at all.
 
+In free-threaded Python, without a global lock, a count that is read while other threads change it may be too small.
+There nothing is used again, and no argument's memory is overwritten.
+
 The pool refers to at most TINYXLA_POOL_BYTES, counting what is in use: by default an eighth of the least of the
 machine's memory, the limits of control groups, and `ulimit -v`. Where memory is short all that is free is given back.
 Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array does. When it had to
@@ -46,6 +49,7 @@ _ALIGNMENT = 64
 _QUICK_LOOKS = 8  # owners that every request may look at
 _RING = 1 << 11  # most owners of one size: a program's arrays of one shape, not a user's list of a million
 _FREE_BYTES = 64 << 20  # as much may be free whatever is in use
+_COUNTS_ARE_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()  # of references, by `getrefcount`
 
 
 def _references_when_free() -> int:
@@ -209,14 +213,16 @@ class BufferPool:
 
 
 def default_limit(environment: Mapping[str, str] = os.environ) -> int:
-    """TINYXLA_POOL_BYTES, or an eighth of the memory that this process may use."""
+    """TINYXLA_POOL_BYTES, or an eighth of the memory that this process may use; 0 without the global lock."""
     given = environment.get("TINYXLA_POOL_BYTES")
     if given is not None:
         if not given.strip().isdecimal():
             raise AttributeValueError(
                 f"TINYXLA_POOL_BYTES must be a number of bytes, or 0 to keep nothing, but is {given!r}."
             )
-        return int(given)
+        return int(given) if _COUNTS_ARE_EXACT else 0
+    if not _COUNTS_ARE_EXACT:
+        return 0
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not a POSIX system
@@ -253,7 +259,7 @@ release_on_shortage(pool.release)
 
 def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:
     """Whether nothing but this list refers to the memory of its array of number `k`."""
-    if getrefcount(arrays[k]) != _IN_A_LIST:
+    if not _COUNTS_ARE_EXACT or getrefcount(arrays[k]) != _IN_A_LIST:
         return False
     flags, base = arrays[k].flags, arrays[k].base
     is_view = isinstance(base, np.ndarray) and base.flags.owndata and getrefcount(base) == _OF_A_VIEW
