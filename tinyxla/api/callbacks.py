@@ -60,7 +60,8 @@ class Host:
 
     def __str__(self) -> str:
         code = getattr(self._function, "__code__", None)
-        name = getattr(self._function, "__qualname__", None) or str(self._function)
+        names = (getattr(self._function, each, None) for each in ("__qualname__", "__name__"))  # ufuncs have the second
+        name = next(filter(None, names), str(self._function))
         return f"{self._what} of {name}" + (f" ({code.co_filename}:{code.co_firstlineno})" if code else "")
 
     def __call__(self, operands: Sequence[NumPyArray], shapes: tuple[Shape, ...]) -> tuple[NumPyArray, ...]:
