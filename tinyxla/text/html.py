@@ -56,7 +56,7 @@ def scrolling(inside: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str | Bar]], right: Sequence[int] = ()) -> str:
-    """Rows below their heads; columns in `right` are right-aligned."""
+    """Rows below their heads, in a frame that scrolls on narrow pages; columns in `right` are right-aligned."""
 
     def cells(row: Sequence[str | Bar], tag: str) -> str:
         sides = ("right" if k in right else "left" for k in range(len(row)))
@@ -66,7 +66,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str | Bar]], right: Sequ
 
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
     style = "border-collapse:collapse;margin:.4em 0;color:inherit"
-    return f'<table style="{style}"><thead><tr>{cells(heads, "th")}</tr></thead><tbody>{body}</tbody></table>'
+    inside = f"<thead><tr>{cells(heads, 'th')}</tr></thead><tbody>{body}</tbody>"
+    return f'<div style="overflow-x:auto"><table style="{style}">{inside}</table></div>'
 
 
 def _cell(content: str | Bar) -> str:
@@ -74,7 +75,8 @@ def _cell(content: str | Bar) -> str:
         return html.escape(content)
     style = "display:inline-block;height:.7em;margin-right:.5em;background:currentColor;opacity:.45"
     width = 8 * min(1.0, max(0.0, content.share))
-    return f'<span style="{style};width:{width:.2f}em"></span>{html.escape(content.text)}'
+    bar = f'<span style="{style};width:{width:.2f}em"></span>'
+    return f'<span style="white-space:nowrap">{bar}{html.escape(content.text)}</span>'
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
