@@ -30,7 +30,7 @@ myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are kept with their results, which the tests make again
 nb_merge_streams = True  # a progress bar is one output, not one for each step
-exclude_patterns = ["Thumbs.db", ".DS_Store"]
+exclude_patterns = ["Thumbs.db", ".DS_Store", "templates"]
 suppress_warnings = ["myst.xref_ambiguous", "ref.python"]  # types in signatures, which several modules have
 python_maximum_signature_line_length = 90
 add_module_names = False
@@ -42,6 +42,17 @@ html_theme = "furo"
 html_title = f"tinyxla {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["versions.js"]
+templates_path = ["templates"]
+SIDEBAR = (
+    "sidebar/brand",
+    "versions",
+    "sidebar/search",
+    "sidebar/scroll-start",
+    "sidebar/navigation",
+    "sidebar/scroll-end",
+)
+html_sidebars = {"**": [f"{part}.html" for part in SIDEBAR]}
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import tinyxla as tx
 import tinyxla.numpy
 import tinyxla.scipy.integrate
+from tests.docs.modules import load
 
-PATH = Path(__file__).parents[2] / "docs" / "reference.py"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["reference"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = load()
+reference = load("reference")
 
 
 @pytest.fixture(scope="module")
