@@ -197,7 +197,7 @@ DISPLAYED = {
     "tx.random.normal(key, shapes=(2,))": "Did you mean 'shape'?",
     "tx.numpy.add(x, 2, wheres=True)": "Did you mean 'where'?",
     "tx.tree.map(abs, x, is_leafs=None)": "Did you mean 'is_leaf'?",
-    "mine(dtypes=1)": "argument 'dtypes'\n",
+    "mine(dtypes=1)": "argument 'dtypes'" + ("\n" if sys.version_info < (3, 13) else ". Did you mean 'dtype'?\n"),
     "numpy.zeros(3, dtypes=1)": "argument 'dtypes'\n",
 }
 
