@@ -22,6 +22,11 @@ ENDED = {
     "ended": ("process 1 has ended, and process 0 waits to begin 'step'", "all-reduce add of f32[3]", "faults.py:"),
     "other_program": ("process 0 runs 'step', and process 1 at the same time 'other_step'",),
     "other_shape": ("operation 0 is all-reduce add of f32[3]", "in process 0, but all-reduce add of f32[4]"),
+    "other_order": ("process 0 runs 'step', and process 1 at the same time 'other_step'",),
+    "other_program_later": ("process 0 runs 'step', and process 1 at the same time 'other_step'",),
+    "other_shape_later": ("operation 0 is all-reduce add of f32[3]", "in process 0, but all-reduce add of f32[4000]"),
+    "new_program_later": ("process 1 at the same time ",),
+    "caught_later": ("process 0 runs 'step', and process 1 at the same time 'other_step'",),
     "other_number_of_iterations": (
         "processes wait for one another in different operations",
         "process 0 waits to begin 'step'",
@@ -33,6 +38,9 @@ ENDED = {
 GOES_ON = {
     "caught": ("caught process 0 runs 'step', and process 1 at the same time 'other_step'", "[3. 3. 3.]"),
     "slow_but_right": ("[3. 3. 3.]",),
+    "one_way": ("True",),
+    "overlapping_sets": ("[3. 3. 3.]",),
+    "excepted": ("[3. 3. 3.]",),
     "forked": ("was forked from process 1 of the program", "[3. 3. 3.]"),
     "threads": ("4",),
 }
@@ -43,6 +51,7 @@ GOES_ON = {
 def test_all_processes_end_with_a_message(fault: str) -> None:
     ended = run(2, *PROGRAM, fault, within=WITHIN)
     assert ended.code != 0
+    assert "took a wrong result" not in ended.output
     for text in ENDED[fault]:
         assert text in ended.errors
 

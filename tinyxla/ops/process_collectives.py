@@ -32,8 +32,9 @@ from tinyxla.ops.movement import array_operand
 from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value, ops
 from tinyxla.ops.replica_groups import Groups, Pairs, among_processes
 from tinyxla.runtime.mpi.calls import Message, call_of, perform
+from tinyxla.runtime.mpi.comparison import Part, Step
 from tinyxla.runtime.mpi.library import MAX_COUNT, is_folded_natively
-from tinyxla.runtime.mpi.world import Part, Step, World, world
+from tinyxla.runtime.mpi.world import World, world
 from tinyxla.shapes import AnyShape, Shape, element_type
 
 GATHERED_BYTES = (

@@ -16,7 +16,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import distributed, lax
 from tinyxla.errors import ProcessError
-from tinyxla.ops import collectives
+from tinyxla.ops import collectives, exchanges
 from tinyxla.ops.replica_groups import PROCESSES
 
 distributed.initialize()
@@ -97,6 +97,96 @@ def caught() -> None:
     print(step(X))
 
 
+def known_programs() -> None:
+    """Both programs, once: later their comparison waits for nobody."""
+    step(X)
+    other_step(X)
+
+
+def other_order() -> None:
+    """The same programs in another order."""
+    known_programs()
+    for function in (step, other_step)[:: 1 if RANK == 0 else -1]:
+        function(X)
+
+
+def other_program_later() -> None:
+    known_programs()
+    for _ in range(100):
+        step(X)
+    (step if RANK == 0 else other_step)(X)
+
+
+def other_shape_later() -> None:
+    """Messages of other sizes, which MPI may refuse."""
+    wide = jnp.ones(4000, np.float32)
+    for x in (X, wide, X, wide):
+        step(x)
+    step(X if RANK == 0 else wide)
+
+
+def new_program_later() -> None:
+    """One process knows its program, the other does not."""
+    step(X)
+    (step if RANK == 0 else other_step)(X)
+
+
+def caught_later() -> None:
+    """After results that may be wrong no process goes on as if nothing had been."""
+    known_programs()
+    for _ in range(2):
+        try:
+            (step if RANK == 0 else other_step)(X)
+            print("took a wrong result")
+        except ProcessError as error:
+            print(f"caught {error}", file=sys.stderr)
+    raise ValueError("both were told")
+
+
+def one_way() -> None:
+    """What a process sends without a wait for the others, it does not run ahead of them."""
+    sent = tx.jit(lambda x: exchanges.collective_permute(x, source_target_pairs=((0, 1),), axis_name=PROCESSES))
+    start = time.monotonic()
+    for _ in range(3):
+        if RANK == 1:
+            time.sleep(0.5)
+        sent(X)
+    print(time.monotonic() - start > 1.0)
+
+
+def overlapping_sets() -> None:
+    """Sets of participants that overlap count their parts by themselves."""
+    alone = tx.jit(
+        lambda x: collectives.all_reduce(
+            x, to_apply=collectives.sum_of(np.float32), replica_groups=((0,), (1,)), axis_name=PROCESSES
+        )
+    )
+    pair = tx.jit(lambda x: exchanges.collective_permute(x, source_target_pairs=((1, 1),), axis_name=PROCESSES))
+    for k in range(20):
+        alone(X)
+        step(X)
+        if k % 3 == 0:
+            pair(X)
+    print(step(X))
+
+
+def excepted() -> None:
+    """All processes end a program by an exception, and go on together."""
+
+    def wrong(x: Any) -> Any:
+        raise ValueError("not this time")
+
+    shape = tx.ShapeDtypeStruct((3,), np.float32)
+    failing = tx.jit(lambda x: total(tx.pure_callback(wrong, shape, x) + total(x)))
+    for _ in range(3):
+        step(X)
+        try:
+            failing(X)
+        except ValueError:
+            print("excepted")
+    print(step(X))
+
+
 def other_number_of_iterations() -> None:
     repeated(X, 3 + RANK)
     step(X)
@@ -164,6 +254,14 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         other_program,
         other_shape,
         caught,
+        other_order,
+        other_program_later,
+        other_shape_later,
+        new_program_later,
+        caught_later,
+        one_way,
+        overlapping_sets,
+        excepted,
         other_number_of_iterations,
         waits_too_long,
         waits_for_long,

@@ -10,8 +10,9 @@ import ctypes
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tinyxla.runtime.mpi.comparison import Communicator
 from tinyxla.runtime.mpi.library import ALL_REDUCE, MAX_COUNT, Routine
-from tinyxla.runtime.mpi.world import Communicator, World
+from tinyxla.runtime.mpi.world import World
 from tinyxla.shapes import Shape
 
 Ints = tuple[int, ...]

@@ -49,16 +49,23 @@ class Watchdog:
     Args:
         library: MPI.
         wait: gives what the process waits in now, if it does.
+        difference: gives what says that another process runs another program, if that is known; otherwise empty.
         limit: gives the most seconds that a wait may last.
     """
 
-    def __init__(self, library: Library, wait: Callable[[], Wait | None], limit: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        library: Library,
+        wait: Callable[[], Wait | None],
+        difference: Callable[[], str],
+        limit: Callable[[], float],
+    ) -> None:
         MPI = library.MPI
         self._everyone = MPI.COMM_WORLD.Dup()
         self._everyone.Set_errhandler(MPI.ERRORS_ARE_FATAL)
         self._status = MPI.Status()
         self._rank, self._size = self._everyone.Get_rank(), self._everyone.Get_size()
-        self._wait, self._limit = wait, limit
+        self._wait, self._difference, self._limit = wait, difference, limit
         self._told: dict[int, Wait | None] = {}  # of the other processes, what they wait in
         self._ended: set[int] = set()
         self._sends: list[Any] = []
@@ -97,6 +104,11 @@ class Watchdog:
                 self.abort(f"process {self._rank} has waited for {limit} {current.text}{self._others()}")
 
     def _check(self, current: Wait) -> None:
+        difference, wait = self._difference(), self._wait()
+        if (
+            difference and wait is not None and wait.number == current.number
+        ):  # it waited meanwhile, and changed nothing
+            self.abort(difference.rstrip("."))
         ended = sorted(self._ended.intersection(current.members))
         if ended:
             self.abort(f"process {ended[0]} has ended, and process {self._rank} waits {current.text}")

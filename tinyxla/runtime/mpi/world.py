@@ -1,104 +1,27 @@
 """The processes of the program: how many there are, which one this is, and communicators of them.
 
-All processes run the same program, and reach in the same order what they do together. Before they begin such a part
-they compare fingerprints of it (`World.together`), so that processes which went different ways are told so.
+All processes run the same program, and reach in the same order what they do together. They compare the parts that they
+run (`World.together`), so that processes which went different ways are told so.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
-import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
-from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from tinyxla.errors import ProcessError, user_line
-from tinyxla.runtime.mpi.library import ALL_REDUCE, Library
+from tinyxla.runtime.mpi.comparison import ByMessage, ByTable, Communicator, Comparison, Part, Step, shared_words
+from tinyxla.runtime.mpi.library import Library
 from tinyxla.runtime.mpi.watchdog import Wait, Watchdog
-from tinyxla.shapes import element_type
 
 Ints = tuple[int, ...]
 _Result = TypeVar("_Result")
-
-
-class Communicator:
-    """A communicator of processes, which rank in it in this order.
-
-    Attributes:
-        cell: the address of the word with its handle, which is 0 until `connect`.
-        opened: it as an object of mpi4py, after `connect`.
-    """
-
-    opened: Any = None
-
-    def __init__(self, members: Ints, library: Library) -> None:
-        self.members = members
-        self._library = library
-        self._handle = ctypes.c_int64(0)
-        self.cell = ctypes.addressof(self._handle)
-
-    @property
-    def handle(self) -> int:
-        return self._handle.value
-
-    def connect(self, everyone: Any) -> None:
-        """Make it of one of all processes, unless it is made: all members do so together. Nobody else talks on it, and
-        its errors end the program."""
-        if self.opened is not None:
-            return
-        if len(self.members) == everyone.Get_size() and list(self.members) == sorted(self.members):
-            made = everyone.Dup()
-        else:
-            whole = everyone.Get_group()
-            group = whole.Incl(self.members)
-            made = everyone.Create_group(group, hash(self.members) % _TAGS)
-            group.Free()
-            whole.Free()
-        made.Set_errhandler(self._library.MPI.ERRORS_ARE_FATAL)
-        self.opened = made
-        self._handle.value = self._library.handle(made)
-
-
-_TAGS = 1 << 15
-
-
-class Step(NamedTuple):
-    """A collective operation as text, the user's line, and the groups of processes in it."""
-
-    text: str
-    line: str = ""
-    groups: tuple[Ints, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.text} at {self.line}" if self.line else self.text
-
-
-class Part:
-    """A part of the program that processes run together.
-
-    Attributes:
-        name: that of a function, say.
-        steps: its collective operations in order.
-        participants: all processes that take part in one of these.
-        communicators: those that this process needs.
-        fingerprint: a hash of what must be the same in all participants, of 63 bits.
-        comparison: what compares it with those of the others, once its communicators are made.
-    """
-
-    def __init__(
-        self, name: str, steps: tuple[Step, ...], participants: Ints, communicators: tuple[Communicator, ...]
-    ) -> None:
-        self.name = name
-        self.steps = steps
-        self.participants = participants
-        self.communicators = communicators
-        text = "\n".join((name, *(step.text for step in steps)))
-        self.fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
-        self.comparison: Comparison | None = None
 
 
 class Process:
@@ -132,18 +55,20 @@ class World(Process):
         self.rank, self.size = everyone.Get_rank(), everyone.Get_size()
         machine = everyone.Split_type(MPI.COMM_TYPE_SHARED, self.rank)
         self.local_rank, self.local_size = machine.Get_rank(), machine.Get_size()
+        self._machine = frozenset(machine.allgather(self.rank))
         machine.Free()
         self.communicator = cache(self._communicator)
-        self._comparison = cache(lambda members: Comparison(self._communicator(members), self.library))
+        self._comparisons: dict[Ints, Comparison] = {}  # by members
         self._communicators: list[Communicator] = []
         self.all = self.communicator(tuple(range(self.size)))
         self._lock = threading.RLock()
-        self._process = os.getpid()
         self._waits = (ctypes.c_int64 * 2)()
         self.waits = ctypes.addressof(self._waits)  # two words: the step that waits for others, from 1; how many did
         self._part: Part | None = None  # that runs, or is compared
-        self._watchdog = Watchdog(self.library, self._wait, lambda: self.timeout)
-        atexit.register(self._end)
+        self._waits_for = ""  # while parts are compared
+        self.refusal = ""  # why this process takes no part any more, if that is so
+        self._watchdog = Watchdog(self.library, self._wait, self._difference, lambda: self.timeout)
+        atexit.register(self._watchdog.end)
 
     def _communicator(self, members: Ints) -> Communicator:
         made = Communicator(members, self.library)
@@ -154,41 +79,70 @@ class World(Process):
         """Run a part of the program together with its other participants.
 
         Raises:
-            ProcessError: another participant runs another part; or this process was forked from one of the program.
+            ProcessError: another participant runs another part; or this process was forked from one of the program, or
+                has run a part that was not the same in all.
         """
-        if os.getpid() != self._process:
-            raise ProcessError(
-                f"{part.name}: process {os.getpid()} was forked from process {self.rank} of the program, and takes no "
-                "part in collective operations; start processes by mpirun, or let the forked one compute by itself."
-            )
+        if self.refusal:
+            raise ProcessError(f"{part.name}: {self.refusal}")
         with self._lock:  # one thread at a time: others' collective operations would come in between
             before, self._part = self._part, part
             try:
-                if self.rank in part.participants:
-                    self._waits[0] = _COMPARISON
-                    comparison = part.comparison or self._meet(part)
-                    if not comparison.is_equal(part.fingerprint):
-                        raise ProcessError(comparison.difference(part))
-                    if part.comparison is None:
-                        self._connect(part, comparison)
-                    self._waits[0] = 0
-                    self._waits[1] += 1
-                return run()
+                if self.rank not in part.participants:
+                    return run()
+                comparison = part.comparison
+                if comparison is None:
+                    comparison = self._comparison(part)
+                comparison.begin(part)
+                if part.comparison is None:
+                    self._connect(part, comparison)
+                result = run()
+                self._end_part(comparison)
+                return result
+            except BaseException:
+                for x in self._comparisons.values():  # others may have seen no exception
+                    x.is_careful = True
+                raise
             finally:
-                self._waits[0] = 0
                 self._part = before
 
-    def _meet(self, part: Part) -> Comparison:
-        """What compares a part for the first time."""
-        comparison = self._comparison(part.participants)
-        comparison.communicator.connect(self.library.MPI.COMM_WORLD)
-        return comparison
+    def _comparison(self, part: Part) -> Comparison:
+        """What compares parts of these participants. The first time they make it together."""
+        members = part.participants
+        if members not in self._comparisons:
+            communicator = self.communicator(members)
+            with self._waiting(part.to_begin):
+                communicator.connect()
+                words = shared_words(communicator) if self._machine.issuperset(members) else None
+            among = communicator, self._waiting
+            self._comparisons[members] = ByMessage(*among) if words is None else ByTable(*among, words)
+        return self._comparisons[members]
 
     def _connect(self, part: Part, comparison: Comparison) -> None:
         """Make the communicators of a part that is the same in all participants."""
-        for x in part.communicators:
-            x.connect(self.library.MPI.COMM_WORLD)
+        with self._waiting(part.to_begin):
+            for x in part.communicators:
+                x.connect()
         part.comparison = comparison
+
+    def _end_part(self, comparison: Comparison) -> None:
+        try:
+            comparison.end()
+        except ProcessError as error:
+            self.refusal = f"processes have run different programs before ({error}); start all of them again."
+            raise
+
+    @contextmanager
+    def _waiting(self, text: str) -> Generator[None]:
+        """What happens in this context is a wait for others, as far as the watchdog knows."""
+        self._waits_for = text
+        self._waits[0] = _COMPARISON
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._watchdog.abort(f"process {self.rank} was interrupted while it waits {text}")
+        finally:
+            self._waits[0] = 0
+            self._waits[1] += 1
 
     def step(self, number: int, run: Callable[[], _Result]) -> _Result:
         """Run the step of that number, from 1, of the part that runs; the watchdog looks at it."""
@@ -205,11 +159,17 @@ class World(Process):
         if part is None or not number:
             return None
         if number == _COMPARISON:
-            text = f"to begin {part.name!r}, first with {part.steps[0]}"
-            return Wait(count, ("begin", part.participants), part.participants, text)
+            comparison = self._comparisons.get(part.participants)
+            missing = part.participants if comparison is None else comparison.missing()
+            return Wait(count, ("begin", part.participants), missing, self._waits_for)
         step = part.steps[number - 1]
         members = next((x for x in step.groups if self.rank in x), part.participants)
         return Wait(count, (part.fingerprint, number, members), members, f"in {step}, in {part.name!r}")
+
+    def _difference(self) -> str:
+        """What says that another process runs another part, if a table of comparisons says so."""
+        comparison = None if self._part is None else self._comparisons.get(self._part.participants)
+        return "" if comparison is None else comparison.difference()
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         return self._by_all("all_gather_bytes", lambda: self.all.opened.allgather(data))
@@ -228,56 +188,18 @@ class World(Process):
             if x.opened is not None:
                 x.opened.Free()
         self._watchdog.end()
-        atexit.unregister(self._end)
+        atexit.unregister(self._watchdog.end)
 
-    def _end(self) -> None:
-        """At the end of the process."""
-        if os.getpid() == self._process:
-            self._watchdog.end()
+    def leave(self) -> None:
+        """In a process that was forked from this one: take no part."""
+        atexit.unregister(self._watchdog.end)
+        self.refusal = (
+            f"process {os.getpid()} was forked from process {self.rank} of the program, and takes no part in "
+            "collective operations; start processes by mpirun, or let the forked one compute by itself."
+        )
 
 
 _COMPARISON = -1  # what `waits` has for a step while parts are compared
-
-
-class Comparison:
-    """Comparison of fingerprints among the members of a communicator."""
-
-    def __init__(self, communicator: Communicator, library: Library) -> None:
-        self.communicator = communicator
-        words = ctypes.c_int64 * 2
-        self._sent, self._received = words(), words()
-        self._addresses = ctypes.addressof(self._sent), ctypes.addressof(self._received)
-        self._handles = library.datatype(element_type("s64")), library.operation("maximum")
-        self._all_reduce = library.function(ALL_REDUCE)
-
-    def is_equal(self, fingerprint: int) -> bool:
-        """Whether all have this fingerprint: the maxima of the fingerprints and of their complements are its own."""
-        self._sent[:] = fingerprint, ~fingerprint
-        self._all_reduce(*self._addresses, 2, *self._handles, self.communicator.handle)
-        return self._received[0] == fingerprint and self._received[1] == ~fingerprint
-
-    def difference(self, part: Part) -> str:
-        """What says where the parts of the members begin to differ."""
-        parts: list[tuple[str, tuple[Step, ...]]] = self.communicator.opened.allgather((part.name, part.steps))
-        members = self.communicator.members
-        first_name, first_steps = parts[0]
-        for process, (name, steps) in zip(members, parts, strict=True):
-            if name != first_name:
-                return (
-                    f"process {members[0]} runs {first_name!r}, and process {process} at the same time {name!r}; all "
-                    "must run the same programs in the same order."
-                )
-            for number, (one, other) in enumerate(zip_longest(first_steps, steps)):
-                if one is None or other is None or one.text != other.text:
-                    return (
-                        f"{name}: collective operation {number} is {_described(one)} in process {members[0]}, but "
-                        f"{_described(other)} in process {process}; all must run the same ones in the same order."
-                    )
-        return f"{part.name}: processes run different programs, though their collective operations are equal."
-
-
-def _described(step: Step | None) -> str:
-    return "none" if step is None else str(step)
 
 
 _world: Process | None = None
@@ -323,3 +245,12 @@ def stop() -> None:
     if _is_started and _world is not None:
         _world.stop()
         _world, _is_started = None, False
+
+
+def _leave_if_forked() -> None:
+    if isinstance(_world, World):
+        _world.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_if_forked)

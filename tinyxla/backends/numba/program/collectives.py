@@ -18,8 +18,9 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.ops.process_collectives import is_message, message_of, step_of
 from tinyxla.runtime.mpi.calls import ROUTINES, Call, call_of
+from tinyxla.runtime.mpi.comparison import Communicator, Part, Step
 from tinyxla.runtime.mpi.library import BUFFERS, HANDLES, MAX_COUNT
-from tinyxla.runtime.mpi.world import Communicator, Part, Step, World, world
+from tinyxla.runtime.mpi.world import World, world
 
 # `waits` are two words that tell which step waits for others, and how many have; see `World`.
 _GLUE = Template("""
