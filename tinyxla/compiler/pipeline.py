@@ -40,6 +40,7 @@ from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, shape_of, walk_steps
 from tinyxla.compiler.schedule.bufferization import alias_in_place, elide_update_copies, schedule_last_uses_early
 from tinyxla.compiler.schedule.build import Construction, build, give_results_memory
+from tinyxla.compiler.schedule.latency_hiding import hide_latency
 from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_operands
 from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Computation, Instruction
@@ -130,6 +131,7 @@ SCHEDULE: tuple[Pass, ...] = (
     Pass("early-last-uses", schedule_last_uses_early, "What reads a memory for the last time runs before its writer."),
     Pass("elide-update-copies", elide_update_copies, "Updates write into their operand, where nothing else reads it."),
     Pass("alias-in-place", alias_in_place, "Results of kernels share the memory of operands that end there."),
+    Pass("latency-hiding", hide_latency, "Kernels run between the start and the end of messages among processes."),
 )
 
 # Of each kernel with the bytes of its arguments.
@@ -168,6 +170,10 @@ def compile_program(
     give_results_memory(block, aliases)
     if check:
         check("alias-in-place", block)
+    if "latency-hiding" in run:
+        run["latency-hiding"](block, aliases)
+    if check:
+        check("latency-hiding", block)
     for step, *_ in walk_steps(block):
         work = step.work
         if not isinstance(work, LoweredKernel):

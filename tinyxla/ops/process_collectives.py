@@ -67,12 +67,11 @@ def _evaluate(x: Array, **attributes: Any) -> Array:
     return result
 
 
-def step_of(message: Message, operand: Shape, line: str) -> Step:
-    """A message as it is compared among processes."""
-    among = message.pairs or message.groups
-    return Step(
-        f"{message.kind} {message.reduction} of {operand} among {among}".replace("  ", " "), line, message.meetings
-    )
+def step_of(message: Message, operand: Shape, line: str, is_split: bool = False) -> Step:
+    """A message as it is compared among processes; also by whether it is split into a start and a done, since MPI's
+    blocking and non-blocking operations do not match."""
+    among, kind = message.pairs or message.groups, f"{message.kind}-start" if is_split else message.kind
+    return Step(f"{kind} {message.reduction} of {operand} among {among}".replace("  ", " "), line, message.meetings)
 
 
 def _batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Value, int | None]:

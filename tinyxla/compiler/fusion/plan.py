@@ -120,6 +120,14 @@ class Collective(_Operation):
     arrays."""
 
 
+class CollectiveStart(Collective):
+    """The start of a message among processes, whose operand and result are in use until its `CollectiveDone`."""
+
+
+class CollectiveDone(Collective):
+    """The wait for a message among processes that a `CollectiveStart` has started."""
+
+
 class Loop(_Operation):
     """A `while` whose condition and body are programs of their own."""
 

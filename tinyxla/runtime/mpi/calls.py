@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tinyxla.runtime.mpi.comparison import Communicator
-from tinyxla.runtime.mpi.library import ALL_REDUCE, MAX_COUNT, Routine
+from tinyxla.runtime.mpi.library import ALL_REDUCE, MAX_COUNT, Library, Routine
 from tinyxla.runtime.mpi.world import World
 from tinyxla.shapes import Shape
 
@@ -37,6 +37,20 @@ ROUTINES = {
         )
     },
 }
+# What starts an operation: routines that return at once, each with a request that is waited for.
+STARTING_ROUTINES = {
+    **{
+        kind: (Routine(f"MPI_I{routine.name.removeprefix('MPI_').lower()}", (*routine.parameters, "request")),)
+        for kind, routine in ROUTINES.items()
+        if kind != "collective-permute"
+    },
+    "collective-permute": (
+        Routine("MPI_Irecv", tuple("receive count type source tag communicator request".split())),
+        Routine("MPI_Isend", tuple("send count type target tag communicator request".split())),
+    ),
+}
+WAIT = Routine("MPI_Wait", ("request", "status"))
+TEST_ALL = Routine("MPI_Testall", ("count", "request", "flag", "status"))
 IN_PLACE = frozenset({"all-reduce", "collective-broadcast"})  # whose result may be where the operand is
 
 
@@ -125,6 +139,25 @@ def call_of(message: Message, operand: Shape, world: World) -> Call:
         "tag": 0,
     }
     return Call(kind, communicator, elements, words=words, zero_bytes=0 if sources else nbytes)
+
+
+class Requests:
+    """Requests of operations that are started, side by side as MPI takes several; at first none is under way.
+
+    Attributes:
+        statuses: the address of memory for as many statuses.
+    """
+
+    def __init__(self, count: int, library: Library) -> None:
+        self._handle_bytes = library.handle_bytes
+        handle = ctypes.c_int32 if library.handle_bytes == 4 else ctypes.c_int64
+        self._handles = (handle * count)(*[library.handle(library.MPI.REQUEST_NULL)] * count)
+        self._statuses = ctypes.create_string_buffer(count * library.status_bytes)
+        self.statuses = ctypes.addressof(self._statuses)
+
+    def address(self, number: int) -> int:
+        """Where a request is."""
+        return ctypes.addressof(self._handles) + number * self._handle_bytes
 
 
 def perform(call: Call, send: int, receive: int, world: World) -> None:

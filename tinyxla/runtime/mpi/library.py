@@ -58,7 +58,7 @@ class Routine(NamedTuple):
     parameters: tuple[str, ...]
 
 
-BUFFERS = frozenset({"send", "receive", "status"})  # parameters that are addresses of memory
+BUFFERS = frozenset({"send", "receive", "status", "request"})  # parameters that are addresses of memory
 HANDLES = frozenset({"type", "operation", "communicator"})
 ALL_REDUCE = Routine("MPI_Allreduce", ("send", "receive", "count", "type", "operation", "communicator"))
 
@@ -79,7 +79,8 @@ class Library:
         self.handle_bytes: int = MPI._sizeof(MPI.Comm)
         self.in_place = int(MPI.IN_PLACE)
         self.no_process = int(MPI.PROC_NULL)
-        self._status = ctypes.create_string_buffer(MPI._sizeof(MPI.Status))
+        self.status_bytes: int = MPI._sizeof(MPI.Status)
+        self._status = ctypes.create_string_buffer(self.status_bytes)
         self.status = ctypes.addressof(self._status)
         self.datatype = cache(self._datatype)
         self.block = cache(self._block)

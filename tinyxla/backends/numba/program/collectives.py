@@ -7,23 +7,31 @@ words of the step. So one object file on disk serves all programs and processes.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from string import Template
 from typing import TypeGuard
 
 from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.backends.numba.runtime.bytecode import Schedule
-from tinyxla.compiler.fusion.plan import Collective
+from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.schedule.blocks import Block, Work, inner_blocks
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.ops.process_collectives import is_message, message_of, step_of
-from tinyxla.runtime.mpi.calls import ROUTINES, Call, call_of
+from tinyxla.runtime.mpi.calls import ROUTINES, STARTING_ROUTINES, TEST_ALL, WAIT, Call, Requests, call_of
 from tinyxla.runtime.mpi.comparison import Communicator, Part, Step
-from tinyxla.runtime.mpi.library import BUFFERS, HANDLES, MAX_COUNT
+from tinyxla.runtime.mpi.library import BUFFERS, HANDLES, MAX_COUNT, Routine
 from tinyxla.runtime.mpi.world import World, world
 
+_INTRINSICS = """
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+
 # `waits` are two words that tell which step waits for others, and how many have; see `World`.
-_GLUE = Template("""
+_GLUE = Template(
+    """
 define void @glue(ptr %table, i64 %first, i64 %last) {
 entry:
 $WORDS
@@ -55,13 +63,63 @@ waited:
 done:
   ret void
 }
-
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-""")
+"""
+    + _INTRINSICS
+)
 _COMMON = "operand result routine waits number in_place elements item_bytes zero_bytes copy_bytes".split()
 _COMPUTED = frozenset({"send", "receive", "count"})  # parameters that the code computes
+
+# The start of an exchange: its routines, each with the address of a request.
+_START = Template(
+    """
+define void @start(ptr %table, i64 %first, i64 %last) {
+entry:
+$WORDS
+  call void @llvm.memset.p0.i64(ptr %result, i8 0, i64 %zero_bytes, i1 false)
+  call void @llvm.memmove.p0.p0.i64(ptr %result, ptr %operand, i64 %copy_bytes, i1 false)
+  br i1 (icmp sgt i64 %elements, 0), label %start, label %done
+start:
+  %handle = load i64, ptr %communicator
+  %is_in_place = icmp eq ptr %operand, %result
+  %send = select i1 %is_in_place, ptr %in_place, ptr %operand
+  %receive = getelementptr i8, ptr %result, i64 0
+  %count = trunc i64 %elements to i32
+$NARROWED
+$CALLS
+  br label %done
+done:
+  ret void
+}
+"""
+    + _INTRINSICS
+)
+_STARTING = "operand result in_place elements zero_bytes copy_bytes".split()
+
+_DONE = Template("""
+define void @done(ptr %table, i64 %first, i64 %last) {
+entry:
+$WORDS
+  store i64 %number, ptr %waits
+$CALLS
+  store i64 0, ptr %waits
+  store i64 (add i64 (load i64, ptr %waits[1]), 1), ptr %waits[1]
+  ret void
+}
+""")
+_WAITING = "routine waits number status".split()
+
+# MPI moves messages on while one of its routines runs.
+_PROGRESS = Template("""
+define void @progress(ptr %table, i64 %first, i64 %last) {
+entry:
+$WORDS
+  %flag = alloca i32, align 4
+  %count = trunc i64 %requests to i32
+  %error = call i32 %routine(i32 %count, ptr %request, ptr %flag, ptr %status)
+  ret void
+}
+""")
+_PROGRESSING = "routine requests request status".split()
 
 
 class Exchanges:
@@ -70,11 +128,15 @@ class Exchanges:
 
     def __init__(self, name: str, block: Block) -> None:
         self._numbers: dict[Instruction, int] = {}
+        self._requests: dict[Instruction, int] = {}  # of an exchange that is split, the number of its first request
+        self._under_way: list[Instruction] = []  # at the end of the schedule as far as it is made
         self._steps: list[Step] = []
         self._participants: set[int] = set()
         self._communicators: dict[Communicator, None] = {}
         self._name = name
         self._collect(block)
+        count = sum(map(_request_count, self._requests))
+        self._made_requests = Requests(count, _processes().library) if count else None
 
     @property
     def count(self) -> int:
@@ -86,10 +148,13 @@ class Exchanges:
     def _collect(self, block: Block) -> None:
         for step in block.steps:
             work = step.work
-            if is_exchange(work):
-                self._numbers[work.root] = len(self._steps)
+            if is_exchange(work) and not isinstance(work, CollectiveDone):
+                is_split = isinstance(work, CollectiveStart)
                 message, operand = message_of(work.root), work.root.operands[0].array_shape
-                self._steps.append(step_of(message, operand, str(work.root.source or "")))
+                if is_split:
+                    self._requests[work.root] = sum(map(_request_count, self._requests))
+                self._numbers[work.root] = len(self._steps)
+                self._steps.append(step_of(message, operand, str(work.root.source or ""), is_split))
                 self._participants.update(message.participants)
             for number, inner in enumerate(inner_blocks(step)):
                 self._steps.append(Step(f"computation {number} of a loop or branch, with"))
@@ -98,30 +163,74 @@ class Exchanges:
                 if len(self._steps) == before:
                     self._steps.pop()
 
-    def append(self, root: Instruction, operand: int, result: int, schedule: Schedule) -> None:
-        """Append an exchange to a schedule, with the slots of its operand and result."""
-        among = world()
-        assert isinstance(among, World), "exchanges are of several processes"
-        call = call_of(message_of(root), root.operands[0].array_shape, among)
+    def append(self, work: Collective, operand: int, result: int, schedule: Schedule) -> None:
+        """Append an exchange, its start or its done to a schedule, with the slots of its operand and result."""
+        if isinstance(work, CollectiveDone):
+            self._append_done(work.root, schedule)
+            return
+        among = _processes()
+        call = call_of(message_of(work.root), work.root.operands[0].array_shape, among)
         if call.communicator is not None:
             self._communicators[call.communicator] = None
-        schedule.kernel(
-            _glue(call.kind, among.library.handle_bytes), [operand, result], 1, constants=self._words(call, root, among)
-        )
+        is_split = isinstance(work, CollectiveStart)
+        if is_split:
+            self._under_way.append(work.root)
+        names = _start_names(call.kind) if is_split else _names(call.kind)
+        glue = (_start if is_split else _glue)(call.kind, among.library.handle_bytes)
+        schedule.kernel(glue, [operand, result], 1, constants=self._words(names[2:], call, work.root, among))
 
-    def _words(self, call: Call, root: Instruction, among: World) -> list[int]:
-        library, routine = among.library, ROUTINES[call.kind]
+    def _words(self, names: Sequence[str], call: Call, root: Instruction, among: World) -> list[int]:
+        library = among.library
+        started = {f"routine{k}": library.address(x.name) for k, x in enumerate(STARTING_ROUTINES[call.kind])}
         given = {
             **call._asdict(),
             **call.words,
-            "routine": library.address(routine.name),
+            **started,
+            "routine": library.address(ROUTINES[call.kind].name),
             "waits": among.waits,
             "number": self._numbers[root] + 1,
             "in_place": library.in_place,
             "communicator": call.communicator.cell if call.communicator is not None else 0,
             "status": library.status,
+            **self._request_words(root),
         }
-        return [given.get(name, 0) for name in _names(call.kind)[2:]]
+        return [given.get(name, 0) for name in names]
+
+    def _request_words(self, root: Instruction) -> dict[str, int]:
+        """The addresses of the requests of an exchange that is split."""
+        requests = self._made_requests
+        if root not in self._requests or requests is None:
+            return {}
+        first = self._requests[root]
+        return {f"request{k}": requests.address(first + k) for k in range(_request_count(root))}
+
+    def _append_done(self, root: Instruction, schedule: Schedule) -> None:
+        among = _processes()
+        self._under_way.remove(root)
+        words = {
+            "routine": among.library.address(WAIT.name),
+            "waits": among.waits,
+            "number": self._numbers[root] + 1,
+            "status": among.library.status,
+            **self._request_words(root),
+        }
+        schedule.kernel(_done(_request_count(root)), [], 1, constants=list(words.values()))
+
+    def progress(self, schedule: Schedule) -> None:
+        """Let MPI move on the exchanges that are under way, if there are any."""
+        if not self._under_way or self._made_requests is None:
+            return
+        first, last = self._under_way[0], self._under_way[-1]
+        begin, end = self._requests[first], self._requests[last] + _request_count(last)
+        requests = self._made_requests
+        words = [_processes().library.address(TEST_ALL.name), end - begin, requests.address(begin), requests.statuses]
+        schedule.kernel(_progress(), [], 1, constants=words)
+
+
+def _processes() -> World:
+    among = world()
+    assert isinstance(among, World), "exchanges are of several processes"
+    return among
 
 
 def is_exchange(work: Work) -> TypeGuard[Collective]:
@@ -129,18 +238,75 @@ def is_exchange(work: Work) -> TypeGuard[Collective]:
     return isinstance(work, Collective) and is_message(work.root) and isinstance(world(), World)
 
 
+def _request_count(root: Instruction) -> int:
+    return len(STARTING_ROUTINES[message_of(root).kind])
+
+
 def _names(kind: str) -> list[str]:
     """The words of a step, in order."""
     return [*_COMMON, *dict.fromkeys(x for x in ROUTINES[kind].parameters if x not in _COMPUTED)]
 
 
+def _start_names(kind: str) -> list[str]:
+    """The words of the start of a step, in order."""
+    routines = STARTING_ROUTINES[kind]
+    of_each = [f"{name}{k}" for k in range(len(routines)) for name in ("routine", "request")]
+    others = dict.fromkeys(x for routine in routines for x in routine.parameters if x not in (*_COMPUTED, "request"))
+    return [*_STARTING, *of_each, *others]
+
+
+_POINTERS = "operand result routine waits in_place communicator status request routine0 routine1 request0 request1"
+
+
 @functools.cache
 def _glue(kind: str, handle_bytes: int) -> int:
     """The address of the code for a kind of exchange, where handles have so many bytes."""
-    pointers = "operand result routine waits in_place communicator status"
-    lines: list[str] = []
+    arguments, narrowed = _arguments(ROUTINES[kind], handle_bytes)
+    text = _GLUE.substitute(
+        WORDS=load_words("table", _names(kind), _POINTERS),
+        NARROWED="\n".join(narrowed),
+        ARGUMENTS=arguments,
+        MAX_COUNT=MAX_COUNT,
+    )
+    return compile_llvm(text, ["glue"], is_cold=True)["glue"]
+
+
+@functools.cache
+def _start(kind: str, handle_bytes: int) -> int:
+    """The address of the code that starts a kind of exchange."""
+    calls: list[str] = []
+    narrowed: dict[str, None] = {}
+    for k, routine in enumerate(STARTING_ROUTINES[kind]):
+        arguments, lines = _arguments(routine, handle_bytes)
+        narrowed.update(lines)
+        calls.append(f"  %error{k} = call i32 %routine{k}({arguments.replace('%request', f'%request{k}')})")
+    text = _START.substitute(
+        WORDS=load_words("table", _start_names(kind), _POINTERS), NARROWED="\n".join(narrowed), CALLS="\n".join(calls)
+    )
+    return compile_llvm(text, ["start"], is_cold=True)["start"]
+
+
+@functools.cache
+def _done(requests: int) -> int:
+    """The address of the code that waits for so many requests."""
+    names = [*_WAITING, *(f"request{k}" for k in range(requests))]
+    calls = [f"  %error{k} = call i32 %routine(ptr %request{k}, ptr %status)" for k in range(requests)]
+    text = _DONE.substitute(WORDS=load_words("table", names, _POINTERS), CALLS="\n".join(calls))
+    return compile_llvm(text, ["done"], is_cold=True)["done"]
+
+
+@functools.cache
+def _progress() -> int:
+    """The address of the code that lets MPI progress."""
+    text = _PROGRESS.substitute(WORDS=load_words("table", _PROGRESSING, _POINTERS))
+    return compile_llvm(text, ["progress"], is_cold=True)["progress"]
+
+
+def _arguments(routine: Routine, handle_bytes: int) -> tuple[str, dict[str, None]]:
+    """The arguments of a call of a routine as text, and lines that narrow words to what it takes."""
+    lines: dict[str, None] = {}
     arguments: list[str] = []
-    for name in ROUTINES[kind].parameters:
+    for name in routine.parameters:
         if name in BUFFERS:
             arguments.append(f"ptr %{name}")
         elif name == "count":
@@ -150,11 +316,5 @@ def _glue(kind: str, handle_bytes: int) -> int:
         else:
             arguments.append(f"i32 %narrow_{name}")
             word = "%handle" if name == "communicator" else f"%{name}"
-            lines.append(f"  %narrow_{name} = trunc i64 {word} to i32")
-    text = _GLUE.substitute(
-        WORDS=load_words("table", _names(kind), pointers),
-        NARROWED="\n".join(dict.fromkeys(lines)),
-        ARGUMENTS=", ".join(arguments),
-        MAX_COUNT=MAX_COUNT,
-    )
-    return compile_llvm(text, ["glue"], is_cold=True)["glue"]
+            lines[f"  %narrow_{name} = trunc i64 {word} to i32"] = None
+    return ", ".join(arguments), lines

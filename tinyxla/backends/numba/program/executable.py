@@ -19,7 +19,7 @@ from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
 from tinyxla.compiler.buffers.arena import arena_offsets
-from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall, producer_of
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
@@ -186,7 +186,9 @@ class CompiledModule:
         work = step.work
         if is_exchange(work):
             (result,) = step.writes
-            self._exchanges.append(work.root, self._slot(work.root.operands[0]), self._slot(result), schedule)
+            self._exchanges.append(work, self._slot(work.root.operands[0]), self._slot(result), schedule)
+        elif isinstance(work, CollectiveDone):
+            pass  # of one process, which does all at the start
         elif isinstance(work, HostCall | Collective):
             self._host_calls.append(_host_call(work.root, step, self._slot))
             schedule.host(id(self._callback), len(self._host_calls) - 1)
@@ -194,6 +196,7 @@ class CompiledModule:
             a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
             made = self.blas_steps[work.root] = gemm_step_of(work.root, repeats)
             made.append(schedule, a, b, c)
+            self._exchanges.progress(schedule)
         elif isinstance(work, LoopBlocks):
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
         elif isinstance(work, SwitchBlocks):
@@ -209,6 +212,7 @@ class CompiledModule:
                 self._started[key] = start_kernel(kernel, work.is_builtin), words
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
+            self._exchanges.progress(schedule)
 
     def _emit_loop(self, loop: LoopBlocks, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, producer_of
+from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
 from tinyxla.compiler.schedule.describe import accesses_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tinyxla.backends.numba.program.executable import CompiledModule
 
 _KINDS = {BlasCall: "product", Collective: "collective", HostCall: "host call"}
+_HALVES: dict[type[Collective], str] = {CollectiveStart: "-start", CollectiveDone: "-done"}
 _UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
 
@@ -99,12 +100,15 @@ def _step(
     if isinstance(work, LoweredKernel):
         kind, over, cost = work.kernel.name, f"{work.extent} by {work.grain}", kernel_cost(work)
     elif isinstance(work, BlasCall | HostCall | Collective):
-        kind = _KINDS[type(work)]
+        kind = _KINDS.get(type(work), "")
         read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
-        cost = Cost(read, written, *operations_of(work.root))
+        cost = Cost() if isinstance(work, CollectiveDone) else Cost(read, written, *operations_of(work.root))
         if is_message(work.root):
             message = message_of(work.root)
-            kind, over = message.kind, str(message)
+            kind, over = (
+                message.kind + (_HALVES.get(type(work), "") if isinstance(work, Collective) else ""),
+                str(message),
+            )
     else:
         kind = "while" if isinstance(work, LoopBlocks) else "conditional"
     weights: dict[str, float] = {}
