@@ -27,6 +27,10 @@ ENDED = {
     "other_shape_later": ("operation 0 is all-reduce add of f32[3]", "in process 0, but all-reduce add of f32[4000]"),
     "new_program_later": ("process 1 at the same time ",),
     "caught_later": ("process 0 runs 'step', and process 1 at the same time 'other_step'",),
+    "killed_under_way": ("signal 9 (Killed)",),
+    "missing_under_way": (
+        "process 0 has waited for 2 s (config.collective_timeout_seconds) in all-reduce-start add of f32[256,256]",
+    ),
     "other_number_of_iterations": (
         "processes wait for one another in different operations",
         "process 0 waits to begin 'step'",

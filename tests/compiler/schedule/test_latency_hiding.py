@@ -15,7 +15,7 @@ from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.schedule import latency_hiding
 from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, inner_blocks, shape_of, walk_steps
-from tinyxla.hlo import Module
+from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.ops.process_collectives import mpi_collective
 from tinyxla.shapes import Shape, element_type
@@ -41,6 +41,11 @@ def kinds(block: Block) -> list[str]:
     return ["kernel" if isinstance(x.work, LoweredKernel) else type(x.work).__name__ for x in block.steps]
 
 
+def root_of(step: Step) -> Instruction:
+    assert isinstance(step.work, Collective)
+    return step.work.root
+
+
 def training_step(*arrays: Any) -> list[Any]:
     *weights, x = arrays
 
@@ -60,8 +65,8 @@ def test_gradients_are_reduced_while_earlier_layers_go_back() -> None:
     starts = [k for k, step in enumerate(steps) if isinstance(step.work, CollectiveStart)]
     assert len(starts) == layers
     for start in starts[:-1]:
-        work = steps[start].work
-        done = next(k for k, x in enumerate(steps) if isinstance(x.work, CollectiveDone) and x.work.root is work.root)
+        root = root_of(steps[start])
+        done = next(k for k, x in enumerate(steps) if isinstance(x.work, CollectiveDone) and x.work.root is root)
         meanwhile = steps[start + 1 : done]
         assert sum(isinstance(x.work, LoweredKernel) and x.work.kernel.name == "product" for x in meanwhile) >= 1
 
@@ -150,7 +155,7 @@ def check(module: CompiledModule) -> int:
             assert not under_way or isinstance(step.work, LoweredKernel | BlasCall | Collective)
             count += sum(map(visit, inner_blocks(step)))
             if isinstance(step.work, CollectiveDone):
-                (start,) = (x for x in under_way if x.work.root is step.work.root)
+                (start,) = (x for x in under_way if root_of(x) is step.work.root)
                 under_way.remove(start)
                 continue
             for x in under_way:
@@ -191,7 +196,7 @@ def random_program(seed: int) -> Callable[..., list[Any]]:
         known = list(values)
         for _ in range(24):
             x, y = (known[k] for k in random.integers(max(0, len(known) - 6), len(known), 2))
-            match random.integers(8):
+            match int(random.integers(8)):
                 case 0 | 1 | 2:
                     known.append(message(random, x))
                 case 3:

@@ -143,6 +143,31 @@ def caught_later() -> None:
     raise ValueError("both were told")
 
 
+@tx.jit
+def overlapped(x: Any) -> Any:
+    """A message that is under way while products are computed."""
+    return total(x * 2), jnp.tanh(x @ x) @ x
+
+
+WIDE = jnp.ones((256, 256), np.float32)
+
+
+def killed_under_way() -> None:
+    overlapped(WIDE)
+    if RANK == 1:
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    while True:
+        overlapped(WIDE)
+
+
+def missing_under_way() -> None:
+    tx.config.update("collective_timeout_seconds", 2)
+    overlapped(WIDE)
+    if RANK == 1:
+        time.sleep(60)
+    overlapped(WIDE)
+
+
 def one_way() -> None:
     """What a process sends without a wait for the others, it does not run ahead of them."""
     sent = tx.jit(lambda x: exchanges.collective_permute(x, source_target_pairs=((0, 1),), axis_name=PROCESSES))
@@ -259,6 +284,8 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         other_shape_later,
         new_program_later,
         caught_later,
+        killed_under_way,
+        missing_under_way,
         one_way,
         overlapping_sets,
         excepted,
