@@ -214,7 +214,7 @@ class ByTable(Comparison):
         count = len(self.members)
         self._rank: int = communicator.opened.Get_rank()
         self._rows = words[:count], words[len(words) // 2 :][:count]  # of the parts with even and with odd numbers
-        self._before = [frozenset({0}), frozenset({0})]  # what is in a row as long as the entry is not written
+        self._before = [{0}, {0}]  # what is in a row as long as the entry is not written
         self._parts: dict[int, Part] = {}  # by fingerprint, those that this process has begun
         self._part = Part("", (), self.members, ())
         self._number = 0  # of the part, from 1
@@ -224,39 +224,39 @@ class ByTable(Comparison):
 
     def begin(self, part: Part) -> None:
         if not self._is_complete:  # an exception ended the part before, or this part runs inside it
-            self._complete(self._part.to_end)
+            self._complete(has_run=True)
         is_waiting = self.is_careful or part.comparison is None
         self._number = number = self._number + 1
         self._row = row = self._rows[number & 1]
         self._part = part
         entry = (part.fingerprint ^ number) << 1
-        self._equal = equal = frozenset((entry, entry + 1))
+        self._equal = {entry, entry + 1}
         self._is_complete = False
         row[self._rank] = entry + is_waiting
         if is_waiting:
             self._parts[part.fingerprint] = part
-            if not self._complete(part.to_begin):
+            if not self._complete(has_run=False):
                 is_agreed = all(word & 1 for word in row)
                 raise ProcessError(self._difference_of_all(part) if is_agreed else self.difference())
             self.is_careful = False
-        elif not (equal | self._before[number & 1]).issuperset(row):
+        elif not {entry, entry + 1, *self._before[number & 1]}.issuperset(row):
             raise ProcessError(self.difference())
 
     def end(self) -> None:
-        if not self._complete(self._part.to_end):
+        if not self._complete(has_run=True):
             raise ProcessError(self.difference())
 
-    def _complete(self, waits_for: str) -> bool:
+    def _complete(self, *, has_run: bool) -> bool:
         """Wait until all members have begun the part; returns whether they have begun the same one."""
         is_equal = self._equal.issuperset(self._row)
         if self._is_complete:
             return is_equal
         if not is_equal:
-            with self._waiting(waits_for):
+            with self._waiting(self._part.to_end if has_run else self._part.to_begin):
                 _poll(lambda: self._before[self._number & 1].isdisjoint(self._row))
             is_equal = self._equal.issuperset(self._row)
         self._is_complete = True
-        self._before[self._number & 1] = self._equal if is_equal else frozenset(self._row)
+        self._before[self._number & 1] = self._equal if is_equal else set(self._row)
         return is_equal
 
     def missing(self) -> Ints:
