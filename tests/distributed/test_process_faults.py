@@ -41,6 +41,7 @@ ENDED = {
 }
 GOES_ON = {
     "caught": ("caught process 0 runs 'step', and process 1 at the same time 'other_step'", "[3. 3. 3.]"),
+    "caught_by_message": ("caught process 0 runs 'step', and process 1 at the same time 'other_step'", "[3. 3. 3.]"),
     "slow_but_right": ("[3. 3. 3.]",),
     "one_way": ("True",),
     "overlapping_sets": ("[3. 3. 3.]",),

@@ -15,6 +15,7 @@ from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.schedule import latency_hiding
 from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, inner_blocks, shape_of, walk_steps
+from tinyxla.compiler.stages import stages
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.ops.process_collectives import mpi_collective
@@ -128,6 +129,12 @@ def test_the_plan_shows_starts_and_dones() -> None:
     text = str(compiled(training_step, *[(N, N)] * 4).report())
     assert "all-reduce-start over 1 groups of 2, add" in text
     assert "all-reduce-done over 1 groups of 2, add" in text
+
+
+def test_the_stages_show_the_pass() -> None:
+    shapes = [Shape(element_type("f32"), (N, N))] * 4
+    computation, _, _ = trace(training_step, shapes, "program")
+    assert "CollectiveStart: dot f32[256,256]" in stages(Module("program", computation))["latency-hiding"]
 
 
 # --- what must not be touched meanwhile -------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+import tinyxla.runtime.mpi.world as mpi_world
 from tinyxla import distributed, lax
 from tinyxla.errors import ProcessError
 from tinyxla.ops import collectives, exchanges
@@ -101,6 +102,12 @@ def known_programs() -> None:
     """Both programs, once: later their comparison waits for nobody."""
     step(X)
     other_step(X)
+
+
+def caught_by_message() -> None:
+    """As on several machines, which share no memory."""
+    mpi_world.shared_words = lambda communicator: None
+    caught()
 
 
 def other_order() -> None:
@@ -279,6 +286,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         other_program,
         other_shape,
         caught,
+        caught_by_message,
         other_order,
         other_program_later,
         other_shape_later,
