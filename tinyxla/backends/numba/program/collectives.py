@@ -1,4 +1,5 @@
-"""Collective operations among processes as steps of a schedule: native code that calls MPI.
+"""Collective operations among processes as steps of a schedule: native code that calls MPI. One is a call that blocks,
+or a start and a done with kernels in between, after each of which MPI is called to make progress.
 
 The code of a routine of MPI is printed from its list of parameters, and knows neither addresses nor sizes: these are
 words of the step. So one object file on disk serves all programs and processes.
@@ -128,15 +129,15 @@ class Exchanges:
 
     def __init__(self, name: str, block: Block) -> None:
         self._numbers: dict[Instruction, int] = {}
-        self._requests: dict[Instruction, int] = {}  # of an exchange that is split, the number of its first request
-        self._under_way: list[Instruction] = []  # at the end of the schedule as far as it is made
+        self._request_numbers: dict[Instruction, int] = {}  # of the first request of an exchange that is split
+        self._under_way: list[Instruction] = []  # where the schedule ends that is being made
         self._steps: list[Step] = []
         self._participants: set[int] = set()
         self._communicators: dict[Communicator, None] = {}
         self._name = name
         self._collect(block)
-        count = sum(map(_request_count, self._requests))
-        self._made_requests = Requests(count, _processes().library) if count else None
+        count = sum(map(_request_count, self._request_numbers))
+        self._requests = Requests(count, _processes().library) if count else None
 
     @property
     def count(self) -> int:
@@ -152,7 +153,7 @@ class Exchanges:
                 is_split = isinstance(work, CollectiveStart)
                 message, operand = message_of(work.root), work.root.operands[0].array_shape
                 if is_split:
-                    self._requests[work.root] = sum(map(_request_count, self._requests))
+                    self._request_numbers[work.root] = sum(map(_request_count, self._request_numbers))
                 self._numbers[work.root] = len(self._steps)
                 self._steps.append(step_of(message, operand, str(work.root.source or ""), is_split))
                 self._participants.update(message.participants)
@@ -198,10 +199,10 @@ class Exchanges:
 
     def _request_words(self, root: Instruction) -> dict[str, int]:
         """The addresses of the requests of an exchange that is split."""
-        requests = self._made_requests
-        if root not in self._requests or requests is None:
+        requests = self._requests
+        if root not in self._request_numbers or requests is None:
             return {}
-        first = self._requests[root]
+        first = self._request_numbers[root]
         return {f"request{k}": requests.address(first + k) for k in range(_request_count(root))}
 
     def _append_done(self, root: Instruction, schedule: Schedule) -> None:
@@ -218,11 +219,11 @@ class Exchanges:
 
     def progress(self, schedule: Schedule) -> None:
         """Let MPI move on the exchanges that are under way, if there are any."""
-        if not self._under_way or self._made_requests is None:
+        if not self._under_way or self._requests is None:
             return
         first, last = self._under_way[0], self._under_way[-1]
-        begin, end = self._requests[first], self._requests[last] + _request_count(last)
-        requests = self._made_requests
+        begin, end = self._request_numbers[first], self._request_numbers[last] + _request_count(last)
+        requests = self._requests
         words = [_processes().library.address(TEST_ALL.name), end - begin, requests.address(begin), requests.statuses]
         schedule.kernel(_progress(), [], 1, constants=words)
 
