@@ -33,8 +33,8 @@ def releases(root: Path) -> list[str]:
 
 def build(source: Path, target: Path) -> None:
     """Build the site of a checkout into a folder."""
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(source / "docs"), str(target)]
-    subprocess.run(command, check=True)
+    options = ["-W", "--keep-going", "-q", "-A", "has_versions=1"]  # templates/versions.html
+    subprocess.run([sys.executable, "-m", "sphinx", *options, str(source / "docs"), str(target)], check=True)
 
 
 def write(target: Path, root: Path = ROOT, build: Build = build) -> None:

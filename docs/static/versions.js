@@ -1,9 +1,10 @@
-// The switcher of versions: shown where the site lies in a folder beside those of other versions (docs/versions.py).
+// The switcher of versions, on the pages of a site that has several (docs/versions.py).
 document.addEventListener("DOMContentLoaded", async () => {
   const label = document.querySelector(".versions");
+  if (!label) return;
   const root = new URL(label.dataset.root, location.href);
   const list = await fetch(new URL("../versions.json", root)).catch(() => null);
-  if (!list?.ok) return;
+  if (!list?.ok) return; // as for pages that are opened as files
   const shown = root.pathname.split("/").at(-2);
   const select = label.querySelector("select");
   for (const folder of await list.json()) select.add(new Option(folder, folder, false, folder === shown));
