@@ -19,12 +19,22 @@ from tinyxla.tracing.array import Array
 
 
 def create_token(_: object = None) -> Array:
-    """A token: what orders effects."""
+    """A token: what orders effects.
+
+    >>> from tinyxla import lax
+    >>> lax.create_token().shape
+    ()
+    """
     return hlo_only.after_all()
 
 
 def after_all(*tokens: Array) -> Array:
-    """A token that comes after all these."""
+    """A token that comes after all these.
+
+    >>> from tinyxla import lax
+    >>> lax.after_all(lax.create_token(), lax.create_token()).shape
+    ()
+    """
     return hlo_only.after_all(*tokens)
 
 

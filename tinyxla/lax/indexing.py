@@ -376,7 +376,7 @@ def _scatter(
     )
 
 
-def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, is_negated: bool = False) -> Any:
+def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, example: str, is_negated: bool = False) -> Any:
     what = f"lax.{name}"
 
     def function(
@@ -393,20 +393,35 @@ def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, is_negated:
         options = (indices_are_sorted, unique_indices, mode)
         return _scatter(what, to_apply, operand, scatter_indices, new, dimension_numbers, *options)
 
-    outside = "Slices that would reach outside are left out, or moved inside if the mode is 'clip'."
-    return named(function, name, f"The array with slices at computed places {text}. {outside}")
+    whole = f"""The array with slices at computed places {text}.
+
+    Slices that would reach outside are left out, or moved inside if the mode is 'clip'.
+
+    >>> import numpy as np
+    >>> from tinyxla.lax import ScatterDimensionNumbers, {name}
+    >>> elements = ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> {name}(np.array([5, 5, 5]), np.array([[0], [2]]), np.array([2, 7]), elements)
+    Array({example}, dtype=int32)
+    """
+    return named(function, name, whole)
 
 
 def _combining(op: str) -> Callable[[Any], Any]:
     return lambda dtype: reduction.scalar_computation(op, dtype)
 
 
-scatter = _scatterer("scatter", ops.replacement, "replaced by updates")
-scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added")
-scatter_sub = _scatterer("scatter_sub", _combining("add"), "from which updates are subtracted", is_negated=True)
-scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates")
-scatter_min = _scatterer("scatter_min", _combining("minimum"), "that are the smaller of themselves and updates")
-scatter_max = _scatterer("scatter_max", _combining("maximum"), "that are the larger of themselves and updates")
+scatter = _scatterer("scatter", ops.replacement, "replaced by updates", "[2, 5, 7]")
+scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added", "[ 7,  5, 12]")
+scatter_sub = _scatterer(
+    "scatter_sub", _combining("add"), "from which updates are subtracted", "[ 3,  5, -2]", is_negated=True
+)
+scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates", "[10,  5, 35]")
+scatter_min = _scatterer(
+    "scatter_min", _combining("minimum"), "that are the smaller of themselves and updates", "[2, 5, 5]"
+)
+scatter_max = _scatterer(
+    "scatter_max", _combining("maximum"), "that are the larger of themselves and updates", "[5, 5, 7]"
+)
 
 
 def scatter_apply(

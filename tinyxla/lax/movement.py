@@ -77,7 +77,13 @@ def full_like(
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
-    """Zeros of the shape and type of x."""
+    """Zeros of the shape and type of x.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.zeros_like_array(np.array([1, 2]))
+    Array([0, 0], dtype=int32)
+    """
     return full_like(x, 0)
 
 
@@ -157,7 +163,13 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
-    """The array with dimensions of size 1 in front, as many as it takes."""
+    """The array with dimensions of size 1 in front, as many as it takes.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.broadcast_to_rank(np.arange(3), 3).shape
+    (1, 1, 3)
+    """
     value = array_of(x, "lax.broadcast_to_rank")
     rank = integer_of("lax.broadcast_to_rank", "rank", rank)
     if rank < value.ndim:

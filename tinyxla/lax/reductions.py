@@ -126,7 +126,9 @@ def _is_weak(x: Any) -> bool:
 # --- by the usual ones ------------------------------------------------------------------------------------------------
 
 
-def _reducer(name: str, apply: Callable[..., Any], text: str, bits: bool = False) -> Callable[[ArrayLike, Axes], Array]:
+def _reducer(
+    name: str, apply: Callable[..., Any], text: str, example: str, bits: bool = False
+) -> Callable[[ArrayLike, Axes], Array]:
     what = f"lax.{name}"
 
     def function(operand: ArrayLike, axes: Axes) -> Array:
@@ -135,10 +137,17 @@ def _reducer(name: str, apply: Callable[..., Any], text: str, bits: bool = False
             raise DTypeError(f"{what}: takes integers and booleans, but got {described([x])}; compare it, or cast it.")
         return apply(x, _axes(what, axes, x.ndim))
 
-    return named(function, name, f"{text} over the given dimensions, which go.")
+    whole = f"""{text} over the given dimensions, which go.
+
+    >>> import numpy as np
+    >>> from tinyxla.lax import {name}
+    >>> {name}(np.array([[1, 2], [3, 4]]), (0,))
+    Array({example}, dtype=int32)
+    """
+    return named(function, name, whole)
 
 
-_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
+_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum", "[4, 6]")
 
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
@@ -154,12 +163,12 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     return _sum(operand, axes)
 
 
-reduce_prod = _reducer("reduce_prod", reduction.reduce_prod, "The product")
-reduce_max = _reducer("reduce_max", reduction.reduce_max, "The largest element")
-reduce_min = _reducer("reduce_min", reduction.reduce_min, "The smallest element")
-reduce_and = _reducer("reduce_and", reduction.reduce_and, "All elements, by `bitwise_and`,", bits=True)
-reduce_or = _reducer("reduce_or", reduction.reduce_or, "All elements, by `bitwise_or`,", bits=True)
-reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bitwise_xor`,", bits=True)
+reduce_prod = _reducer("reduce_prod", reduction.reduce_prod, "The product", "[3, 8]")
+reduce_max = _reducer("reduce_max", reduction.reduce_max, "The largest element", "[3, 4]")
+reduce_min = _reducer("reduce_min", reduction.reduce_min, "The smallest element", "[1, 2]")
+reduce_and = _reducer("reduce_and", reduction.reduce_and, "All elements, by `bitwise_and`,", "[1, 0]", bits=True)
+reduce_or = _reducer("reduce_or", reduction.reduce_or, "All elements, by `bitwise_or`,", "[3, 6]", bits=True)
+reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bitwise_xor`,", "[2, 6]", bits=True)
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:

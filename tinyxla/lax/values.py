@@ -48,7 +48,13 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
-    """The slices of an array along an axis, without it."""
+    """The slices of an array along an axis, without it.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.unstack(np.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     return tuple(tnp.unstack(array_of(x, "lax.unstack"), axis=axis))
 
 
@@ -68,7 +74,14 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """The first array, stretched to the shape of the second."""
+    """The first array, stretched to the shape of the second.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.broadcast_like(np.arange(2), np.ones((2, 2)))
+    Array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
     return tnp.broadcast_to(array_of(arr, "lax.broadcast_like"), array_of(like_arr, "lax.broadcast_like").shape)
 
 
@@ -86,12 +99,22 @@ def dtype(x: Any) -> np.dtype[Any]:
 
 
 def stage(x: ArrayLike, /) -> Array:
-    """The value as an array."""
+    """The value as an array.
+
+    >>> from tinyxla import lax
+    >>> lax.stage(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
     return array_of(x, "lax.stage")
 
 
 def shape_as_value(shape: Sizes) -> Array:
-    """A shape as an array of integers."""
+    """A shape as an array of integers.
+
+    >>> from tinyxla import lax
+    >>> lax.shape_as_value((2, 3))
+    Array([2, 3], dtype=int32)
+    """
     return tnp.asarray(shape_of("lax.shape_as_value", shape), np.int32)
 
 
@@ -178,7 +201,12 @@ def conv_general_shape_tuple(
 def conv_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, strides: Sizes, pads: Any, batch_group_count: int = 1
 ) -> tuple[int, ...]:
-    """The same with batch and feature first."""
+    """The shape of what a convolution gives for operands of these shapes, batch and feature first.
+
+    >>> from tinyxla import lax
+    >>> lax.conv_shape_tuple((1, 3, 8, 8), (4, 3, 3, 3), (1, 1), "VALID")
+    (1, 4, 6, 6)
+    """
     return _shape_of(
         lambda x, k: conv_general_dilated(x, k, strides, pads, batch_group_count=batch_group_count),
         lhs_shape,
@@ -189,7 +217,12 @@ def conv_shape_tuple(
 def conv_transpose_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
 ) -> tuple[int, ...]:
-    """The shape of what `conv_transpose` gives for operands of these shapes."""
+    """The shape of what `conv_transpose` gives for operands of these shapes.
+
+    >>> from tinyxla import lax
+    >>> lax.conv_transpose_shape_tuple((1, 4, 4, 3), (2, 2, 3, 5), (2, 2), "VALID", ("NHWC", "HWIO", "NHWC"))
+    (1, 8, 8, 5)
+    """
     return _shape_of(
         lambda x, k: conv_transpose(x, k, window_strides, padding, dimension_numbers=dimension_numbers),
         lhs_shape,

@@ -115,7 +115,7 @@ def reduce_window_shape_tuple(
 # --- cumulative functions ---------------------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) -> Callable[..., Array]:
+def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str, example: str) -> Callable[..., Array]:
     what = f"lax.{name}"
 
     def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
@@ -129,6 +129,10 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) ->
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 
     Floats of less than 32 bits are computed with in float32.
+
+    >>> import numpy as np
+    >>> from tinyxla.lax import {name}
+    >>> {example}
     """
     return named(function, name, whole)
 
@@ -145,8 +149,17 @@ def _logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     return windows.cumulative(x, axis, to_apply, start, reverse)
 
 
-cumsum = _cumulative("cumsum", _monoid("add"), "The sum")
-cumprod = _cumulative("cumprod", _monoid("multiply"), "The product")
-cummax = _cumulative("cummax", _monoid("maximum"), "The largest")
-cummin = _cumulative("cummin", _monoid("minimum"), "The smallest")
-cumlogsumexp = _cumulative("cumlogsumexp", _logsumexp, "The logarithm of the sum of the exponentials")
+def _numbers(name: str, result: str) -> str:
+    return f"{name}(np.array([1, 3, 2]))\n    Array({result}, dtype=int32)"
+
+
+cumsum = _cumulative("cumsum", _monoid("add"), "The sum", _numbers("cumsum", "[1, 4, 6]"))
+cumprod = _cumulative("cumprod", _monoid("multiply"), "The product", _numbers("cumprod", "[1, 3, 6]"))
+cummax = _cumulative("cummax", _monoid("maximum"), "The largest", _numbers("cummax", "[1, 3, 3]"))
+cummin = _cumulative("cummin", _monoid("minimum"), "The smallest", _numbers("cummin", "[1, 1, 1]"))
+cumlogsumexp = _cumulative(
+    "cumlogsumexp",
+    _logsumexp,
+    "The logarithm of the sum of the exponentials",
+    "np.round(np.exp(cumlogsumexp(np.zeros(3, np.float32))))\n    Array([1., 2., 3.], dtype=float32)",
+)
