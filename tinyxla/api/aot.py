@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinyxla.api.compile_log import count_operations, signature_text
@@ -19,7 +20,7 @@ from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
     from tinyxla.api.jit import Program
-    from tinyxla.compiler.report import Machine, Report
+    from tinyxla.compiler.report import Machine, ProcessCost, Report
     from tinyxla.profiler import Profile
 
 
@@ -62,6 +63,32 @@ class _Stage:
     def _described(self, what: str, *facts: str) -> str:
         """What stage it is, of which function, for which shapes."""
         return f"<{what} {self.fun_name.strip('<>')}{signature_text(self._program.computation)}, {', '.join(facts)}>"
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What a call costs a device: the number of operations (`flops`, `transcendentals`) and of bytes read and
+        written (`bytes accessed`), counted on the graph before fusion, where the body of a loop counts once; and what
+        the device sends and receives, if it is a process (`bytes sent`, `bytes received`, `messages`), counted on the
+        plan, as `process_cost` has it.
+        """
+        sent, received, messages, _ = self._program.communication
+        counts = {"bytes sent": float(sent), "bytes received": float(received), "messages": float(messages)}
+        return {**cost_of(self._program.lowered), **counts}
+
+    def process_cost(self) -> ProcessCost:
+        """What a call costs a process, if each device of its mesh is one: bytes moved and operations after fusion, and
+        what it sends to others. Loops count as often as they run, where that is known.
+
+        The mesh may be an abstract one, of any number of devices.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> mesh = tx.sharding.AbstractMesh((1024,), ("x",))
+            >>> x = tx.ShapeDtypeStruct((4096, 256), "float32", sharding=tx.NamedSharding(mesh, tx.P("x")))
+            >>> cost = tx.jit(lambda x: tx.numpy.sum(x, 0)).lower(x).process_cost()
+            >>> cost.cost.operations, cost.communication
+            (1024, Communication(sent=10240, received=10240, messages=10, reduced=10240))
+        """
+        return self._program.process_cost
 
     @property
     def input_shardings(self) -> Any:
@@ -177,10 +204,6 @@ class Lowered(_Stage):
         shape = ProgramShape(tuple(entry.parameter_shapes), entry.root.shape, names)
         return XlaComputation(Computation(self.module.name, entry.parameters, entry.instructions, entry.root), shape)
 
-    def cost_analysis(self) -> dict[str, float]:
-        """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""
-        return cost_of(self._program.computation)
-
     def as_dot(self) -> str:
         """The graph as Graphviz text."""
         from tinyxla import text  # here, since few programs need it
@@ -228,10 +251,6 @@ class Compiled(_Stage):
         """For notebooks: the steps, with bars of what they move and compute."""
         return self.report()._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
-    def cost_analysis(self) -> dict[str, float]:
-        """As that of the lowered program."""
-        return cost_of(self._program.computation)
-
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes of arguments, results, and what lies between."""
         made = self._program.computation
@@ -245,7 +264,10 @@ class Compiled(_Stage):
 
     def report(self) -> Report:
         """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`)."""
-        return self._executable.report()
+        report, program = self._executable.report(), self._program
+        if not (program.shares_process and program.process_cost.collectives):
+            return report
+        return replace(report, devices=program.process_cost)
 
     def as_text(self, machine: Machine | None = None) -> str:
         """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the

@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, init=False)
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist. (`sharding` is None or the one device there is.)
+    """Shape and dtype of an array that need not exist, and where it would be; over an abstract mesh, too.
 
     Example:
         >>> import tinyxla as tx

@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, cast, overload
 
 import numpy as np
 
@@ -33,10 +33,20 @@ from tinyxla.api.functions import (
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, warn
 from tinyxla.hlo import Computation, Module
+from tinyxla.ops.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.partitioning.array import ShardedArray, shown, spec_of
-from tinyxla.partitioning.execution import Partitioned, mesh_of, on_mesh, partitioned, resharded, spec_over
+from tinyxla.partitioning.execution import (
+    DeviceProgram,
+    device_program,
+    mesh_of,
+    on_mesh,
+    partitioned,
+    process_program,
+    resharded,
+    spec_over,
+)
 from tinyxla.partitioning.placement import check_agrees, placed, says_where
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
@@ -53,7 +63,7 @@ from tinyxla.tracing.array import (
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.tracing.references import (
     OuterReferenceError,
@@ -73,6 +83,9 @@ from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects, program_of_op
 from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
 from tinyxla.util.wrapping import Described, wraps
+
+if TYPE_CHECKING:
+    from tinyxla.compiler.report import ProcessCost
 
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
 
@@ -110,6 +123,26 @@ class Program:
     def lowered(self) -> Computation:
         """What is compiled."""
         return self.computation
+
+    @property
+    def shares_process(self) -> bool:
+        """Whether devices of it share a process."""
+        return False
+
+    @property
+    def communication(self) -> Communication:
+        """What a device sends and receives, if each is a process."""
+        return Communication()
+
+    @functools.cached_property
+    def process_cost(self) -> ProcessCost:
+        """What a call costs a process, if each device is one."""
+        return self._process_cost(self.computation, 1)
+
+    def _process_cost(self, computation: Computation, processes: int) -> ProcessCost:
+        from tinyxla.partitioning.simulation import process_cost  # here, since few programs need it
+
+        return rarely_collected(lambda: process_cost(computation, processes))
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
@@ -191,9 +224,10 @@ class DonatingProgram(Program):
 
 class PartitionedProgram(Program):
     """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded. A call
-    deletes arguments that are `donated`, if a result has their shape, type and sharding."""
+    deletes arguments that are `donated`, if a result has their shape, type and sharding. Over an abstract mesh it can
+    be looked at, and does not run."""
 
-    def __init__(self, program: Program, mesh: Mesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
+    def __init__(self, program: Program, mesh: AbstractMesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
         self._donated = [k for k, is_donated in enumerate(donated) if is_donated]
         self.mesh = mesh
@@ -201,14 +235,18 @@ class PartitionedProgram(Program):
         self.runs = True
 
     @property
-    def partitioned(self) -> Partitioned:
-        """The program of each device, and of this process."""
-        return partitioned(self.computation, self.mesh, self._specs, tuple(self.weak))
+    def _device(self) -> DeviceProgram:
+        return device_program(self.computation, self.mesh, self._specs)
 
     @property
     def executable(self) -> Executable:
         if self._executable is None:
-            program = self.partitioned
+            if not isinstance(self.mesh, Mesh):
+                raise ArgumentError(
+                    f"compile: {self.computation.name} is partitioned over {self.mesh}, which has no devices; lower it "
+                    "for arrays over a Mesh to run it."
+                )
+            program = partitioned(self.computation, self.mesh, self._specs, tuple(self.weak))
             self._sharded_results = program.results
             self._executable = program.executable
         return self._executable
@@ -216,12 +254,26 @@ class PartitionedProgram(Program):
     @property
     def lowered(self) -> Computation:
         """The program of each device."""
-        return self.partitioned.device
+        return self._device.computation
+
+    @property
+    def communication(self) -> Communication:
+        return self.process_cost.communication
+
+    @property
+    def shares_process(self) -> bool:
+        return any(count > 1 for count in self.mesh.blocks.lanes)
+
+    @functools.cached_property
+    def process_cost(self) -> ProcessCost:
+        mesh = self.mesh.abstract_mesh  # of which each device is a process
+        return self._process_cost(process_program(self._device, mesh, self._specs), mesh.size)
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
-        given = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: self.structure.num_leaves]]
-        return list(map(shown, given)), [shown(x.sharding) for x in self.partitioned.results]
+        specs = (self._specs[: self.structure.num_leaves], self._device.outputs)
+        given, results = ([shown(NamedSharding(self.mesh, spec_of(spec))) for spec in side] for side in specs)
+        return given, results
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
@@ -231,7 +283,8 @@ class PartitionedProgram(Program):
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
         given = (*leaves, *self.captured)
-        found = executable([(x if type(x) is ShardedArray else on_mesh(x, self.mesh)).block for x in given])
+        mesh: Any = self.mesh
+        found = executable([(x if type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
         signatures = {x.signature() for x in arrays} if self._donated else ()
         for k in self._donated:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from tinyxla.ops.communication import Communication
 from tinyxla.util.wording import counted
 
 CACHED_BYTES = 1 << 20  # bytes of the cache of one core
@@ -58,6 +60,49 @@ class Cost:
 
     def _counts(self) -> list[tuple[int, str]]:
         return [(self.operations, "operations"), (self.transcendentals, "transcendentals")]
+
+
+class CollectiveCost(NamedTuple):
+    """What a collective operation of a program costs a process.
+
+    Attributes:
+        name: the kind of operation.
+        among: among whom.
+        times: how often it runs in a call; 1 if that is not known before.
+        communication: of one run.
+    """
+
+    name: str
+    among: str
+    times: int
+    communication: Communication
+
+    def row(self) -> tuple[str, ...]:
+        sent, received = (amount(n * self.times, "B") for n in self.communication[:2])
+        return self.name, self.among, str(self.times), sent, received, str(self.communication.messages * self.times)
+
+
+class ProcessCost(NamedTuple):
+    """What a call of a program costs each of its processes.
+
+    Attributes:
+        processes: how many there are.
+        kernels: how many kernels and library calls run.
+        cost: what these read, write and compute.
+        communication: what the process sends and receives.
+        collectives: of which operations that is the sum.
+    """
+
+    processes: int
+    kernels: int
+    cost: Cost
+    communication: Communication
+    collectives: tuple[CollectiveCost, ...]
+
+
+def communication_text(x: Communication) -> str:
+    """What a process sends and receives: sends 4.2 MB in 12 messages, receives 4.2 MB."""
+    return f"sends {amount(x.sent, 'B')} in {counted(x.messages, 'message')}, receives {amount(x.received, 'B')}"
 
 
 @dataclass(frozen=True)
@@ -153,6 +198,7 @@ class StepInfo:
         accesses: what it reads and writes.
         depth: nesting depth in loops and branches.
         times: executions per call; None if unknown before the call.
+        communication: what a process sends and receives in one execution.
     """
 
     number: int
@@ -171,6 +217,7 @@ class StepInfo:
     loops: str = ""
     schedule: tuple[str, ...] = ()
     accesses: tuple[AccessInfo, ...] = ()
+    communication: Communication = field(default_factory=Communication)
 
     @property
     def title(self) -> str:
@@ -202,12 +249,14 @@ class StepInfo:
                 add("nest", ", ".join(f"d{k} < {size}" for k, size in enumerate(space)))
             add("writes" if x.is_written else "reads", str(x))
         add("does", *self.instructions)
+        repetitions = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
+        if self.communication.messages:
+            add("process", f"{communication_text(self.communication)}{repetitions}")
         if self.cost != Cost():
             bound_text = ""
             if machine is not None:
                 bound = machine.bound(self.cost)
                 bound_text = f"; at least {duration(bound.seconds)} ({bound.by})"
-            repetitions = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
             lines.append(f"{indent}  {'cost':9}{self.cost}{repetitions}{bound_text}")
         lines += [f"{indent}  {'line':9}{line}" for line in self.lines]
         return lines
@@ -243,13 +292,16 @@ class BufferInfo:
 
 @dataclass(frozen=True)
 class Report:
-    """A compiled program: its steps in order, its buffers, and the size of the arena of temporaries."""
+    """A compiled program: its steps in order, its buffers, the size of the arena of temporaries, and what a call costs
+    and communicates. Where devices share a process, `devices` is what a call would cost if each was one."""
 
     name: str
     steps: tuple[StepInfo, ...]
     buffers: tuple[BufferInfo, ...] = ()
     arena_bytes: int = 0
     cost: Cost = field(default_factory=Cost)
+    communication: Communication = field(default_factory=Communication)
+    devices: ProcessCost | None = None
 
     def __repr__(self) -> str:
         return f"<report of {self.name}, {counted(len(self.steps), 'step')}>"
@@ -294,6 +346,8 @@ class Report:
             f"{self.name}: {counted(len(self.steps), 'step')}, {self.arena_bytes} bytes of temporaries",
             f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{bound_text}",
             *([str(machine)] if machine is not None else []),
+            *([f"each process {communication_text(self.communication)}"] if self.communication.messages else []),
+            *(self._of_devices() if self.devices is not None else []),
         ]
         for step in self.steps:
             lines += ["", *step.text(machine)]
@@ -303,6 +357,15 @@ class Report:
                 *table(("buffer", "shape", "size", "place", "life", "also holds"), map(BufferInfo.row, self.buffers)),
             ]
         return "\n".join(lines)
+
+    def _of_devices(self) -> list[str]:
+        """What devices would send that now share a process."""
+        assert self.devices is not None
+        head = (
+            f"each of {self.devices.processes} devices, as a process, {communication_text(self.devices.communication)}"
+        )
+        columns = ("collective", "among", "times", "sends", "receives", "messages")
+        return [head, *table(columns, map(CollectiveCost.row, self.devices.collectives))]
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:

@@ -17,7 +17,7 @@ from tinyxla.partitioning.lanes import block_sizes
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, without_memory, wrap
 from tinyxla.tracing.core import Interpreted, Trace
 from tinyxla.tracing.device import Device, process_index
-from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import (
     Index,
     NamedSharding,
@@ -59,12 +59,12 @@ def sharded_signature(dtype: Any, shape: tuple[int, ...], weak_type: bool, shard
     return signature_of((dtype, sharding), shape, weak_type)
 
 
-def lanes_of(mesh: Mesh) -> list[tuple[Any, int]]:
+def lanes_of(mesh: AbstractMesh) -> list[tuple[Any, int]]:
     """The axes along which a process has several devices of a mesh, and how many."""
     return [(name, count) for name, count in _devices_along_axes(mesh) if count > 1]
 
 
-def _devices_along_axes(mesh: Mesh) -> list[tuple[Any, int]]:
+def _devices_along_axes(mesh: AbstractMesh) -> list[tuple[Any, int]]:
     """The axes, and how many devices a process has along each."""
     return list(zip(mesh.axis_names, mesh.blocks.lanes, strict=True))
 

@@ -26,7 +26,7 @@ from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
-from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
@@ -44,37 +44,60 @@ class Result(NamedTuple):
         return ShardedArray(block, self.shape, self.sharding, self.weak_type, self.signature)
 
 
-class Partitioned(NamedTuple):
-    """A program for a mesh: that of a device, the compiled one of this process, and its results."""
+class DeviceProgram(NamedTuple):
+    """The program of a device, of parts, and the shardings of its results."""
 
-    device: Computation
-    executable: Executable
-    results: tuple[Result, ...]
+    computation: Computation
+    outputs: tuple[Spec, ...]
 
 
 @lru_cache(1024)
-def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], weak: tuple[bool, ...]) -> Partitioned:
+def device_program(computation: Computation, mesh: AbstractMesh, inputs: tuple[Spec, ...]) -> DeviceProgram:
     """A program of whole arrays, partitioned over a mesh.
 
     Args:
         computation: of whole arrays.
         inputs: the shardings of the arguments.
-        weak: whether the results are weakly typed.
     """
     from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need them
     from tinyxla.partitioning.spmd import partition
 
     inlined = inline_calls(computation)
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
-    device = partition(live, mesh.shape, inputs)
-    resolved = among_processes(device.computation, axes_of_mesh(mesh))
-    made = of_process(resolved, lanes_of(mesh), inputs, device.outputs)
+    made = partition(live, mesh.shape, inputs)
+    return DeviceProgram(made.computation, made.outputs)
+
+
+def process_program(program: DeviceProgram, mesh: AbstractMesh, inputs: tuple[Spec, ...]) -> Computation:
+    """The program of this process, of blocks, from that of a device."""
+    resolved = among_processes(program.computation, axes_of_mesh(mesh))
+    return of_process(resolved, lanes_of(mesh), inputs, program.outputs)
+
+
+class Partitioned(NamedTuple):
+    """A program for a mesh: the compiled one of this process, and its results."""
+
+    executable: Executable
+    results: tuple[Result, ...]
+
+
+@lru_cache(1024)
+def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], weak: tuple[bool, ...]) -> Partitioned:
+    """A program of whole arrays, compiled for a mesh.
+
+    Args:
+        computation: of whole arrays.
+        inputs: the shardings of the arguments.
+        weak: whether the results are weakly typed.
+    """
+    program = device_program(computation, mesh, inputs)
+    made = process_program(program, mesh, inputs)
     results: list[Result] = []
-    for x, is_weak, spec in zip(computation.outputs, weak, device.outputs, strict=True):
+    for x, is_weak, spec in zip(computation.outputs, weak, program.outputs, strict=True):
         shape, sharding = x.array_shape, NamedSharding(mesh, spec_of(spec))
         signature = sharded_signature(shape.dtype, shape.dimensions, is_weak, sharding)
         results.append(Result(shape.dimensions, sharding, is_weak, signature))
-    return Partitioned(device.computation, compile_module(Module(computation.name, made)), tuple(results))
+    return Partitioned(compile_module(Module(computation.name, made)), tuple(results))
 
 
 def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: bool = False) -> list[ShardedArray]:
@@ -85,14 +108,14 @@ def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: 
     return [result.array(block) for result, block in zip(program.results, found, strict=True)]
 
 
-def mesh_of(leaves: Sequence[Any], computation: Computation) -> Mesh | None:
+def mesh_of(leaves: Sequence[Any], computation: Computation) -> AbstractMesh | None:
     """The mesh of several devices that a program is for, by its arguments and by what it says itself; None if there is
-    none.
+    none. It may be an abstract one, over which arguments are described.
 
     Raises:
         ArgumentError: there are several.
     """
-    found = dict.fromkeys(layout.mesh for x in leaves if (layout := layout_of(x)) is not None)
+    found = dict.fromkeys(layout.mesh for x in leaves if (layout := _layout_of(x)) is not None)
     found |= dict.fromkeys(_meshes_in(computation))
     if len(found) > 1:
         raise ArgumentError(
@@ -116,9 +139,16 @@ def _meshes_in(computation: Computation) -> Iterator[Mesh]:
 _OF_MESHES = ("shard-map", "sharding-constraint")
 
 
-def spec_over(x: Any, mesh: Mesh) -> Spec:
+def _layout_of(x: Any) -> Any:
+    """Which part of an argument is where; a description of an array may say it over an abstract mesh."""
+    sharding = None if isinstance(x, Array) else getattr(x, "sharding", None)
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
+    return layout_of(x) if mesh is None or mesh.empty or isinstance(mesh, Mesh) else sharding
+
+
+def spec_over(x: Any, mesh: AbstractMesh) -> Spec:
     """How an argument is split over a mesh."""
-    layout = layout_of(x)
+    layout = _layout_of(x)
     return layout.dimension_axes(x.shape) if layout is not None and layout.mesh == mesh else ((),) * len(x.shape)
 
 
@@ -166,7 +196,7 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
-    assert mesh is not None
+    assert isinstance(mesh, Mesh)
     found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
     return tuple(found) if is_tuple else found[0]
 

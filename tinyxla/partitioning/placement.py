@@ -109,7 +109,8 @@ def _put(what: str, x: Any, layout: NamedSharding) -> Any:
     array = x if isinstance(x, Array) else as_array(x)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit
     if isinstance(array, Tracer):
-        return constrained(array, layout) if is_spread(layout) else array
+        is_abstract = not isinstance(layout.mesh, Mesh) and not layout.mesh.empty
+        return constrained(array, layout) if is_abstract or is_spread(layout) else array
     if is_spread(layout):
         return resharded(array, layout)
     whole = array.concrete(what)

@@ -19,7 +19,7 @@ from tinyxla.ops.replica_groups import PROCESSES, Groups
 from tinyxla.partitioning.resharding import own_part, sliced
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace, with_axes
-from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.transforms.batch import map_computations, with_own_axis
 from tinyxla.transforms.computations import interpret, results, unpacked
 
@@ -44,7 +44,7 @@ class Axis(NamedTuple):
         return self.processes * self.lanes
 
 
-def axes_of_mesh(mesh: Mesh) -> list[Axis]:
+def axes_of_mesh(mesh: AbstractMesh) -> list[Axis]:
     """The axes of a mesh, in order."""
     blocks = mesh.blocks
     found: list[Axis] = []

@@ -59,6 +59,12 @@ class AbstractMesh:
         """Whether there are no axes."""
         return not self.axis_names
 
+    @functools.cached_property
+    def blocks(self) -> Blocks:
+        """How it lies in processes: each has one device, and this one would be the first."""
+        ranks = np.arange(self.size).reshape(self.axis_sizes)
+        return Blocks(self.axis_sizes, (1,) * ranks.ndim, ranks, (0,) * ranks.ndim)
+
     def _axes_of_type(self, kind: AxisType) -> tuple[Any, ...]:
         return tuple(name for name, t in zip(self.axis_names, self.axis_types, strict=True) if t == kind)
 

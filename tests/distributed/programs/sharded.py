@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
+from tinyxla.ops.communication import Communication
 
 P = tx.P
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -86,6 +88,16 @@ def main() -> None:
     check(numbers(jnp.zeros((8, 8))), places, "axis_index")
     made = tx.make_array_from_callback((8, 8), tx.NamedSharding(mesh, P("x", "y")), lambda index: a[index])
     check(made, a, "make_array_from_callback")
+    compiled = tx.jit(lambda x: (x @ x.T).sum(0)).lower(tx.device_put(a, tx.NamedSharding(mesh, P("x", "y")))).compile()
+    report = compiled.report()
+    among_processes = [x.communication for x in report.steps if x.communication.messages]
+    assert among_processes
+    assert report.communication == functools.reduce(Communication.plus, among_processes)
+    assert "each process sends" in report.text()
+    if count == tx.distributed.process_count():  # each device is one
+        assert report.communication == compiled.process_cost().communication
+        assert report.devices is None
+    cases += 1
     print(f"{cases} cases", flush=True)
 
 

@@ -10,6 +10,7 @@ from tinyxla.compiler.rewriter import Rewriter, Visit, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, elementwise, ops
 from tinyxla.ops.movement import symbolic_size
+from tinyxla.runtime.mpi import world
 from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.hlo_text import OPCODES
@@ -72,14 +73,19 @@ def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -
 
 def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], visit: Visit) -> Instruction:
     """The expansion of an op, rewritten by the same visitor."""
-    body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
+    among = world()
+    process = among.rank, among.size
+    body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes, process)
     root = rewriter.splice(body, operands, visit)
     return root if isinstance(x.shape, TupleShape) else root.operands[0]
 
 
 @lru_cache(1024)
-def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int) -> Computation:
-    """`residual_bytes` is a key of the cache, since it decides how derivatives of loops are expanded."""
+def _expansion(
+    op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int, process: tuple[int, int]
+) -> Computation:
+    """`residual_bytes` and `process` are keys of the cache, since they decide how derivatives of loops and collective
+    operations are expanded."""
 
     def function(*operands: Any) -> Sequence[Any]:
         assert op.expand is not None

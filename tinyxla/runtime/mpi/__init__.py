@@ -6,6 +6,6 @@ calls, `world` the processes themselves. Nothing of MPI is imported until `world
 Source: "MPI: A Message-Passing Interface Standard, Version 4.1" (MPI Forum, 2023), whose names are kept.
 """
 
-from tinyxla.runtime.mpi.world import World, is_started, start, stop, together, world
+from tinyxla.runtime.mpi.world import World, is_started, simulated, start, stop, together, world
 
-__all__ = ["World", "is_started", "start", "stop", "together", "world"]
+__all__ = ["World", "is_started", "simulated", "start", "stop", "together", "world"]

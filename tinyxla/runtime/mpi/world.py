@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
 
@@ -25,13 +26,15 @@ _Result = TypeVar("_Result")
 
 
 class Process:
-    """The one process of a program that is run by itself."""
+    """The one process of a program that is run by itself; or the first of several, of which no other runs."""
 
     rank = 0
-    size = 1
     local_rank = 0
     local_size = 1
     timeout = 300.0  # seconds that this process waits for others
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         """What all processes give, in the order of their ranks."""
@@ -204,11 +207,25 @@ _COMPARISON = -1  # what `waits` has for a step while parts are compared
 
 _world: Process | None = None
 _is_started = False
+_simulated: ContextVar[Process | None] = ContextVar("simulated", default=None)
+
+
+@contextmanager
+def simulated(size: int) -> Generator[None]:
+    """Plan programs as the first of so many processes would, for what is known of them without running them."""
+    token = _simulated.set(Process(size))
+    try:
+        yield
+    finally:
+        _simulated.reset(token)
 
 
 def world() -> Process:
-    """The processes of the program; one, unless `start` found more."""
+    """The processes of the program; one, unless `start` found more or they are `simulated`."""
     global _world
+    found = _simulated.get()
+    if found is not None:
+        return found
     if _world is None:
         _world = Process()
     return _world

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
+from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.compiler.schedule.describe import accesses_of
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.schedule import loops_of, schedule_of
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.loopir.passes.cost_model import kernel_cost
+from tinyxla.ops.communication import Communication
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.ops.process_collectives import is_message, message_of
 from tinyxla.text.hlo_text import instruction_names
@@ -32,12 +33,14 @@ def explain(module: CompiledModule, source: Module) -> Report:
     naming = _Names(instruction_names(source))
     buffers = _Buffers(module, naming)
     steps: list[StepInfo] = []
-    total = Cost()
+    total, communication = Cost(), Communication()
     for number, (step, block, depth, times) in enumerate(walk_steps(module.block)):
         info = _step(number, step, block, depth, times, naming, buffers)
         total += info.cost * (1 if times is None else times)
+        communication = communication.plus(info.communication, 1 if times is None else times)
         steps.append(info)
-    return Report(module.name, tuple(steps), tuple(buffers.described()), module.temporary_bytes, total)
+    described = tuple(buffers.described())
+    return Report(module.name, tuple(steps), described, module.temporary_bytes, total, communication)
 
 
 class _Names:
@@ -94,15 +97,13 @@ def _step(
     number: int, step: Step, block: Block, depth: int, times: int | None, naming: _Names, buffers: _Buffers
 ) -> StepInfo:
     work = step.work
-    over, cost = "", Cost()
+    over = ""
     roots = list(work.roots) if isinstance(work, LoweredKernel) else [work.root]
     inside = _computed(step, roots, block) if isinstance(work, LoweredKernel) else roots
     if isinstance(work, LoweredKernel):
-        kind, over, cost = work.kernel.name, f"{work.extent} by {work.grain}", kernel_cost(work)
+        kind, over = work.kernel.name, f"{work.extent} by {work.grain}"
     elif isinstance(work, BlasCall | HostCall | Collective):
         kind = _KINDS.get(type(work), "")
-        read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
-        cost = Cost() if isinstance(work, CollectiveDone) else Cost(read, written, *operations_of(work.root))
         if is_message(work.root):
             message = message_of(work.root)
             kind, over = (
@@ -127,7 +128,7 @@ def _step(
         shares=tuple(weight / whole for weight in weights.values()),
         reads=buffers.names(step.reads),
         writes=buffers.names(step.writes),
-        cost=cost,
+        cost=cost_of_step(step),
         over=over,
         depth=depth,
         times=times,
@@ -135,6 +136,7 @@ def _step(
         loops=loops_of(work.kernel) if isinstance(work, LoweredKernel) else "",
         schedule=_schedule(step, buffers),
         accesses=tuple(accesses_of(step, block, buffers.name)),
+        communication=communication_of_step(step),
     )
 
 
