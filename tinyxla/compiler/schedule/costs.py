@@ -14,8 +14,8 @@ from tinyxla.runtime.mpi.calls import Message
 
 
 def cost_of_step(step: Step) -> Cost:
-    """What one execution of a step reads, writes and computes. Loops and branches have none, since their steps have, nor
-    do waits for messages, since their starts have."""
+    """What one execution of a step reads, writes and computes. Loops, branches and waits for messages cost nothing:
+    their steps, and the starts of messages, do."""
     work = step.work
     if isinstance(work, LoweredKernel):
         return kernel_cost(work)
