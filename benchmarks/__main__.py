@@ -27,7 +27,7 @@ from benchmarks.groups import GROUPS
 from benchmarks.libraries import NUMPY, TORCH, Library
 from benchmarks.machine import measure_machine
 from benchmarks.memory import measure_memory
-from benchmarks.report import Row, document, row_line, summary_table
+from benchmarks.report import OF_OTHERS, Row, document, row_line, section_of, summary_table
 from benchmarks.rows import OF_DEVICES, Chosen, measure, measure_on_devices
 from benchmarks.workload import Workload
 
@@ -101,7 +101,10 @@ def main() -> None:
     if output is not None:
         command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
         pictures = write_charts(rows, output.with_suffix(""))
-        output.write_text(document(rows, libraries, machine, command, pictures, WHY), encoding="utf-8")
+        before = output.read_text(encoding="utf-8") if output.exists() else ""
+        kept = [found for heading in OF_OTHERS if (found := section_of(before, heading))]
+        text = document(rows, libraries, machine, command, pictures, WHY)
+        output.write_text("\n".join([text, *(f"{x.rstrip()}\n" for x in kept)]), encoding="utf-8")
         print(f"document: {output}")
 
 

@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +85,8 @@ def _timing(timing: Timing | None) -> str:
     return "" if timing is None else f"{duration(timing.median)} ±{timing.spread:.0%}"
 
 
-def _ratio(ratio: float | None) -> str:
+def ratio_text(ratio: float | None) -> str:
+    """Return a ratio with three significant digits, or two decimals."""
     if ratio is None:
         return ""
     return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
@@ -103,11 +105,11 @@ def row_line(row: Row, libraries: Sequence[str]) -> str:
     """Return the row for the screen."""
     cells = [f"{row.name:<48}"]
     for name in libraries:
-        ratio = "" if name == "tinyxla" else f" {_ratio(row.ratio(name)):>5}"
+        ratio = "" if name == "tinyxla" else f" {ratio_text(row.ratio(name)):>5}"
         if name in row.timings:
             cells.append(f"{title(name)} {duration(row.timings[name].median)}{ratio}")
     if row.limit is not None:
-        cells.append(f"limit x{_ratio(row.distance('tinyxla'))}")
+        cells.append(f"limit x{ratio_text(row.distance('tinyxla'))}")
     if row.first:
         shown = [f"{title(name)} {duration(seconds)}" for name, seconds in row.first.items()]
         cells.append(f"first call {', '.join(shown)}")
@@ -116,8 +118,19 @@ def row_line(row: Row, libraries: Sequence[str]) -> str:
 
 # Tables.
 
+SECTION_OF_PROCESSES = "## Many processes"  # which `benchmarks.processes` writes
+SECTION_OF_SCALING = "## Scaling"  # which `benchmarks.scaling` writes
+OF_OTHERS = (SECTION_OF_PROCESSES, SECTION_OF_SCALING)
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+
+def section_of(document: str, heading: str) -> str:
+    """A section of a document from its heading to the next one of its level; nothing if there is none."""
+    found = re.search(rf"^{re.escape(heading)}\n.*?(?=^## |\Z)", document, re.MULTILINE | re.DOTALL)
+    return "" if found is None else found[0]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -126,19 +139,19 @@ def steady_table(rows: Sequence[Row]) -> str:
     """How long warm calls take, next to the peers and to the machine's limit."""
     head = ["workload", "tinyxla", "JAX", "JAX / tinyxla", "best of NumPy, PyTorch", "it / tinyxla"]
     head += ["limit", "tinyxla / limit", "JAX / limit", f"efficiency at {', '.join(map(str, THREADS))} threads"]
-    return _table(
+    return markdown_table(
         head,
         (
             [
                 row.name,
                 _timing(row.timings.get("tinyxla")),
                 _timing(row.timings.get("jax")),
-                _ratio(row.ratio("jax")),
+                ratio_text(row.ratio("jax")),
                 f"{title(row.other)} {duration(row.timings[row.other].median)}" if row.other else "",
-                _ratio(row.ratio(row.other)),
+                ratio_text(row.ratio(row.other)),
                 duration(row.limit),
-                _ratio(row.distance("tinyxla")),
-                _ratio(row.distance("jax")),
+                ratio_text(row.distance("tinyxla")),
+                ratio_text(row.distance("jax")),
                 " ".join(f"{row.efficiency[n]:.2f}" for n in THREADS if n in row.efficiency),
             ]
             for row in rows
@@ -153,18 +166,18 @@ def first_table(rows: Sequence[Row]) -> str:
         return ""
     head = ["workload", "first call: tinyxla", "JAX", "tinyxla / JAX", "code on disk", "it / JAX"]
     head += ["MB of calls: tinyxla", "JAX", "tinyxla / JAX", "MB of the process: tinyxla", "JAX"]
-    return _table(
+    return markdown_table(
         head,
         (
             [
                 row.name,
                 duration(row.first.get("tinyxla")),
                 duration(row.first.get("jax")),
-                _ratio(row.first_ratio()),
+                ratio_text(row.first_ratio()),
                 duration(row.first.get(DISK)),
-                _ratio(row.first_ratio(DISK)),
+                ratio_text(row.first_ratio(DISK)),
                 *[_megabytes(m.calls) if (m := row.memory.get(name)) else "" for name in ("tinyxla", "jax")],
-                _ratio(row.memory_ratio()),
+                ratio_text(row.memory_ratio()),
                 *[_megabytes(m.process) if (m := row.memory.get(name)) else "" for name in ("tinyxla", "jax")],
             ]
             for row in rows
@@ -188,17 +201,17 @@ def summary_table(rows: Sequence[Row]) -> str:
         return [
             name,
             str(len(rows)),
-            _ratio(mean(ratios)),
+            ratio_text(mean(ratios)),
             f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}",
-            _ratio(mean(row.ratio(row.other) for row in rows)),
-            _ratio(mean(row.distance("tinyxla") for row in rows)),
-            _ratio(mean(row.distance("jax") for row in rows)),
-            _ratio(mean(row.first_ratio() for row in rows)),
-            _ratio(mean(row.first_ratio(DISK) for row in rows)),
-            _ratio(mean(row.memory_ratio() for row in rows)),
+            ratio_text(mean(row.ratio(row.other) for row in rows)),
+            ratio_text(mean(row.distance("tinyxla") for row in rows)),
+            ratio_text(mean(row.distance("jax") for row in rows)),
+            ratio_text(mean(row.first_ratio() for row in rows)),
+            ratio_text(mean(row.first_ratio(DISK) for row in rows)),
+            ratio_text(mean(row.memory_ratio() for row in rows)),
         ]
 
-    return _table(head, [*(cells(*group) for group in by_group(rows)), cells(ALL, rows)])
+    return markdown_table(head, [*(cells(*group) for group in by_group(rows)), cells(ALL, rows)])
 
 
 def by_group(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -224,16 +237,16 @@ def missed_goals(row: Row) -> list[str]:
     missed: list[str] = []
     ratio, other, first, memory = row.ratio("jax"), row.ratio(row.other), row.first_ratio(), row.memory_ratio()
     if ratio is not None and ratio < 1:
-        missed.append(f"takes {_ratio(1 / ratio)} times as long as JAX")
+        missed.append(f"takes {ratio_text(1 / ratio)} times as long as JAX")
     if other is not None and other < 0.8 and row.other:
-        missed.append(f"takes {_ratio(1 / other)} times as long as {title(row.other)}")
+        missed.append(f"takes {ratio_text(1 / other)} times as long as {title(row.other)}")
     if first is not None and first > 2:
-        missed.append(f"its first call takes {_ratio(first)} times as long as JAX's")
+        missed.append(f"its first call takes {ratio_text(first)} times as long as JAX's")
     distance = row.distance("tinyxla") if row.group == LARGE else None
     if distance is not None and distance > 1.25:
         missed.append(f"reaches {1 / distance:.2f} of the memory's bandwidth")
     if memory is not None and memory > 1.05:
-        missed.append(f"needs {_ratio(memory)} times JAX's memory")
+        missed.append(f"needs {ratio_text(memory)} times JAX's memory")
     return missed
 
 
@@ -312,7 +325,7 @@ def _section(name: str, rows: Sequence[Row], chart: str | None) -> str:
 
 def _machine_table(machine: Machine) -> str:
     head = ["level", "MB", "GB/s, one thread", "GB/s, all"]
-    return _table(
+    return markdown_table(
         head,
         (
             [

@@ -187,7 +187,7 @@ def block_parameters(generator: np.random.Generator, width: int = _WIDTH) -> tup
     return tuple(shape[0] ** -0.5 * generator.standard_normal(shape, dtype=np.float32) for shape in shapes)
 
 
-def _block_step(tx: Any) -> Function:
+def block_step(tx: Any) -> Function:
     def loss(parameters: Any, x: Any) -> Any:
         return tx.numpy.mean(transformer_block(tx, x, parameters) ** 2)
 
@@ -404,7 +404,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("digits step", digits_step, digits_inputs),
     Workload("wide perceptron, batch of 128", _wide_step, _wide_inputs, torch=_wide_in_torch),
     Workload("convolutional network, batch of 32", _network_step, _network_inputs, torch=_network_in_torch),
-    Workload("transformer block, 8 x 64 x 128", _block_step, _block_inputs, torch=_block_in_torch),
+    Workload("transformer block, 8 x 64 x 128", block_step, _block_inputs, torch=_block_in_torch),
     Workload("variational autoencoder, batch of 128", _autoencoder_step, _autoencoder_inputs),
     Workload("Newton step of a logistic regression", _newton_step, _newton_inputs),
     Workload("gradients of 64 examples", _example_gradients, normal((64, 128), (128, 8), (64, 64))),
