@@ -39,7 +39,7 @@ def communication_of_step(step: Step) -> Communication:
 
 
 def process_cost_of(block: Block, processes: int) -> ProcessCost:
-    """The cost of a program of a process. Loops of unknown length count once."""
+    """The cost of a program of a process. Loops of unknown length count once, and of a conditional all branches."""
     kernels, cost, communication = 0, Cost(), Communication()
     collectives: list[CollectiveCost] = []
     for step, _, _, known_times in walk_steps(block):
