@@ -1,6 +1,7 @@
-"""`python -m tests.jax.meshes NAME`: run the programs of a module of this folder, and print what each gives as JSON.
+"""`python -m tests.jax.meshes MODULE [PROGRAM ...]`: run programs of a module of this folder, by default all, and print
+what each gives as JSON.
 
-They are written as users of JAX write them. `python -m tinyxla.jax -m tests.jax.meshes NAME` runs them with tinyxla.
+They are written as users of JAX write them. `python -m tinyxla.jax -m tests.jax.meshes MODULE` runs them with tinyxla.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ def _numbers(x: Any) -> Any:
     return (x if x.dtype.kind in "biu" else x.astype(np.float64)).tolist()
 
 
-def main(module: str) -> None:
-    """Run all programs of a module."""
+def main(module: str, *chosen: str) -> None:
+    """Run the chosen programs of a module, or all."""
     programs = vars(importlib.import_module(f"tests.jax.meshes.{module}"))
     for name, program in list(programs.items()):
         if name.startswith("_") or getattr(program, "__module__", None) != f"tests.jax.meshes.{module}":
+            continue
+        if chosen and name not in chosen:
             continue
         try:
             found = {"name": name, "value": described(list(program()))}
@@ -70,4 +73,4 @@ def main(module: str) -> None:
         print(json.dumps(found), flush=True)
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

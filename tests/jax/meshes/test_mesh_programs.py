@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from tests.support import ROOT
 
 FOLDER = Path(__file__).parent
 MODULES = [path.stem for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith(("_", "test_"))]
-QUICK = ("utilities",)
+QUICK = {  # programs of the default run, of modules that take long
+    "parallel_functions": ("cannon", "halo_exchange", "checks_of_what_varies", "some_axes_by_hand"),
+}
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
 
 
@@ -30,10 +32,10 @@ def names(module: str) -> Iterator[str]:
             yield x.name
 
 
-def results(module: str, *options: str) -> dict[str, Any]:
-    """The results of the programs of a module, by name."""
+def results(module: str, programs: Sequence[str], *options: str) -> dict[str, Any]:
+    """The results of programs of a module, by name."""
     found = subprocess.run(
-        [sys.executable, *options, "-m", "tests.jax.meshes", module],
+        [sys.executable, *options, "-m", "tests.jax.meshes", module, *programs],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -69,13 +71,17 @@ def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
 
 @pytest.mark.jax
 @pytest.mark.parametrize(
-    "module", [module if module in QUICK else pytest.param(module, marks=pytest.mark.exhaustive) for module in MODULES]
+    ("module", "programs"),
+    [
+        *(pytest.param(module, QUICK.get(module, ()), id=module) for module in MODULES),
+        *(pytest.param(module, (), id=f"all of {module}", marks=pytest.mark.thorough) for module in QUICK),
+    ],
 )
-def test_programs_of_a_module_give_what_jax_gives(module: str) -> None:
-    """All of a module together, since they share a process of each library."""
-    found, wanted = results(module, "-m", "tinyxla.jax"), results(module)
+def test_programs_of_a_module_give_what_jax_gives(module: str, programs: tuple[str, ...]) -> None:
+    """Programs of a module together, since they share a process of each library."""
+    found, wanted = results(module, programs, "-m", "tinyxla.jax"), results(module, programs)
     wrong: list[str] = []
-    for name in names(module):
+    for name in programs or names(module):
         both = {"tinyxla": found[name], "jax": wanted[name]}
         wrong += [f"{name}: {library}: {x['failure']}" for library, x in both.items() if "failure" in x]
         if all("value" in x for x in both.values()):
