@@ -18,7 +18,7 @@ from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_of
 from tinyxla.transforms.manual import trace_parts
-from tinyxla.transforms.sharded import part_shape, shard_map as shard_map_op
+from tinyxla.transforms.sharded import named, part_shape, shard_map as shard_map_op
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -124,7 +124,7 @@ class _OfParts:
         specs = self._specs("in_specs", self._in_specs, args, mesh)
         ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
         parts = [
-            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, _named(spec))
+            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, named(spec))
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
@@ -137,7 +137,13 @@ class _OfParts:
         ]
         whole = tuple(((),) * x.ndim for x in captured)
         found = shard_map_op(
-            *leaves, *captured, to_apply=made, mesh=mesh, in_specs=(*ins, *whole), out_specs=tuple(outs)
+            *leaves,
+            *captured,
+            to_apply=made,
+            mesh=mesh,
+            in_specs=(*ins, *whole),
+            out_specs=tuple(outs),
+            check_vma=self._check_vma,
         )
         weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
         return pytrees.unflatten(flat.tree, weak)
@@ -154,13 +160,9 @@ class _OfParts:
         return found
 
 
-def _named(spec: Spec) -> frozenset[Hashable]:
-    return frozenset(name for axes in spec for name in axes)
-
-
 def _axes(what: str, mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Any) -> Spec:
     found = NamedSharding(mesh, spec).dimension_axes(shape, f"shard_map: {what}")
-    others = _named(found) - names
+    others = named(found) - names
     if others:
         raise ArgumentError(
             f"shard_map: {what} has {spec}, but the function is about the axes {sorted(names, key=str)} only; leave "
@@ -176,7 +178,7 @@ def _out_axes(
     for d, part in enumerate(spec[: len(whole)]):
         whole[d] *= math.prod(mesh.shape.get(name, 1) for name in axes_of(part))
     found = _axes("out_specs", mesh, names, spec, whole)
-    beyond = sorted(varies - _named(found), key=str)
+    beyond = sorted(varies - named(found), key=str)
     if beyond:
         raise ShapeError(
             f"shard_map: a result {shape} with the spec {spec} must be the same on all devices along "

@@ -204,7 +204,7 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
         to_apply = reduction.scalar_computation(combiner, x.dtype)
         if combiner == "add" and group.members is None and group.is_manual:
             for axis in group.axes:
-                x = varying.psum_invariant(_varying_over(x, (axis.name,)), axis_name=axis.name)
+                x = varying.psum_invariant(x, axis_name=axis.name)
             return x
         if group.participants is not None:
             return collectives.all_reduce(x, to_apply=to_apply, **group.participants)

@@ -127,7 +127,7 @@ def _reverse(
         outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
         return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
     try:
-        split = _split(to_apply, wanted, checkpoint, inexact(to_apply))
+        split = split_reverse(to_apply, wanted, checkpoint, inexact(to_apply))
     except Exception:
         if not has_rules(to_apply):
             raise
@@ -168,14 +168,14 @@ def _pull_later(
 
     def pullback(g: Any) -> list[Any]:
         seeded = tuple(c is not None for c in results(g))
-        split = _split(to_apply, wanted, checkpoint, seeded)
+        split = split_reverse(to_apply, wanted, checkpoint, seeded)
         _, residuals = _there(split, operands, to_apply)
         return spread(_back(split, residuals, chosen(results(g), seeded), checkpoint), wanted)
 
     return pullback
 
 
-def _there(split: _Split, operands: Sequence[Any], to_apply: Computation) -> tuple[Sequence[Any], list[Any]]:
+def _there(split: Split, operands: Sequence[Any], to_apply: Computation) -> tuple[Sequence[Any], list[Any]]:
     """The results of the forward pass and the residuals."""
     outputs = call(*operands, to_apply=split.there)
     count = len(to_apply.outputs)
@@ -184,7 +184,7 @@ def _there(split: _Split, operands: Sequence[Any], to_apply: Computation) -> tup
 
 
 def _back(
-    split: _Split, residuals: Sequence[Any], cotangents: Sequence[Any], checkpoint: Checkpoint | None
+    split: Split, residuals: Sequence[Any], cotangents: Sequence[Any], checkpoint: Checkpoint | None
 ) -> list[Any]:
     """The cotangents of the operands that are wanted; None where nothing flows."""
     inputs = [*residuals, *cotangents]
@@ -247,7 +247,7 @@ def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], movi
     return rule.of(to_apply, operands[rule.count :])
 
 
-class _Split(NamedTuple):
+class Split(NamedTuple):
     there: Computation  # of the operands: results, and what is computed for the way back
     residuals: list[int | None]  # for each value that the way back needs the operand it is; None: one computed there
     back: Computation  # of these and the cotangents
@@ -255,7 +255,9 @@ class _Split(NamedTuple):
 
 
 @lru_cache(1024)
-def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None, seeded: Mask) -> _Split:
+def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint | None, seeded: Mask) -> Split:
+    """Forward and backward pass, by those operands that are `active`, from cotangents of the results that are
+    `seeded`."""
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
@@ -267,7 +269,7 @@ def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None
     residuals = [number.get(x) for x in early.outputs[count:]]
     computed = [x for x in early.outputs[count:] if x not in number]
     there = subgraph(early.name, early.parameters, [*early.outputs[:count], *computed], effects=effects(early))
-    return _Split(there, residuals, late, flows)
+    return Split(there, residuals, late, flows)
 
 
 def _batch(

@@ -9,7 +9,7 @@ Source: the documentation of `jax.shard_map`, section "Tracking how values vary 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -101,7 +101,7 @@ class ManualTrace(GraphTrace):
     def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
         """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
         is how it is."""
-        after = _results(step, [self.varying(x) or _NONE for x in operands])
+        after = outputs_vary(step, [self.varying(x) or _NONE for x in operands])
         before = [self.varying(x) or _NONE for x in carry]
         return [x if b >= a else _spread(x, a - b) for x, b, a in zip(carry, before, after, strict=False)]
 
@@ -113,7 +113,7 @@ class ManualTrace(GraphTrace):
         axes = [x for x in known if x is not None]
         if len(axes) < len(known):
             return operands, attributes
-        wanted, attributes = _wanted(op, axes, attributes)
+        wanted, attributes = _wanted(op, axes, attributes, self.names)
         return tuple(
             _spread(x, after - before) for x, before, after in zip(operands, axes, wanted, strict=True)
         ), attributes
@@ -137,20 +137,24 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
     if name == "while":
         return _carried(x.attributes.condition, x.attributes.body, flat)
     if name == "conditional":
-        found = [_results(branch, flat[1:]) for branch in x.attributes.branch_computations]
+        found = [outputs_vary(branch, flat[1:]) for branch in x.attributes.branch_computations]
         return [flat[0].union(*several) for several in zip(*found, strict=True)]
     if name == "call":
-        return _results(x.attributes.to_apply, flat)
-    axis = getattr(x.attributes, "axis_name", None)
+        return outputs_vary(x.attributes.to_apply, flat)
+    axes = _exchanged(x.attributes._asdict())
     union: Axes = frozenset().union(*flat)
-    if name in ("replica-id", "pvary"):
-        union |= {axis}
-    elif name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
-        union -= {axis}
-    return [union] * count
+    if name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
+        return [union - axes] * count
+    return [union | axes] * count
 
 
-def _results(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
+def _exchanged(attributes: Mapping[str, Any]) -> Axes:
+    """The axis along which devices tell each other something in an operation with these attributes."""
+    return frozenset((attributes["axis_name"],)) if "axis_name" in attributes else _NONE
+
+
+def outputs_vary(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
+    """The axes along which the results of a computation vary, if its parameters vary along these."""
     return list(_kept_results(computation, tuple(parameters)))
 
 
@@ -162,8 +166,8 @@ def _kept_results(computation: Computation, parameters: tuple[Axes, ...]) -> lis
 def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -> list[Axes]:
     """What a loop carries, to a fixed point; all of it varies with the number of steps."""
     while True:
-        (predicate,) = _results(condition, carry)
-        after = [a.union(b, predicate) for a, b in zip(carry, _results(body, carry), strict=True)]
+        (predicate,) = outputs_vary(condition, carry)
+        after = [a.union(b, predicate) for a, b in zip(carry, outputs_vary(body, carry), strict=True)]
         if after == list(carry):
             return after
         carry = after
@@ -172,27 +176,33 @@ def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -
 # --- operands of one operation ----------------------------------------------------------------------------------------
 
 
-def _wanted(op: Operation, axes: Sequence[Axes], attributes: dict[str, Any]) -> tuple[list[Axes], dict[str, Any]]:
-    """The axes along which operands have to vary; and the attributes, with the same done in their computations."""
+def _wanted(
+    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], names: Axes | None = None
+) -> tuple[list[Axes], dict[str, Any]]:
+    """The axes along which operands have to vary; and the attributes, with the same done in their computations. What
+    devices exchange along an axis, of these `names`, varies along it."""
     if op.name == "while":
         condition, body = attributes["condition"], attributes["body"]
         carry = tuple(_carried(condition, body, axes))
-        changed = {"condition": _unified(condition, carry, None), "body": _unified(body, carry, carry)}
+        changed = {"condition": unified(condition, carry, None), "body": unified(body, carry, carry)}
         return list(carry), {**attributes, **changed}
     if op.name == "conditional":
         branches, given = attributes["branch_computations"], tuple(axes[1:])
-        several = zip(*(_results(branch, given) for branch in branches), strict=True)
+        several = zip(*(outputs_vary(branch, given) for branch in branches), strict=True)
         outputs = tuple(axes[0].union(*found) for found in several)
-        made = tuple(_unified(branch, given, outputs) for branch in branches)
+        made = tuple(unified(branch, given, outputs) for branch in branches)
         return list(axes), {**attributes, "branch_computations": made}
     if op.name == "call" and attributes.get("rule") is None:
-        return list(axes), {**attributes, "to_apply": _unified(attributes["to_apply"], tuple(axes), None)}
+        return list(axes), {**attributes, "to_apply": unified(attributes["to_apply"], tuple(axes), None)}
     union: Axes = frozenset().union(*axes)
+    if op is not varying.pvary:
+        exchanged = _exchanged(attributes)
+        union |= exchanged if names is None else exchanged & names
     return [union] * len(axes), attributes
 
 
 @lru_cache(1024)
-def _unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tuple[Axes, ...] | None) -> Computation:
+def unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tuple[Axes, ...] | None) -> Computation:
     """A computation in which operands of one operation vary along the same axes, and results along these."""
     names = frozenset[Hashable]().union(*parameters, computation.axis_names)
     if not names:

@@ -8,24 +8,27 @@ Sources: custom calls "Sharding", and `sdy.manual_computation` of the Shardy dia
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, collectives, elementwise, movement
-from tinyxla.ops.op import Axes, Decomposition, Linear
+from tinyxla.ops import Op, Sample, calls, collectives, elementwise, exchanges, movement
+from tinyxla.ops.op import Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, Spec, splitting
 from tinyxla.transforms.batch import batch
-from tinyxla.transforms.computations import run
+from tinyxla.transforms.calls import split_reverse
+from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
+from tinyxla.transforms.manual import outputs_vary, unified
 
 NamedAxes = Sequence[tuple[Any, int]]  # with their sizes
+_Result = TypeVar("_Result")
 _ONE = AbstractMesh((1,), ("x",))
 
 
@@ -66,12 +69,14 @@ sharding_constraint = Op(
 
 
 class ShardMap(NamedTuple):
-    """`to_apply` is the function of a device, whose axes have the names of the mesh's."""
+    """`to_apply` is the function of a device, whose axes have the names of the mesh's. With `check_vma` it says by
+    `pvary` where what is the same on all devices meets what varies (`tinyxla.transforms.manual`)."""
 
     to_apply: Computation
     mesh: AbstractMesh
     in_specs: tuple[Spec, ...]
     out_specs: tuple[Spec, ...]
+    check_vma: bool = False
 
 
 def part_shape(shape: Shape, spec: Spec, mesh: AbstractMesh) -> Shape:
@@ -106,7 +111,9 @@ def _check_specs(what: str, specs: Any, ranks: Sequence[int], mesh: Any) -> None
         )
 
 
-def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> AnyShape:
+def _shard_map_shape(
+    *operands: AnyShape, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any, check_vma: bool
+) -> AnyShape:
     arrays = [movement.array_operand("shard-map", x) for x in operands]
     results = [x.array_shape for x in to_apply.outputs]
     _check_specs("in_specs", in_specs, [x.rank for x in arrays], mesh)
@@ -120,7 +127,7 @@ def _shard_map_shape(*operands: AnyShape, to_apply: Computation, mesh: Any, in_s
     return TupleShape(tuple(whole_shape(x, spec, mesh) for x, spec in zip(results, out_specs, strict=True)))
 
 
-def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any) -> Any:
+def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any, check_vma: bool) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
     axes = tuple(mesh.shape.items())
     parts: list[Any] = []
@@ -192,9 +199,161 @@ def _evaluate(*operands: Any, **attributes: Any) -> Any:
     return calls.evaluate(_written_out(tuple(map(Shape.of, operands)), ShardMap(**attributes)), operands)
 
 
+# --- transformations, which are those of the function of a device -----------------------------------------------------
+
+
+def named(spec: Spec) -> frozenset[Hashable]:
+    """The axes that split an array."""
+    return frozenset(name for axes in spec for name in axes)
+
+
+def _traced(a: ShardMap, function: Callable[[], _Result]) -> _Result:
+    """Call a function that traces one of a device."""
+    return with_axes(a.mesh.shape, function)
+
+
+def _with_pvary(a: ShardMap) -> ShardMap:
+    """The same where results vary along the axes that split them; with `check_vma`."""
+    if not a.check_vma:
+        return a
+    kinds = tuple(map(named, a.in_specs))
+    found = zip(a.out_specs, outputs_vary(a.to_apply, kinds), strict=True)
+    wanted = tuple(named(spec) | axes for spec, axes in found)
+    return a._replace(to_apply=_traced(a, lambda: unified(a.to_apply, kinds, wanted)))
+
+
+def _applied(a: ShardMap, values: Sequence[Any]) -> list[Any]:
+    return list(shard_map(*values, **_with_pvary(a)._asdict()))
+
+
+def _forward(tangents: tuple[Any, ...], *operands: Any, **attributes: Any) -> tuple[Any, Any]:
+    a = ShardMap(**attributes)
+    present = tuple(t is not None for t in tangents)
+    made, moving = _traced(a, lambda: forward(a.to_apply, present))
+    inputs = (*a.in_specs, *chosen(a.in_specs, present))
+    outputs = (*a.out_specs, *chosen(a.out_specs, moving))
+    both = a._replace(to_apply=made, in_specs=inputs, out_specs=outputs)
+    found = _applied(both, [*operands, *chosen(tangents, present)])
+    count = len(a.out_specs)
+    return tuple(found[:count]), tuple(spread(found[count:], moving))
+
+
+def _reverse(wanted: Mask, *operands: Any, **attributes: Any) -> tuple[Any, Callable[[Any], list[Any]] | None]:
+    """Forward and backward pass are a function of a device each. What the second needs of the first each device keeps
+    for itself."""
+    a = _with_pvary(ShardMap(**attributes))
+    passes = _passes(a, wanted)
+    outputs = _applied(passes.there, operands)
+    count = len(a.out_specs)
+    if not any(passes.flows):
+        return tuple(outputs[:count]), None
+    computed = iter(outputs[count:])
+    residuals = [next(computed) if place is None else operands[place] for place in passes.residuals]
+
+    def pullback(g: Any) -> list[Any]:
+        found = _applied(passes.back, [*residuals, *chosen(g, inexact(a.to_apply))])
+        return spread(spread(found, passes.flows), wanted)
+
+    return tuple(outputs[:count]), pullback
+
+
+class _Passes(NamedTuple):
+    """As a `Split` says, functions of a device."""
+
+    there: ShardMap
+    residuals: list[int | None]
+    back: ShardMap
+    flows: Mask
+
+
+@lru_cache(256)
+def _passes(a: ShardMap, wanted: Mask) -> _Passes:
+    """Residuals stand along a new first dimension, which is split along the axes along which they vary."""
+    split = _traced(a, lambda: split_reverse(a.to_apply, wanted, None, inexact(a.to_apply)))
+    count = len(a.out_specs)
+    kept = split.there.outputs[count:]
+    axes = [tuple(name for name in a.mesh.axis_names if name in varies) for varies in _residuals_vary(a, split.there)]
+    stacked = [((names,) if names else ()) + ((),) * x.array_shape.rank for x, names in zip(kept, axes, strict=True)]
+    computed = iter(zip(axes, stacked, strict=True))
+    places = [((), a.in_specs[place]) if place is not None else next(computed) for place in split.residuals]
+    cotangents = chosen(a.out_specs, inexact(a.to_apply))
+    gradients = chosen(chosen(a.in_specs, wanted), split.flows)
+
+    def there(*values: Any) -> list[Any]:
+        found = run(split.there, values)
+        rows = [movement.reshape_to(x, (1, *x.shape)) if n else x for x, n in zip(found[count:], axes, strict=True)]
+        return [*found[:count], *rows]
+
+    def back(*values: Any) -> list[Any]:
+        rows, g = values[: len(places)], values[len(places) :]
+        residuals = [
+            movement.reshape_to(x, x.shape[1:]) if names else x for x, (names, _) in zip(rows, places, strict=True)
+        ]
+        seeds = [_of_first_device(a, x, spec) for x, spec in zip(g, cotangents, strict=True)]
+        found = run(split.back, [*residuals, *seeds])
+        return [_summed(a, x, spec) for x, spec in zip(found, gradients, strict=True)]
+
+    made, _, _ = _traced(a, lambda: trace(there, split.there.parameter_shapes, split.there.name))
+    forth = a._replace(to_apply=made, out_specs=(*a.out_specs, *stacked))
+    inputs = (*(spec for _, spec in places), *cotangents)
+    shapes = [x.array_shape for x in split.back.parameters]
+    for k, (names, _) in enumerate(places):
+        if names:
+            shapes[k] = shapes[k].with_dimensions((1, *shapes[k].dimensions))
+    made, _, _ = _traced(a, lambda: trace(back, shapes, split.back.name))
+    return _Passes(
+        forth, split.residuals, a._replace(to_apply=made, in_specs=inputs, out_specs=tuple(gradients)), split.flows
+    )
+
+
+def _residuals_vary(a: ShardMap, there: Computation) -> list[frozenset[Hashable]]:
+    """The axes along which what a forward pass keeps may vary."""
+    count = len(a.out_specs)
+    if a.check_vma:
+        return outputs_vary(there, tuple(map(named, a.in_specs)))[count:]
+    return [_axes(a)] * (len(there.outputs) - count)
+
+
+def _axes(a: ShardMap) -> frozenset[Hashable]:
+    """The axes along which devices may do different things."""
+    return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs)))
+
+
+def _of_first_device(a: ShardMap, g: Any, spec: Spec) -> Any:
+    """The cotangent of a result that the first device along an axis gives, which does not split it: others have zeros.
+    With `check_vma` such a result is one, the same on all devices, and so is its cotangent."""
+    for name in () if a.check_vma else sorted(_axes(a) - named(spec), key=str):
+        first = elementwise.eq(exchanges.replica_id(axis_name=name), movement.full(0, np.uint32))
+        g = elementwise.select(movement.broadcast(first, sizes=g.shape, dimensions=()), g, elementwise.zeros_like(g))
+    return g
+
+
+def _summed(a: ShardMap, g: Any, spec: Spec) -> Any:
+    """The cotangent of an operand that all devices along an axis have: the sum of theirs. With `check_vma` it is that
+    already, by the transpose of `pvary`."""
+    for name in () if a.check_vma else sorted(_axes(a) - named(spec), key=str):
+        g = collectives.all_reduce(g, to_apply=collectives.sum_of(g.dtype), axis_name=name)
+    return g
+
+
+def _derivative(*, to_apply: Computation, check_vma: bool, **others: Any) -> Derivative:
+    """A function that takes the largest of all devices (by all-reduce) is not linear in what is the same on all."""
+    if check_vma and "all-reduce" in to_apply.all_opcodes:
+        return Decomposition(_mapped)
+    return Joint(_forward, _reverse)
+
+
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
-    pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
-    return tuple(x for x, _ in pairs), tuple(a for _, a in pairs)
+    a = ShardMap(**attributes)
+    made, found = _traced(a, lambda: batched(a.to_apply, size, axes))
+    inputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.in_specs, axes, strict=True))
+    outputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.out_specs, found, strict=True))
+    return tuple(_applied(a._replace(to_apply=made, in_specs=inputs, out_specs=outputs), operands)), found
+
+
+def _with_whole(spec: Spec, axis: int | None) -> Spec:
+    """The sharding of an array with one more dimension, which is whole."""
+    return spec if axis is None else (*spec[:axis], (), *spec[axis:])
 
 
 def _shard_map_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -217,7 +376,8 @@ shard_map = Op(
     attributes=ShardMap,
     shape=_shard_map_shape,
     evaluate=_evaluate,
-    derivative=Decomposition(_mapped),
+    fill_defaults=True,
+    derivative=ByAttributes(_derivative),
     batch=_shard_map_batch,
     samples=_shard_map_samples,
     expand=_mapped,
