@@ -178,6 +178,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class ShardingTypeError(ShapeError):
+    """How arrays are split does not say how the result of an operation is."""
+
+
 class MeshError(ArgumentError, RuntimeError):
     """A partition spec without a mesh that it speaks of."""
 

@@ -1,5 +1,8 @@
 """Meshes of devices, and shardings: which part of an array is on which device."""
 
+from tinyxla.api.axis_types import auto_axes as auto_axes, explicit_axes as explicit_axes
+from tinyxla.api.sharded_arrays import reshard as reshard
+from tinyxla.tracing.core import axis_types
 from tinyxla.tracing.meshes import (
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,
@@ -17,8 +20,10 @@ from tinyxla.tracing.shardings import (
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The axes of the current mesh, without devices."""
-    return get_mesh().abstract_mesh
+    """The axes of the current mesh, without devices, and of the kinds that they have here: inside of `shard_map`,
+    `auto_axes` and `explicit_axes` they may have others than the mesh says."""
+    mesh = get_mesh()
+    return AbstractMesh(mesh.axis_sizes, mesh.axis_names, axis_types(mesh))
 
 
 __all__ = [
@@ -29,9 +34,12 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
     "make_mesh",
+    "reshard",
     "set_mesh",
 ]
 

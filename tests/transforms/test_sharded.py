@@ -76,7 +76,8 @@ PROGRAMS = (_halo, _gathered, _shares, _largest, _invariant, _invariant_gathered
 
 def _arguments() -> tuple[Any, Any]:
     random = np.random.default_rng(0)
-    return tuple(jnp.asarray(random.normal(size=n).astype(np.float32)) for n in ((4, 6), (3, 3)))
+    a, w = (jnp.asarray(random.normal(size=n).astype(np.float32)) for n in ((4, 6), (3, 3)))
+    return a, w
 
 
 def _mapped(f: Any, check_vma: bool) -> Callable[..., Any]:

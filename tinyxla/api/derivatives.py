@@ -32,6 +32,7 @@ from tinyxla.tracing.signatures import Argument, Arguments, Aux, P, R, SomeArray
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.transforms.sharding_types import with_type_of
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
 
@@ -81,7 +82,12 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     inputs, treedef = _arguments(primals, f"vjp of {name_of(fun)}")
     flat = OfLeaves(fun, treedef, has_aux)
     outputs, flat_pullback = vjp_flat(flat, inputs)
-    pullback = Pullback(name_of(fun), flat_pullback, (inputs, treedef), (outputs, flat.tree))
+
+    def typed(cotangents: Sequence[Any]) -> list[Any]:
+        pairs = zip(flat_pullback(cotangents), inputs, strict=True)
+        return [c if c is None else with_type_of(c, x) for c, x in pairs]
+
+    pullback = Pullback(name_of(fun), typed, (inputs, treedef), (outputs, flat.tree))
     return flat.with_aux(flat.result(outputs), pullback)
 
 

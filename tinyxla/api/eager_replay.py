@@ -24,7 +24,7 @@ from tinyxla.backends import default_backend
 from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import arithmetic, calls, movement
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -69,7 +69,7 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
         try:
             if out_sharding is not None:
                 what = _what_is_placed(function, static is not None, names)
-                return placed(what, call(*args, **kwargs), out_sharding)
+                return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
             if state.staging is not None or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
             given: Any = args

@@ -24,6 +24,7 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.transforms.sharding_types import sharding_in_type
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
 
@@ -352,7 +353,7 @@ def _zeros_of_struct(x: Any) -> Any:
 
 
 def typeof(x: Any) -> ShapeDtypeStruct:
-    """The shape and element type of an array, a tracer or a number.
+    """The shape and element type of an array, a tracer or a number; and how it is split along explicit axes.
 
     Example:
         >>> import tinyxla as tx
@@ -360,4 +361,4 @@ def typeof(x: Any) -> ShapeDtypeStruct:
         ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
     array = x if isinstance(x, ShapeDtypeStruct) else as_array(x, "typeof")
-    return ShapeDtypeStruct(array.shape, array.dtype, weak_type=array.weak_type)
+    return ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding_in_type(array), weak_type=array.weak_type)

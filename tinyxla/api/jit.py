@@ -36,7 +36,7 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.ops.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray, shown, spec_of
+from tinyxla.partitioning.array import ShardedArray, shown
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
@@ -60,10 +60,18 @@ from tinyxla.tracing.array import (
     without_memory,
     wrap_dense,
 )
-from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.core import (
+    Interpreted,
+    Tracer,
+    check_computation,
+    explicit_axes,
+    set_compute_large,
+    state,
+    unwanted,
+)
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.meshes import AbstractMesh, Mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.tracing.references import (
     OuterReferenceError,
@@ -76,7 +84,7 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, spec_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -232,11 +240,12 @@ class PartitionedProgram(Program):
         self._donated = [k for k, is_donated in enumerate(donated) if is_donated]
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
+        self._explicit = explicit_axes(mesh)
         self.runs = True
 
     @property
     def _device(self) -> DeviceProgram:
-        return device_program(self.computation, self.mesh, self._specs)
+        return device_program(self.computation, self.mesh, self._specs, self._explicit)
 
     @property
     def executable(self) -> Executable:
@@ -246,7 +255,7 @@ class PartitionedProgram(Program):
                     f"compile: {self.computation.name} is partitioned over {self.mesh}, which has no devices; lower it "
                     "for arrays over a Mesh to run it."
                 )
-            program = partitioned(self.computation, self.mesh, self._specs, tuple(self.weak))
+            program = partitioned(self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit)
             self._sharded_results = program.results
             self._executable = program.executable
         return self._executable
@@ -398,7 +407,7 @@ class Jitted(Described, Generic[P, R]):
         _remember(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not (state.staging is not None or state.axes or config.special):
+        if not (state.staging is not None or state.axes or state.kinds or config.special):
             if kwargs or self._static or self._static_names:
                 positional, named, static = self._split(args, kwargs)
                 arrays, label = (*positional, *named.values()), (static, *named)
@@ -413,7 +422,7 @@ class Jitted(Described, Generic[P, R]):
                         arrays, treedef = self._flatten(tuple(arrays))
                         arrays, signatures = _with_signatures(arrays)
                         label = (label, treedef)
-                program = self._by_signatures.get((label, *signatures))
+                program = self._by_signatures.get((label, context.number, *signatures))
             except TypeError:  # for what is no array, or static and cannot be hashed
                 program = None
             if program is not None:
@@ -533,7 +542,7 @@ class Jitted(Described, Generic[P, R]):
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
-        key = (static, bool(named), axes, config.special, treedef, *signatures)
+        key = (static, bool(named), (axes, context.mesh, state.kinds), config.special, treedef, *signatures)
         try:
             program = self._programs.get(key)
         except TypeError:
@@ -559,12 +568,13 @@ class Jitted(Described, Generic[P, R]):
             if not traced:  # what it captured belongs to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
                 program.runs = have_values and not (axes and program.computation.axis_names)
-                if have_values and not (axes or config.special):  # first: an interrupt between must not make it slow
+                is_usual = not (axes or state.kinds or config.special)
+                if have_values and is_usual:  # first: an interrupt between must not make it slow
                     label = (static, *named) if kwargs or self._static or self._static_names else ()
                     arrays = (*positional, *named.values())
                     if None in _with_signatures(arrays)[1]:
                         label = (label, pytrees.flatten(arrays)[1])
-                    self._by_signatures[label, *signatures] = program
+                    self._by_signatures[label, context.number, *signatures] = program
                 self._programs[key] = program
         return program, leaves
 
@@ -669,10 +679,11 @@ _traced_code: weakref.WeakSet[CodeType] = weakref.WeakSet()  # of functions, as 
 
 def _facts(key: Any, names: list[str]) -> compile_log.Facts:
     """What a key of a program says of a call, by what it says it of. The names are those of another call's arrays."""
-    static, has_kwargs, axes, special, treedef, *signatures = key
+    static, has_kwargs, (axes, mesh, kinds), special, treedef, *signatures = key
     facts: compile_log.Facts = {f"the static argument {where}": value for where, _, value in static}
     facts[compile_log.STRUCTURE] = pytrees.structure_text(treedef) + " with names" * has_kwargs
     facts["the named axes around it"] = axes
+    facts["the current mesh"] = mesh, kinds
     facts["the options"] = dict(special)
     for k, signature in enumerate(signatures):
         name = names[k] if k < len(names) else str(k)

@@ -13,12 +13,12 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
-from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, axes_of
+from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.transforms.sharding_types import split_along, type_of
 
 
 class AbstractValue:
@@ -77,7 +77,7 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
         """`float32[2,3]`, or `f32[2,3]` as jaxprs are printed."""
         name = short_name(self.dtype) if short_dtypes else str(self.dtype)
-        sizes = [f"{n}{_split_along(part)}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
+        sizes = [f"{n}{split_along(axes_of(part))}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
         return f"{name}[{','.join(sizes)}]"
 
     def strip_weak_type(self) -> ShapedArray:
@@ -128,22 +128,12 @@ def get_aval(x: Any) -> AbstractValue:
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 
 
-def _split_along(part: Any) -> str:
-    """`@x` for a dimension that is split along an axis x, `@(x,y)` along two."""
-    names = axes_of(part)
-    return f"@{names[0]}" if len(names) == 1 else f"@({','.join(map(str, names))})" if names else ""
-
-
 def _in_type(x: Any) -> NamedSharding | None:
     """The sharding of an array along the axes that are explicit: those along which it is part of the type."""
-    layout = getattr(x, "sharding", None) if not isinstance(x, Tracer) else None
+    layout = getattr(x, "sharding", None)
     if not isinstance(layout, NamedSharding):
         return None
-    spec = layout.dimension_axes(x.shape)
-    explicit = layout.mesh.explicit_axes
-    kept = [tuple(name for name in axes if name in explicit) for axes in spec]
-    parts = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in kept]
-    return NamedSharding(layout.mesh.abstract_mesh, PartitionSpec(*parts))
+    return NamedSharding(layout.mesh.abstract_mesh, spec_of(type_of(x), x.ndim))
 
 
 class AbstractRef(AbstractValue):

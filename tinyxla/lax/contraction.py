@@ -15,7 +15,7 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy.arguments import array_of, cast, integers_of, preferred_type, promoted, several_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -142,9 +142,9 @@ def dot_general(
     """
     what = "lax.dot_general"
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             f"{what}: out_sharding",
-            dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
+            lambda: dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
             out_sharding,
         )
     factors = array_of(lhs, what), array_of(rhs, what)
@@ -188,9 +188,9 @@ def dot(
     Array(11, dtype=int32)
     """
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             "lax.dot: out_sharding",
-            dot(
+            lambda: dot(
                 lhs,
                 rhs,
                 dimension_numbers=dimension_numbers,
@@ -277,9 +277,9 @@ def ragged_dot_general(
     if group_offset is not None:
         raise ArgumentError(f"{what}: group_offset must be None, but is {group_offset!r}; slice rhs and group_sizes.")
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             f"{what}: out_sharding",
-            ragged_dot_general(
+            lambda: ragged_dot_general(
                 lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset
             ),
             out_sharding,

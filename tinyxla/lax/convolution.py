@@ -28,7 +28,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated
 from tinyxla.tracing.array import Array
@@ -140,9 +140,9 @@ def conv_general_dilated(
     """
     what = "lax.conv_general_dilated"
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             f"{what}: out_sharding",
-            conv_general_dilated(
+            lambda: conv_general_dilated(
                 lhs,
                 rhs,
                 window_strides,

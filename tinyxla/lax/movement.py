@@ -22,7 +22,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.ops import movement
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed, placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -107,7 +107,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_shar
     """
     what = "lax.broadcasted_iota"
     if out_sharding is not None:
-        return placed(f"{what}: out_sharding", broadcasted_iota(dtype, shape, dimension), out_sharding)
+        return placed_result(f"{what}: out_sharding", lambda: broadcasted_iota(dtype, shape, dimension), out_sharding)
     sizes = shape_of(what, shape)
     axis = canonical_axis(dimension, len(sizes), what)
     return movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=axis)
@@ -126,7 +126,7 @@ def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> 
            [1, 2]], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("lax.broadcast: out_sharding", broadcast(operand, sizes), out_sharding)
+        return placed_result("lax.broadcast: out_sharding", lambda: broadcast(operand, sizes), out_sharding)
     x = array_of(operand, "lax.broadcast")
     new = shape_of("lax.broadcast", sizes)
     return movement.broadcast_in_dim(x, (*new, *x.shape), range(len(new), len(new) + x.ndim))  # type: ignore[return-value]
@@ -145,7 +145,9 @@ def broadcast_in_dim(
     """
     what = "lax.broadcast_in_dim"
     if out_sharding is not None:
-        return placed(f"{what}: out_sharding", broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding)
+        return placed_result(
+            f"{what}: out_sharding", lambda: broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding
+        )
     x = array_of(operand, what)
     dimensions = integers_of(what, "a dimension", broadcast_dimensions)
     return movement.broadcast_in_dim(x, shape_of(what, shape), dimensions)  # type: ignore[return-value]
@@ -192,7 +194,7 @@ def reshape(
            [2, 3]], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("lax.reshape: out_sharding", reshape(operand, new_sizes, dimensions), out_sharding)
+        return placed_result("lax.reshape: out_sharding", lambda: reshape(operand, new_sizes, dimensions), out_sharding)
     x: Any = array_of(operand, "lax.reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)

@@ -13,7 +13,7 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.numpy.arguments import array_of, python_dtype, shape_of, shown
 from tinyxla.ops import bits, movement
 from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 
@@ -61,7 +61,9 @@ def rng_bit_generator(
     """
     what = "lax.rng_bit_generator"
     if out_sharding is not None:
-        return placed(f"{what}: out_sharding", rng_bit_generator(key, shape, dtype, algorithm), out_sharding)
+        return placed_result(
+            f"{what}: out_sharding", lambda: rng_bit_generator(key, shape, dtype, algorithm), out_sharding
+        )
     given: Any = array_of(key, what)
     words = given.dtype == np.uint32
     if not words and given.dtype != np.uint64:

@@ -12,7 +12,7 @@ from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described
 from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named, operand, python_dtype, several_of
 from tinyxla.ops import elementwise, movement, reduction
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
@@ -58,7 +58,9 @@ def reduce(
     """
     what = "lax.reduce"
     if out_sharding is not None:
-        return placed(f"{what}: out_sharding", reduce(operands, init_values, computation, dimensions), out_sharding)
+        return placed_result(
+            f"{what}: out_sharding", lambda: reduce(operands, init_values, computation, dimensions), out_sharding
+        )
     arrays, initial, to_apply, treedef = fold_operands(what, operands, init_values, computation)
     axes = _axes(what, dimensions, arrays[0].ndim)
     results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
@@ -159,7 +161,7 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     Array([4, 6], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("lax.reduce_sum: out_sharding", reduce_sum(operand, axes), out_sharding)
+        return placed_result("lax.reduce_sum: out_sharding", lambda: reduce_sum(operand, axes), out_sharding)
     return _sum(operand, axes)
 
 

@@ -15,7 +15,7 @@ from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.ops import elementwise
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed, placed_result
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array, default_dtype
@@ -32,7 +32,7 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
     Array([0, 0], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("lax.empty: out_sharding", empty(shape, dtype), out_sharding)
+        return placed_result("lax.empty: out_sharding", lambda: empty(shape, dtype), out_sharding)
     return full(shape, 0, dtype)
 
 

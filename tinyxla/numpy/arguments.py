@@ -17,7 +17,7 @@ from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeErr
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
@@ -62,7 +62,7 @@ def with_device(function: _Function) -> _Function:
         if device is not None or out_sharding is not None:
             check_device(function.__name__, device)
             where = device if out_sharding is None else out_sharding
-            return placed(f"{function.__name__}: out_sharding", function(*args, **kwargs), where)
+            return placed_result(f"{function.__name__}: out_sharding", lambda: function(*args, **kwargs), where)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)

@@ -31,7 +31,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -87,9 +87,9 @@ def dot(
         Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             "dot: out_sharding",
-            dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            lambda: dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
             out_sharding,
         )
     x, y, weak = _pair("dot", a, b)
@@ -117,9 +117,9 @@ def matmul(
         Array([1., 2.], dtype=float32)
     """
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             "matmul: out_sharding",
-            matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            lambda: matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
             out_sharding,
         )
     x, y, weak = _pair("matmul", a, b)
@@ -265,9 +265,9 @@ def tensordot(
                [3., 3.]], dtype=float32)
     """
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             "tensordot: out_sharding",
-            tensordot(a, b, axes, precision=precision, preferred_element_type=preferred_element_type),
+            lambda: tensordot(a, b, axes, precision=precision, preferred_element_type=preferred_element_type),
             out_sharding,
         )
     x, y, weak = _pair("tensordot", a, b)
@@ -378,9 +378,9 @@ def einsum(
     """
     refuse_out("einsum", out)
     if out_sharding is not None:
-        return placed(
+        return placed_result(
             "einsum: out_sharding",
-            einsum(
+            lambda: einsum(
                 subscripts,
                 *operands,
                 out=out,

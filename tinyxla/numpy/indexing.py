@@ -22,7 +22,7 @@ from tinyxla.numpy.dynamic_slices import Window, has_slices
 from tinyxla.numpy.index_parsing import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
@@ -400,8 +400,8 @@ class Update:
     ) -> Array:
         """The elements."""
         if out_sharding is not None:
-            found = self.get(mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices)
-            return placed("at[].get: out_sharding", found, out_sharding)
+            options = {"mode": mode, "fill_value": fill_value, "wrap_negative_indices": wrap_negative_indices}
+            return placed_result("at[].get: out_sharding", lambda: self.get(**options), out_sharding)
         found = check_mode("at[].get", mode)
         return read(self._array, self._index, "fill" if found == "drop" else found, fill_value, wrap_negative_indices)
 
@@ -484,6 +484,10 @@ class Update:
         options: dict[str, Any],
     ) -> Array:
         what = f"at[].{name}"
+        where = options.pop("out_sharding", None)
+        if where is not None:
+            changed: Callable[[], Array] = lambda: self._update(name, combine, computation, values, options)  # noqa: E731
+            return placed_result(f"{what}: out_sharding", changed, where)
         mode = check_mode(what, options.get("mode"))
         if mode is None and config.out_of_bounds_updates == "drop":
             mode = "drop"

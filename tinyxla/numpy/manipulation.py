@@ -39,7 +39,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, read
 from tinyxla.numpy.operations import movement, ops, slices
 from tinyxla.numpy.reductions import cumsum, sum as total
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -62,7 +62,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     """
     x = array_of(a, "reshape")
     if out_sharding is not None:
-        return placed("reshape: out_sharding", reshape(a, shape, order, copy=copy), out_sharding)
+        return placed_result("reshape: out_sharding", lambda: reshape(a, shape, order, copy=copy), out_sharding)
     if not is_several(shape):
         shape = (shape,)
     sizes = [integer_of("reshape", "a size", n) for n in shape]
@@ -95,7 +95,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
         Array([1, 2, 3, 4], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("ravel: out_sharding", ravel(a, order), out_sharding)
+        return placed_result("ravel: out_sharding", lambda: ravel(a, order), out_sharding)
     x = array_of(a, "ravel")
     made = reshape(x, (x.size,), order)
     return made.copy() if made is x else made
@@ -278,7 +278,7 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
                [1, 2]], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("broadcast_to: out_sharding", broadcast_to(array, shape), out_sharding)
+        return placed_result("broadcast_to: out_sharding", lambda: broadcast_to(array, shape), out_sharding)
     return broadcast_to_shape("broadcast_to", array_of(array, "broadcast_to"), shape_of("broadcast_to", shape))
 
 
@@ -633,8 +633,10 @@ def repeat(
         Array([1, 1, 2, 2], dtype=int32)
     """
     if out_sharding is not None:
-        return placed(
-            "repeat: out_sharding", repeat(a, repeats, axis, total_repeat_length=total_repeat_length), out_sharding
+        return placed_result(
+            "repeat: out_sharding",
+            lambda: repeat(a, repeats, axis, total_repeat_length=total_repeat_length),
+            out_sharding,
         )
     x = array_of(a, "repeat")
     x, along = along_axis("repeat", x, axis)

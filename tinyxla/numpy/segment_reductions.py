@@ -9,7 +9,7 @@ from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, integer_of
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
@@ -28,9 +28,9 @@ def _reduction(what: str, method: str, doc: str) -> Callable[..., Array]:
         out_sharding: Any = None,
     ) -> Array:
         if out_sharding is not None:
-            return placed(
+            return placed_result(
                 f"{what}: out_sharding",
-                reduced(data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode),
+                lambda: reduced(data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode),
                 out_sharding,
             )
         return _reduced(what, method, data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)

@@ -40,7 +40,7 @@ from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, mov
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
 from tinyxla.numpy.take_where import take, take_along_axis, where
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
@@ -317,9 +317,9 @@ def _quantiles(
     ) -> Array:
         refuse_out(what, out)
         if out_sharding is not None:
-            return placed(
+            return placed_result(
                 f"{what}: out_sharding",
-                function(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
+                lambda: function(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
                 out_sharding,
             )
         share = inexact_array(q, what) if percent else q
@@ -553,7 +553,9 @@ def bincount(
         Array([1, 0, 2], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("bincount: out_sharding", bincount(x, weights, minlength, length=length), out_sharding)
+        return placed_result(
+            "bincount: out_sharding", lambda: bincount(x, weights, minlength, length=length), out_sharding
+        )
     values = array_of(x, "bincount")
     if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")

@@ -21,7 +21,6 @@ from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import (
     Index,
     NamedSharding,
-    PartitionSpec,
     Shard,
     Sharding,
     SingleDeviceSharding,
@@ -306,14 +305,6 @@ def from_callback(
             raise ShapeError(f"{what}: the part at {shard.index} must have the shape {sizes}, but has {given.shape}.")
         block[place] = given
     return made
-
-
-def spec_of(spec: Spec) -> PartitionSpec:
-    """A `PartitionSpec` of the axes of each dimension."""
-    parts: list[Any] = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in spec]
-    while parts and parts[-1] is None:
-        parts.pop()
-    return PartitionSpec(*parts)
 
 
 def is_spread(sharding: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,17 +19,17 @@ from tinyxla.partitioning.array import (
     layout_of,
     set_run_one,
     sharded_signature,
-    spec_of,
 )
 from tinyxla.partitioning.lanes import of_process
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import GraphTrace
+from tinyxla.tracing.core import GraphTrace, explicit_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
+from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
 
 
 class Result(NamedTuple):
@@ -52,17 +52,21 @@ class DeviceProgram(NamedTuple):
 
 
 @lru_cache(1024)
-def device_program(computation: Computation, mesh: AbstractMesh, inputs: tuple[Spec, ...]) -> DeviceProgram:
+def device_program(
+    computation: Computation, mesh: AbstractMesh, inputs: tuple[Spec, ...], explicit: tuple[Hashable, ...] = ()
+) -> DeviceProgram:
     """A program of whole arrays, partitioned over a mesh.
 
     Args:
         computation: of whole arrays.
         inputs: the shardings of the arguments.
+        explicit: the axes along which results are split as their types say.
     """
     from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need them
     from tinyxla.partitioning.spmd import partition
 
-    inlined = inline_calls(computation)
+    sizes = {name: mesh.shape[name] for name in explicit}
+    inlined = inline_calls(with_types(computation, mesh, sizes, inputs))
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
     made = partition(live, mesh.shape, inputs)
     return DeviceProgram(made.computation, made.outputs)
@@ -82,19 +86,27 @@ class Partitioned(NamedTuple):
 
 
 @lru_cache(1024)
-def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], weak: tuple[bool, ...]) -> Partitioned:
+def partitioned(
+    computation: Computation,
+    mesh: Mesh,
+    inputs: tuple[Spec, ...],
+    weak: tuple[bool, ...],
+    explicit: tuple[Hashable, ...] = (),
+) -> Partitioned:
     """A program of whole arrays, compiled for a mesh.
 
     Args:
         computation: of whole arrays.
         inputs: the shardings of the arguments.
         weak: whether the results are weakly typed.
+        explicit: the axes along which results are split as their types say.
     """
-    program = device_program(computation, mesh, inputs)
+    program = device_program(computation, mesh, inputs, explicit)
     made = process_program(program, mesh, inputs)
     results: list[Result] = []
     for x, is_weak, spec in zip(computation.outputs, weak, program.outputs, strict=True):
-        shape, sharding = x.array_shape, NamedSharding(mesh, spec_of(spec))
+        shape = x.array_shape
+        sharding = NamedSharding(mesh, spec_of(spec, shape.rank if explicit else 0))
         signature = sharded_signature(shape.dtype, shape.dimensions, is_weak, sharding)
         results.append(Result(shape.dimensions, sharding, is_weak, signature))
     return Partitioned(compile_module(Module(computation.name, made)), tuple(results))
@@ -103,7 +115,8 @@ def partitioned(computation: Computation, mesh: Mesh, inputs: tuple[Spec, ...], 
 def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: bool = False) -> list[ShardedArray]:
     """The results of a program on arrays, as far as they are sharded over this mesh."""
     given = [on_mesh(x, mesh) for x in arguments]
-    program = partitioned(computation, mesh, tuple(x.spec for x in given), (weak,) * len(computation.outputs))
+    specs, weaknesses = tuple(x.spec for x in given), (weak,) * len(computation.outputs)
+    program = partitioned(computation, mesh, specs, weaknesses, explicit_axes(mesh))
     found = program.executable([x.block for x in given])
     return [result.array(block) for result, block in zip(program.results, found, strict=True)]
 
@@ -197,6 +210,9 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
     assert isinstance(mesh, Mesh)
+    sizes = explicit_sizes(mesh)
+    if sizes:
+        output_types(program, list(map(type_of, operands)), sizes, checks=True)
     found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
     return tuple(found) if is_tuple else found[0]
 

@@ -3,6 +3,7 @@ array tells the sharding with which it was placed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tinyxla.errors import ArgumentError, MeshError, PytreeError
@@ -10,7 +11,7 @@ from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, resharded
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import Tracer
+from tinyxla.tracing.core import EVERY, Tracer, with_auto_axes
 from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.meshes import Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
@@ -48,6 +49,11 @@ def placed(what: str, tree: Any, placements: Any) -> Any:
     structure, pairs = _pairs(what, tree, placements)
     moved = [x if layout is None else _moved(what, x, layout) for x, layout in pairs]
     return pytrees.unflatten(structure, moved)
+
+
+def placed_result(what: str, function: Callable[[], Any], placements: Any) -> Any:
+    """The result of a function where placements say; what it computes on the way is split as the compiler chooses."""
+    return placed(what, with_auto_axes(EVERY, function), placements)
 
 
 def check_agrees(what: str, tree: Any, placements: Any) -> None:

@@ -454,13 +454,13 @@ class Array:
         """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other."""
         return self
 
-    def reshape(self, *shape: Any, order: str = "C") -> Array:
+    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Array:
         """The elements, in row-major order, in another shape; one size may be -1."""
-        return _namespace.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+        return _namespace.reshape(self, shape[0] if len(shape) == 1 else shape, order, out_sharding=out_sharding)
 
-    def ravel(self, order: str = "C") -> Array:
+    def ravel(self, order: str = "C", *, out_sharding: Any = None) -> Array:
         """The elements in one dimension."""
-        return _namespace.ravel(self, order)
+        return _namespace.ravel(self, order, out_sharding=out_sharding)
 
     flatten = ravel
 

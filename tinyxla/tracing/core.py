@@ -15,10 +15,10 @@ import math
 import reprlib
 import sys
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from functools import cache
 from types import FrameType, MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -41,8 +41,17 @@ from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.config import config
+from tinyxla.tracing.meshes import AbstractMesh, AxisType
+from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 
 _Result = TypeVar("_Result")
+
+
+class Kinds(NamedTuple):
+    """Axes that are left to the compiler here, and those that are part of types."""
+
+    auto: Container[Hashable]
+    explicit: Container[Hashable]
 
 
 class _State(threading.local):
@@ -53,6 +62,7 @@ class _State(threading.local):
     source: SourceLine | None = None  # of what is recorded, if that stands for instructions that have one
     axes: Mapping[Hashable, tuple[Trace | None, int]] = MappingProxyType({})  # named: what maps them, and their sizes
     manual: ManualAxes | None = None  # those of the innermost `shard_map`
+    kinds: Kinds | None = None  # of axes, where they are not as their mesh says
     scope: str = ""  # the names of the `named_scope`s that are open
 
 
@@ -210,6 +220,10 @@ class CarryingTracer(Tracer):
     def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.value.weak_type
 
+    @property
+    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.value.sharding
+
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         self.primal(wanted, error)  # where that is not known either, its error says more
         raise error(
@@ -230,6 +244,8 @@ class GraphTracer(Tracer):
 
     __slots__ = ("instruction", "weak_type")
 
+    owner: GraphTrace
+
     def __init__(self, trace: GraphTrace, instruction: Instruction, weak_type: bool) -> None:
         self.owner = trace
         self.instruction = instruction
@@ -242,6 +258,10 @@ class GraphTracer(Tracer):
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.instruction.array_shape.dtype
+
+    @property
+    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.owner.sharding_of(self.instruction)
 
 
 class GraphTrace(Trace):
@@ -272,6 +292,10 @@ class GraphTrace(Trace):
         instruction = Instruction(op, operands, attributes, shape, source)
         self.instructions.append(instruction)
         return instruction
+
+    def sharding_of(self, x: Instruction) -> Sharding:
+        """How an array is split, as far as its type says that."""
+        return SingleDeviceSharding()
 
     def lift(self, value: Any) -> Instruction:
         """The instruction that stands for a value here."""
@@ -361,6 +385,56 @@ def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) ->
         return function()
     finally:
         state.axes = outer
+
+
+class _Every:
+    """Contains all axes."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERY = _Every()
+
+
+def with_auto_axes(names: Container[Hashable], function: Callable[[], _Result]) -> _Result:
+    """Call a function inside of which axes are left to the compiler: they are not part of types."""
+    return _with_kinds(Kinds(names, ()), function)
+
+
+def with_explicit_axes(names: Container[Hashable], function: Callable[[], _Result]) -> _Result:
+    """Call a function inside of which axes are part of types, whatever their mesh says."""
+    return _with_kinds(Kinds(() if state.kinds is None else state.kinds.auto, names), function)
+
+
+def _with_kinds(kinds: Kinds, function: Callable[[], _Result]) -> _Result:
+    outer = state.kinds
+    try:
+        state.kinds = kinds
+        return function()
+    finally:
+        state.kinds = outer
+
+
+def axis_types(mesh: AbstractMesh) -> tuple[AxisType, ...]:
+    """The kinds that the axes of a mesh have here."""
+    auto, explicit = state.kinds or ((), ())
+
+    def kind(name: Hashable, own: AxisType) -> AxisType:
+        mapped, _ = state.axes.get(name, (state, 0))
+        if mapped is None:
+            return AxisType.Manual
+        if name in explicit:
+            return AxisType.Explicit
+        return AxisType.Auto if own is AxisType.Explicit and name in auto else own
+
+    return tuple(map(kind, mesh.axis_names, mesh.axis_types))
+
+
+def explicit_axes(mesh: AbstractMesh) -> tuple[Hashable, ...]:
+    """The axes of a mesh that are part of types here."""
+    kinds = zip(mesh.axis_names, axis_types(mesh), strict=True)
+    return tuple(name for name, kind in kinds if kind is AxisType.Explicit)
 
 
 # --- binding ----------------------------------------------------------------------------------------------------------
@@ -600,6 +674,13 @@ def checked_size(what: str, shape: AnyShape) -> AnyShape:
 
 
 Op.bind = staticmethod(bind)
+_trace_of_values: Callable[[str, bool, Sequence[Any]], GraphTrace]
+
+
+def set_trace_of_values(function: Callable[[str, bool, Sequence[Any]], GraphTrace]) -> None:
+    """Say what records a function of known values, which is a matter of what their types are."""
+    global _trace_of_values
+    _trace_of_values = function
 
 
 def trace(
@@ -619,6 +700,8 @@ def trace(
     """
     if state.manual is not None and len(values) == len(shapes):
         graph = state.manual.inner(what or name, staging, values)
+    elif len(values) == len(shapes):
+        graph = _trace_of_values(what or name, staging, values)
     else:
         graph = GraphTrace(what or name, staging)
     graph.function = function

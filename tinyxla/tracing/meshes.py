@@ -209,14 +209,12 @@ class Mesh(AbstractMesh):
         return Blocks(ranks.shape, tuple(lanes), ranks, own)
 
     def __enter__(self) -> Mesh:
-        global _current
-        self._outer.append(_current)
-        _current = self
+        self._outer.append(context.mesh)
+        context.use(self)
         return self
 
     def __exit__(self, *ignored: object) -> None:
-        global _current
-        _current = self._outer.pop()
+        context.use(self._outer.pop())
 
 
 def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
@@ -225,27 +223,39 @@ def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
     return bool((blocks == blocks[..., :1]).all())
 
 
-_current: AbstractMesh = AbstractMesh()
+class _Context:
+    """The mesh of the innermost context, and a number that stands for it, by which compiled functions are kept."""
+
+    def __init__(self) -> None:
+        self.mesh = AbstractMesh()
+        self._numbers = {self.mesh: 0}
+        self.number = 0
+
+    def use(self, mesh: AbstractMesh) -> None:
+        self.mesh = mesh
+        self.number = self._numbers.setdefault(mesh, len(self._numbers))
+
+
+context = _Context()
 
 
 def current_mesh() -> AbstractMesh:
     """The mesh of the innermost context; one without axes if there is none."""
-    return _current
+    return context.mesh
 
 
 class _MeshContext:
     """Sets the current mesh at once, and for the block if it is used as a context."""
 
     def __init__(self, mesh: AbstractMesh) -> None:
-        global _current
-        self._before, _current = _current, mesh
+        self._before = context.mesh
+        context.use(mesh)
 
     def __enter__(self) -> AbstractMesh:
-        return _current
+        return context.mesh
 
     def __exit__(self, *ignored: object) -> None:
-        global _current
-        _current = self._before
+        context.use(self._before)
 
 
 def set_mesh(mesh: AbstractMesh) -> _MeshContext:

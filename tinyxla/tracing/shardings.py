@@ -73,6 +73,14 @@ def axes_of(part: Any) -> tuple[Any, ...]:
     return part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]
 
 
+def spec_of(spec: Spec, rank: int = 0) -> PartitionSpec:
+    """A `PartitionSpec` of the axes of each dimension, without whole ones at the end but up to a rank."""
+    parts: list[Any] = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in spec]
+    while len(parts) > rank and parts[-1] is None:
+        parts.pop()
+    return PartitionSpec(*parts)
+
+
 class Splitting(NamedTuple):
     """How parts of an array become leading dimensions: a reshape to `sizes`, and a transpose by `permutation`. There is
     a dimension for each axis that splits one, in the order of the axes, and then those of a part."""
@@ -156,6 +164,10 @@ class Sharding(Placement):
 
     def with_memory_kind(self, kind: str) -> Sharding:
         """The same in a kind of memory: there is one."""
+        return self
+
+    def without_dimension(self, d: int, ndim: int) -> Sharding:
+        """The same of arrays that lack a dimension of the `ndim` that there are."""
         return self
 
 
@@ -283,6 +295,10 @@ class NamedSharding(Sharding):
             return tuple(slice(k * n, (k + 1) * n) if count > 1 else slice(None) for (count, k), n in pairs)
 
         return {device: index(tiles[device.id]) for device in self._devices.flat}
+
+    def without_dimension(self, d: int, ndim: int) -> NamedSharding:
+        spec = (*self.spec, *[None] * (ndim - len(self.spec)))
+        return NamedSharding(self.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
 
     def _tiles(self, ndim: int) -> Any:
         spec = tuple(axes_of(part) for part in (*self.spec, *[None] * (ndim - len(self.spec))))

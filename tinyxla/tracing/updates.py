@@ -18,6 +18,7 @@ class UpdateOptions(TypedDict, total=False):
     unique_indices: bool
     indices_are_sorted: bool
     wrap_negative_indices: bool
+    out_sharding: Any
 
 
 class IndexedUpdate(Protocol):

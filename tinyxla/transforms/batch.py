@@ -17,6 +17,7 @@ from tinyxla.ops.op import OWN
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, infer_shape, state
+from tinyxla.tracing.shardings import Sharding
 
 
 class BatchTracer(CarryingTracer):
@@ -33,6 +34,10 @@ class BatchTracer(CarryingTracer):
     def shape(self) -> tuple[int, ...]:
         whole = self.value.shape
         return whole[: self.axis] + whole[self.axis + 1 :]
+
+    @property
+    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.value.sharding.without_dimension(self.axis, self.value.ndim)
 
     concrete = primal = Tracer.concrete  # the value is that of all examples
     __str__ = Tracer.__repr__

@@ -13,13 +13,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tinyxla.errors import SourceLine
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls, varying
 from tinyxla.ops.tuples import leaf_shapes
-from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes import Shape
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
+from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
 
@@ -27,7 +27,7 @@ Axes = frozenset[Hashable]
 _NONE: Axes = frozenset()
 
 
-class ManualTrace(GraphTrace):
+class ManualTrace(AnnotatedTrace[Axes]):
     """Records a function of parts, or one inside of it, and along which axes each value varies.
 
     Args:
@@ -45,11 +45,9 @@ class ManualTrace(GraphTrace):
         outer: ManualTrace | None = None,
         staging: bool = True,
     ) -> None:
-        super().__init__(what, staging)
+        super().__init__(what, parameters, staging)
         self.names = names
-        self._parameters = parameters
         self._outer = outer
-        self._varying: dict[Instruction, list[Axes]] = {}  # of each array of a result
 
     def _enter(self) -> None:
         super()._enter()
@@ -59,34 +57,18 @@ class ManualTrace(GraphTrace):
         """A trace of a function inside of this one, whose parameters vary as these values do."""
         return ManualTrace(what, self.names, [self.varying(x) or _NONE for x in values], self, staging)
 
-    def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
-        tracer = super().parameter(shape, weak_type)
-        number = len(self.parameters) - 1
-        if number < len(self._parameters):
-            self._varying[tracer.instruction] = [self._parameters[number]]
-        return tracer
+    def _of_value(self, value: Any) -> Axes:
+        """What is captured varies as it does outside."""
+        return (self._outer.varying(value) if self._outer is not None else None) or _NONE
 
-    def lift(self, value: Any) -> Instruction:
-        """The instruction that stands for a value here; what is captured varies as it does outside."""
-        is_new = id(value) not in self._lifted and not (isinstance(value, GraphTracer) and value.owner is self)
-        made = super().lift(value)
-        if is_new and self._outer is not None:
-            self._varying[made] = [self._outer.varying(value) or _NONE]
-        return made
-
-    def _append(
-        self, op: Op, operands: Sequence[Instruction], attributes: Any, shape: AnyShape, source: SourceLine | None
-    ) -> Instruction:
-        made = super()._append(op, operands, attributes, shape, source)
-        known = [self._varying.get(o, [_NONE]) for o in operands]
-        self._varying[made] = results_vary(made, known)
-        return made
+    def _of_results(self, x: Instruction, operands: list[list[Axes]]) -> list[Axes]:
+        return results_vary(x, operands)
 
     def varying(self, x: Any) -> Axes | None:
         """The axes along which a value varies; None if that is not known, as inside of loops."""
         if isinstance(x, GraphTracer):
             if x.owner is self:
-                return self._varying.get(x.instruction, [_NONE])[0]
+                return self.known[x.instruction][0]
             return self._outer.varying(x) if self._outer is not None else None
         if isinstance(x, CarryingTracer):
             return self.varying(x.value)

@@ -26,7 +26,7 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, state
+from tinyxla.tracing.core import EVERY, CarryingTracer, GraphTracer, Trace, state, with_auto_axes
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 
@@ -233,7 +233,8 @@ def vjp(
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         active = [tape.number(x) is not None for x in tracked]
-        found = iter(tape.backward(outputs, cotangents, [x for x, a in zip(tracked, active, strict=True) if a]))
+        reached = [x for x, a in zip(tracked, active, strict=True) if a]
+        found = iter(with_auto_axes(EVERY, lambda: tape.backward(outputs, cotangents, reached)))
         return [next(found) if a else None for a in active]
 
     return values, pullback

@@ -69,6 +69,104 @@ def created_with_a_sharding():
         yield jax.lax.full((8, 4), 1.5, sharding=NamedSharding(mesh, P("X", None)))
 
 
+def _typed(x):
+    return str(jax.typeof(x)), x
+
+
+def _in_types(f, *arguments):
+    """The types of the results while the function is traced, and the results."""
+    seen = []
+
+    def traced(*arguments):
+        results = f(*arguments)
+        seen.extend(str(jax.typeof(x)) for x in jax.tree.leaves(results))
+        return results
+
+    return jax.jit(traced)(*arguments), seen
+
+
+def types_while_tracing():
+    with jax.set_mesh(_mesh()):
+        x = jax.device_put(_grid(8, 4), P("X", "Y"))
+        w = jax.device_put(_grid(4, 8), P(None, "Y"))
+        whole = jax.device_put(_grid(8, 4), P(None, None))
+        yield _in_types(lambda x: (x + 1, x.T, x.sum(), x.sum(0), x.max(1), jnp.argmax(x, 1), x.astype(int)), x)
+        yield _in_types(lambda x, w: (x @ w, jnp.einsum("ij,jk->ki", whole, w)), x, w)
+        yield _in_types(lambda x, y: (x + y, jnp.where(x > 0, x, -x), x * y[0]), x, whole)
+        yield _in_types(lambda x: (x[None], x.reshape(8, 4, 1), x.reshape(2, 4, 4), x[:4], x[0:8:2]), x)
+        yield _in_types(lambda x: (jnp.concatenate([x, x]), jnp.stack([x, x]), jnp.split(x, 2), jnp.flip(x)), x)
+        yield _in_types(lambda x: (jax.nn.softmax(x), jax.nn.logsumexp(x, 1), jax.nn.standardize(x)), x)
+        yield _in_types(lambda x: (jnp.broadcast_to(x, (3, 8, 4)), jnp.swapaxes(x, 0, 1), jax.nn.relu(x)), x)
+        yield _in_types(lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c), c.sum(0)), x, None, length=3), x)
+        yield _in_types(lambda x: jax.lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), x)
+        yield _in_types(lambda x: jax.lax.while_loop(lambda c: c.sum() < 1e4, lambda c: c * 2, x), x)
+        yield _in_types(jax.vmap(lambda a: a * jnp.sin(a).sum()), x)
+        yield _in_types(jax.shard_map(lambda x: x * 2, in_specs=P("X", "Y"), out_specs=P("X", "Y")), x)
+        yield _in_types(lambda x: x.reshape(32, out_sharding=P("X")), x)
+        yield _in_types(lambda x: x.at[0].set(1.0, out_sharding=P("X", "Y")), x)
+        yield _typed(x + 1), _typed(x.T), _typed(x.sum(0)), _typed(x @ w)
+
+
+def types_of_derivatives():
+    with jax.set_mesh(_mesh()):
+        x = jax.device_put(_grid(8, 4) / 32, P("X", "Y"))
+        w = jax.device_put(_grid(4, 8) / 32, P("Y", None))
+
+        def loss(x, w):
+            return jnp.sum(jnp.dot(jnp.tanh(x), w, out_sharding=P("X", None)) ** 2)
+
+        def repeated(x, w):
+            def step(c, _):
+                hidden = jnp.dot(c, w, out_sharding=P("X", None))
+                return jnp.tanh(jnp.dot(hidden, w.T, out_sharding=P("X", "Y"))), None
+
+            return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+        for f in (loss, jax.checkpoint(loss), jax.jit(loss), repeated):
+            yield _in_types(jax.grad(f, (0, 1)), x, w)
+            yield [_typed(g) for g in jax.grad(f, (0, 1))(x, w)]
+        yield _in_types(lambda x, w: jax.jvp(loss, (x, w), (x, w)), x, w)
+        yield _in_types(lambda x, w: jax.jvp(jax.grad(loss), (x, w), (x, w)), x, w)
+
+
+def axes_left_to_the_compiler():
+    mesh = _mesh()
+    with jax.set_mesh(mesh):
+        x = jax.device_put(_grid(8, 4), P("X", "Y"))
+        product = jax.sharding.auto_axes(lambda a: jnp.sort(a @ a.T), out_sharding=P("X", None))
+        rows = jax.sharding.auto_axes(lambda a: jnp.sort(a, 1), axes="Y", out_sharding=P("X", "Y"))
+        for f in (product, rows):
+            yield _in_types(f, x), _typed(f(x))
+        kinds = jax.sharding.auto_axes(lambda a: a * len(jax.sharding.get_abstract_mesh().auto_axes))
+        yield kinds(x, out_sharding=P("X", "Y"))
+    with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"), axis_types=(AxisType.Auto,) * 2)):
+        f = jax.sharding.explicit_axes(lambda a: a.T * 2, in_sharding=P("X", "Y"))
+        yield f(_grid(8, 4)), jax.jit(f)(_grid(8, 4))
+
+
+def ambiguous_types():
+    with jax.set_mesh(_mesh()):
+        x = jax.device_put(_grid(8, 4), P("X", "Y"))
+        turned = jax.device_put(_grid(8, 4), P("Y", "X"))
+        table = jax.device_put(_grid(8, 4), P("X", None))
+        for f in (
+            lambda: x + turned,
+            lambda: x @ jax.device_put(_grid(4, 8), P("Y", None)),
+            lambda: x[:, :2],
+            lambda: x[0],
+            lambda: x.reshape(8, 2, 2),
+            lambda: jnp.sort(x, 1),
+            lambda: table[np.array([0, 1])],
+            lambda: jax.lax.top_k(x, 2),
+            lambda: jnp.pad(x, 1),
+        ):
+            for call in (f, jax.jit(f)):
+                try:
+                    yield call()
+                except Exception as error:
+                    yield type(error).__name__
+
+
 def gathered_by_index():
     mesh = _mesh()
     with jax.set_mesh(mesh):

@@ -1,6 +1,5 @@
 """`jax.sharding`."""
 
-from tinyxla.api.sharded_arrays import reshard as reshard
 from tinyxla.sharding import set_mesh as use_abstract_mesh
 
 use_mesh = use_abstract_mesh

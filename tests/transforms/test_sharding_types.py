@@ -1,0 +1,141 @@
+"""Sharding types: what follows from operands, and errors where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla.errors import ArgumentError, MeshError, ShardingTypeError
+from tinyxla.sharding import AxisType, auto_axes, explicit_axes, get_abstract_mesh
+
+P = tx.P
+
+
+@pytest.fixture(autouse=True)
+def _current_mesh() -> Iterator[None]:
+    """Four devices along x and two along y, both explicit."""
+    before = tx.config.num_cpu_devices
+    tx.config.update("num_cpu_devices", 8)
+    with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)):
+        yield
+    tx.config.update("num_cpu_devices", before)
+
+
+def _split(shape: tuple[int, ...], *spec: Any) -> Any:
+    return tx.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), P(*spec))
+
+
+def _type(x: Any) -> Any:
+    sharding = tx.typeof(x).sharding
+    return tuple(sharding.spec) if sharding else None
+
+
+AMBIGUOUS: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: _split((8, 4), "x", "y") + _split((8, 4), "y", "x"),
+        "add: dimensions that go together are split in different ways, along 'x' and 'y', of f32[8@x,4@y] and "
+        "f32[8@y,4@x]; give out_sharding where the function has it, reshard an operand, or leave it to the compiler by "
+        "auto_axes.",
+    ),
+    (
+        lambda: _split((8, 4), None, "y") @ _split((4, 8), "y"),
+        "dot: both operands are split along 'y' where they are contracted, so it is ambiguous, of f32[8,4@y] and",
+    ),
+    (
+        lambda: jnp.outer(_split((8,), "x"), _split((8,), "x")),
+        "two dimensions of the result would be split along the same axis, as f32[8@x,8@x]",
+    ),
+    (lambda: _split((8, 4), "x")[:2], "slice: dimension 0 of the result has the size 2, which has no equal parts"),
+    (lambda: _split((8, 4), "x")[jnp.array([1, 2])], "gather: elements are looked up along a dimension that is split"),
+    (lambda: jnp.sort(_split((8,), "x")), "sort: dimension 0 must be whole, but is split along 'x'"),
+]
+
+
+@pytest.mark.parametrize(("function", "said"), AMBIGUOUS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ambiguous_types_are_errors(function: Callable[[], Any], said: str, compiled: bool) -> None:
+    with pytest.raises(ShardingTypeError) as error:
+        tx.jit(function)() if compiled else function()
+    assert said in str(error.value)
+
+
+def test_values_of_control_flow_have_one_type() -> None:
+    x, y = _split((8,), "x"), _split((8,), "y")
+    with pytest.raises(ShardingTypeError, match="conditional: a value is split as"):
+        tx.jit(lambda k: tx.lax.cond(k, lambda: x, lambda: y))(True)
+    with pytest.raises(ShardingTypeError, match="while: a value is split as"):
+        tx.jit(lambda x, y: tx.lax.fori_loop(0, 3, lambda k, c: (c[1], c[0]), (x, y)))(x, y)
+
+
+def test_results_are_split_as_their_types_say() -> None:
+    seen: list[Any] = []
+
+    @tx.jit
+    def function(x: Any, w: Any) -> Any:
+        results = x + 1, x.T, x @ w, tx.nn.softmax(x, 0), jnp.dot(x.T, x, out_sharding=P("y"))
+        seen.extend(map(_type, results))
+        return results
+
+    found = function(_split((8, 4), "x", "y"), _split((4, 8)))
+    assert seen == [("x", "y"), ("y", "x"), ("x", None), ("x", "y"), ("y", None)]
+    assert [_type(x) for x in found] == seen
+    x, w = np.arange(32.0).reshape(8, 4), np.arange(32.0).reshape(4, 8)
+    np.testing.assert_allclose(found[2], x @ w)
+
+
+def test_cotangents_have_the_types_of_arguments() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return jnp.sum(jnp.dot(x, w, out_sharding=P("x")) ** 2)
+
+    x, w = _split((8, 4), "x", "y"), _split((4, 2), "y")
+    for gradient in (tx.grad(loss, (0, 1)), tx.jit(tx.grad(loss, (0, 1)))):
+        found = gradient(x, w)
+        assert [_type(g) for g in found] == [("x", "y"), ("y", None)]
+        y = 2 * np.asarray(x) @ np.asarray(w)
+        np.testing.assert_allclose(found[0], y @ np.asarray(w).T)
+        np.testing.assert_allclose(found[1], np.asarray(x).T @ y)
+
+
+def test_axes_are_of_another_kind_inside() -> None:
+    x = _split((8, 8), "x", "y")
+    kinds: list[Any] = []
+
+    def product(a: Any) -> Any:
+        kinds.append((get_abstract_mesh().axis_types, _type(a)))
+        return jnp.sort(a @ a)
+
+    found = auto_axes(product, out_sharding=P("x", None))(x)
+    assert kinds == [((AxisType.Auto, AxisType.Auto), None)]
+    assert _type(found) == ("x", None)
+    np.testing.assert_allclose(found, np.sort(np.asarray(x) @ np.asarray(x)))
+    auto_axes(product, axes="y")(x, out_sharding=P("x", "y"))
+    assert kinds[1] == ((AxisType.Explicit, AxisType.Auto), ("x", None))
+    with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"))):
+        doubled = explicit_axes(lambda a: kinds.append(_type(a)) or 2 * a.T, in_sharding=P("x", "y"))(np.ones((8, 4)))
+    assert kinds[2] == ("x", "y")
+    assert doubled.sharding.spec == P("y", "x")
+
+
+def test_wrong_uses_of_kinds_of_axes() -> None:
+    with pytest.raises(ArgumentError, match="there must be an out_sharding"):
+        auto_axes(jnp.sin)(1.0)
+    with pytest.raises(ArgumentError, match="there must be an in_sharding"):
+        explicit_axes(jnp.sin)(1.0)
+    with pytest.raises(ArgumentError, match="there is no axis 'z' in the current mesh"):
+        auto_axes(jnp.sin, axes="z", out_sharding=P())(1.0)
+    with tx.set_mesh(tx.sharding.AbstractMesh()), pytest.raises(MeshError, match="there is no mesh"):
+        auto_axes(jnp.sin, out_sharding=P())(1.0)
+
+
+def test_compiled_functions_are_kept_for_each_mesh() -> None:
+    doubled = tx.jit(lambda x: tx.lax.with_sharding_constraint(x * 2, P("x")))
+    assert doubled(jnp.ones(8)).sharding.mesh.shape == {"x": 4, "y": 2}
+    with tx.set_mesh(tx.make_mesh((2,), ("x",))):
+        assert doubled(jnp.ones(8)).sharding.mesh.shape == {"x": 2}
+    with tx.set_mesh(tx.sharding.AbstractMesh()), pytest.raises(MeshError, match="needs a mesh"):
+        doubled(jnp.ones(8))

@@ -1,0 +1,108 @@
+"""Functions inside of which axes of a mesh are of another kind: left to the compiler, or part of types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from tinyxla.api.functions import check_callable
+from tinyxla.errors import ArgumentError, MeshError
+from tinyxla.partitioning.placement import placed
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import with_auto_axes, with_explicit_axes
+from tinyxla.tracing.meshes import current_mesh
+from tinyxla.transforms.sharding_types import with_type_of
+from tinyxla.util.wrapping import transformed
+
+Function = Callable[..., Any]
+
+
+def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
+    """A function inside of which the compiler decides how arrays are split along explicit axes.
+
+    Args:
+        f: of pytrees of arrays; without it there is a decorator.
+        axes: the axes, a name or several; by default all.
+        out_sharding: how the results are split, a pytree of shardings or `PartitionSpec`s that may stop earlier than
+            they do. A call may pass it instead.
+
+    Raises:
+        ArgumentError: there is no out_sharding, or no such axis.
+
+    Source: the documentation of JAX, section "Explicit sharding".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> from tinyxla.sharding import AxisType, auto_axes
+        >>> mesh = tx.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))
+        >>> with tx.set_mesh(mesh):
+        ...     x = tx.device_put(tx.numpy.ones((2, 2)), tx.P("x"))
+        ...     tx.typeof(auto_axes(lambda x: x @ x.T, out_sharding=tx.P("x"))(x)).sharding.spec
+        PartitionSpec('x', None)
+    """
+    if f is None:
+        return lambda f: auto_axes(f, axes=axes, out_sharding=out_sharding)
+    check_callable("auto_axes", f)
+
+    @transformed("auto_axes", f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        where = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
+        if where is None:
+            raise ArgumentError("auto_axes: there must be an out_sharding, which says how the results are split.")
+        names = _names("auto_axes", axes)
+        return placed("auto_axes: out_sharding", with_auto_axes(names, lambda: f(*args, **kwargs)), where)
+
+    return function
+
+
+def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Any:
+    """A function inside of which the sharding along axes that are left to the compiler is part of types.
+
+    Args:
+        f: of pytrees of arrays; without it there is a decorator.
+        axes: the axes, a name or several; by default all.
+        in_sharding: how the arguments are split, a pytree as for `auto_axes`. A call may pass it instead.
+
+    Raises:
+        ArgumentError: there is no in_sharding, or no such axis.
+
+    Source: the documentation of JAX, section "Explicit sharding".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> from tinyxla.sharding import explicit_axes
+        >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
+        ...     explicit_axes(lambda x: x.T, in_sharding=tx.P("x"))(tx.numpy.ones((2, 2))).sharding.spec
+        PartitionSpec(None, 'x')
+    """
+    if f is None:
+        return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)
+    check_callable("explicit_axes", f)
+
+    @transformed("explicit_axes", f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        where = kwargs.pop("in_sharding", None) if in_sharding is None else in_sharding
+        if where is None:
+            raise ArgumentError("explicit_axes: there must be an in_sharding, which says how the arguments are split.")
+
+        def typed() -> Any:
+            result = f(*placed("explicit_axes: in_sharding", args, where), **kwargs)
+            return pytrees.map_tree(lambda x: with_type_of(x, x), result)
+
+        return with_explicit_axes(_names("explicit_axes", axes), typed)
+
+    return function
+
+
+def _names(what: str, axes: Any) -> frozenset[Hashable]:
+    """Axes of the current mesh: those that are named, or all."""
+    mesh = current_mesh()
+    if mesh.empty:
+        raise MeshError(f"{what}: there is no mesh; make one the current by set_mesh.")
+    if axes is None:
+        return frozenset(mesh.axis_names)
+    names = frozenset((axes,) if isinstance(axes, str) else axes)
+    unknown = sorted(names - set(mesh.axis_names), key=str)
+    if unknown:
+        raise ArgumentError(f"{what}: there is no axis {unknown[0]!r} in the current mesh, which has {mesh.shape}.")
+    return names

@@ -1,0 +1,307 @@
+"""Sharding types: along mesh axes that are explicit, how an array is split is part of its type.
+
+The type of a result follows from those of operands by the sharding rule of the operation. Where it does not, as for a
+product of which both operands are split along a contracted dimension, there is an error: the program says what it wants
+by `out_sharding` or `reshard`, or leaves it to the compiler by `auto_axes`. Inside of what is left to the compiler, and
+on the way back of derivatives, types have no axes.
+
+Source: the documentation of JAX, section "Explicit sharding (a.k.a. 'sharding in types')".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from tinyxla.errors import ShardingTypeError
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import Op, calls, reduction
+from tinyxla.ops.op import Dimensions, Factors
+from tinyxla.ops.tuples import leaf_shapes
+from tinyxla.shapes import AnyShape, Shape
+from tinyxla.tracing.core import GraphTrace, explicit_axes, set_trace_of_values, state, trace
+from tinyxla.tracing.meshes import AbstractMesh, current_mesh
+from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, axes_of, spec_of
+from tinyxla.transforms.annotated import AnnotatedTrace
+from tinyxla.transforms.computations import interpret, results
+from tinyxla.transforms.sharded import sharding_constraint
+
+_Result = TypeVar("_Result")
+Sizes = Mapping[Hashable, int]  # of the explicit axes, by name
+_FIX = "give out_sharding where the function has it, reshard an operand, or leave it to the compiler by auto_axes"
+
+
+def explicit_sizes(mesh: AbstractMesh) -> Sizes:
+    """The axes that are part of types, and their sizes."""
+    return {name: mesh.shape[name] for name in explicit_axes(mesh)}
+
+
+def type_of(x: Any) -> Spec:
+    """How an array is split along explicit axes."""
+    layout = x.sharding
+    sizes = explicit_sizes(layout.mesh) if isinstance(layout, NamedSharding) else {}
+    return _kept(layout.dimension_axes(x.shape), sizes) if sizes else ((),) * x.ndim
+
+
+def sharding_in_type(x: Any) -> NamedSharding | None:
+    """The type of an array as a sharding; None if its mesh has no explicit axes, or it has no mesh."""
+    layout = getattr(x, "sharding", None)
+    if not isinstance(layout, NamedSharding) or not explicit_axes(layout.mesh):
+        return None
+    return NamedSharding(layout.mesh, spec_of(type_of(x), x.ndim))
+
+
+def _kept(spec: Spec, sizes: Sizes) -> Spec:
+    """The axes of a spec that are part of types."""
+    return tuple(tuple(name for name in axes if name in sizes) for axes in spec)
+
+
+def with_type_of(value: Any, x: Any) -> Any:
+    """A value, of the shape of x, that has its type."""
+    layout = x.sharding
+    if not isinstance(layout, NamedSharding) or not explicit_axes(layout.mesh):
+        return value
+    return sharding_constraint(value, mesh=layout.mesh, spec=constraint_of(type_of(x), layout.mesh))
+
+
+def constraint_of(spec: Spec, mesh: AbstractMesh) -> tuple[Any, ...]:
+    """A type as the spec of a constraint: if there are axes of another kind, dimensions may be split along these."""
+    whole = None if mesh.are_all_axes_explicit else UNCONSTRAINED
+    return tuple(axes or whole for axes in spec)
+
+
+def with_types(computation: Computation, mesh: AbstractMesh, sizes: Sizes, inputs: Sequence[Spec]) -> Computation:
+    """A program whose results are constrained to their types."""
+    if not sizes:
+        return computation
+    types = output_types(computation, [_kept(spec, sizes) for spec in inputs], sizes)
+
+    def typed(*values: Any) -> list[Any]:
+        found = results(interpret(computation, values, lambda x, inputs: x.op(*inputs, **x.attributes._asdict())))
+        return [
+            sharding_constraint(x, mesh=mesh, spec=constraint_of(spec, mesh))
+            for x, spec in zip(found, types, strict=True)
+        ]
+
+    return trace(typed, computation.parameter_shapes, computation.name)[0]
+
+
+class TypedTrace(AnnotatedTrace[Spec]):
+    """Records a graph, and the sharding type of each array."""
+
+    def __init__(self, what: str, mesh: AbstractMesh, values: Sequence[Any], staging: bool) -> None:
+        super().__init__(what, [type_of(x) for x in values], staging)
+        self.mesh = mesh
+
+    def _of_value(self, value: Any) -> Spec:
+        return type_of(value)
+
+    def _of_results(self, x: Instruction, operands: list[list[Spec]]) -> list[Spec]:
+        sizes = explicit_sizes(self.mesh)
+        return result_types(x, [[_kept(spec, sizes) for spec in several] for several in operands], sizes)
+
+    def sharding_of(self, x: Instruction) -> NamedSharding:
+        """The type of an array as a sharding."""
+        return NamedSharding(self.mesh.abstract_mesh, spec_of(self.known[x][0], len(x.array_shape.dimensions)))
+
+
+def _trace_of_values(what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
+    """The trace of a function of values like these: with types, if there are explicit axes."""
+    outer = state.staging
+    meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
+    meshes += [outer.mesh] if isinstance(outer, TypedTrace) else []
+    mesh = next((mesh for mesh in (*meshes, current_mesh()) if explicit_axes(mesh)), None)
+    return GraphTrace(what, staging) if mesh is None else TypedTrace(what, mesh, values, staging)
+
+
+set_trace_of_values(_trace_of_values)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def output_types(computation: Computation, inputs: Sequence[Spec], sizes: Sizes, checks: bool = False) -> list[Spec]:
+    """The types of the results of a computation. Where one is ambiguous, of what a constraint decides later, it has no
+    axes; with `checks` that is an error."""
+    return list(_output_types(computation, tuple(inputs), tuple(sizes.items()), checks))
+
+
+@lru_cache(4096)
+def _output_types(computation: Computation, inputs: tuple[Spec, ...], sizes: Any, checks: bool) -> list[Spec]:
+    def rule(x: Instruction, operands: list[list[Spec]]) -> list[Spec]:
+        try:
+            return result_types(x, operands, dict(sizes))
+        except ShardingTypeError:
+            if checks:
+                raise
+            return _whole(x)
+
+    given: list[list[Spec]] = [[spec] for spec in inputs]
+    return interpret(computation, given, rule)
+
+
+def _whole(x: Instruction) -> list[Spec]:
+    return [((),) * shape.rank for shape in leaf_shapes(x.shape)]
+
+
+def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Sizes) -> list[Spec]:
+    """The types of the arrays of an instruction's result, from those of its operands.
+
+    Raises:
+        ShardingTypeError: they do not follow.
+    """
+    flat = [spec for several in operands for spec in several]
+    if x.op is calls.tuple_:
+        return flat
+    if x.op is calls.get_tuple_element:
+        return [operands[0][x.attributes.index]]
+    if x.op.name in _RULES:
+        return _RULES[x.op.name](x, flat, sizes)
+    if not any(map(any, flat)):
+        return _whole(x)
+    shapes = tuple(o.shape for o in x.operands)
+    attributes = x.attributes._asdict()
+    if x.op.sharding is not None:
+        return _by_factors(x, x.op.sharding(*shapes, **attributes), flat, sizes)
+    if x.op.expand is not None:
+        return output_types(_expanded(x.op, shapes, tuple(attributes.items())), flat, sizes, checks=True)
+    raise ShardingTypeError(f"{x.op.name}: has no rule for operands that are split, {_shown(x, flat)}; {_FIX}.")
+
+
+@lru_cache(1024)
+def _expanded(op: Op, shapes: tuple[AnyShape, ...], attributes: tuple[tuple[str, Any], ...]) -> Computation:
+    """What an operation is made of."""
+    assert op.expand is not None
+    expand = op.expand
+    return trace(lambda *x: results(expand(*x, **dict(attributes))), shapes, op.name)[0]
+
+
+def _shown(x: Instruction, operands: Sequence[Spec]) -> str:
+    """Operands as types are printed."""
+    shapes = [shape for o in x.operands for shape in leaf_shapes(o.shape)]
+    return " and ".join(shown(shape, spec) for shape, spec in zip(shapes, operands, strict=True))
+
+
+def shown(shape: Shape, spec: Spec) -> str:
+    """A type: `f32[8@x,4]`."""
+    sizes = ",".join(f"{n}{split_along(axes)}" for n, axes in zip(shape.dimensions, spec, strict=True))
+    return f"{shape.element_type.name}[{sizes}]"
+
+
+def split_along(axes: Sequence[Any]) -> str:
+    """`@x` for a dimension that is split along an axis x, `@(x,y)` along two."""
+    return f"@{axes[0]}" if len(axes) == 1 else f"@({','.join(map(str, axes))})" if axes else ""
+
+
+_CONTRACTIONS = ("convolution", "dot", "ragged-dot")
+_LOOKING_UP = ("gather", "scatter")
+
+
+def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """Dimensions of one factor are split alike."""
+
+    def error(why: str) -> ShardingTypeError:
+        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
+
+    axes: dict[int, tuple[Any, ...]] = {}
+    for spec, dimensions in zip(operands, factors.operands, strict=True):
+        for d, (names, factor) in enumerate(zip(spec, dimensions, strict=True)):
+            if not names or (factor is None and x.op is reduction.reduce):  # a sum over parts is not ambiguous
+                continue
+            if factor is None:
+                raise error(f"dimension {d} must be whole, but is split along {_names(names)}")
+            if axes.setdefault(factor, names) != names:
+                both = f"{_names(axes[factor])} and {_names(names)}"
+                raise error(f"dimensions that go together are split in different ways, along {both}")
+    for factor, _ in factors.reductions:
+        _check_reduced(x, factors, factor, operands, error)
+    found: list[Spec] = []
+    for shape, dimensions in zip(leaf_shapes(x.shape), factors.results, strict=True):
+        spec = tuple(axes.get(factor, ()) if factor is not None else () for factor in dimensions)
+        _check_result(shape, spec, sizes, error)
+        found.append(spec)
+    return found
+
+
+def _check_reduced(
+    x: Instruction, factors: Factors, factor: int, operands: Sequence[Spec], error: Callable[[str], Exception]
+) -> None:
+    """An error for a sum over parts that may be left as it is, added up, or scattered; and for elements that are looked
+    up in parts of others."""
+    split = [
+        spec[d]
+        for spec, dimensions in zip(operands, factors.operands, strict=True)
+        for d in _places(dimensions, factor)
+        if spec[d]
+    ]
+    if x.op.name in _CONTRACTIONS and len(split) > 1:
+        raise error(f"both operands are split along {_names(split[0])} where they are contracted, so it is ambiguous")
+    if x.op.name in _LOOKING_UP and split:
+        raise error(f"elements are looked up along a dimension that is split along {_names(split[0])}")
+
+
+def _places(dimensions: Dimensions, factor: int) -> Iterator[int]:
+    return (d for d, own in enumerate(dimensions) if own == factor)
+
+
+def _check_result(shape: Shape, spec: Spec, sizes: Sizes, error: Callable[[str], Exception]) -> None:
+    names = [name for axes in spec for name in axes]
+    if len(set(names)) < len(names):
+        raise error(f"two dimensions of the result would be split along the same axis, as {shown(shape, spec)}")
+    for d, (n, axes) in enumerate(zip(shape.dimensions, spec, strict=True)):
+        if n % math.prod(sizes[name] for name in axes):
+            raise error(f"dimension {d} of the result has the size {n}, which has no equal parts along {_names(axes)}")
+
+
+def _names(axes: Sequence[Any]) -> str:
+    return " and ".join(map(repr, axes))
+
+
+def _constraint(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    pairs = zip(x.attributes.spec, operands[0], strict=True)
+    return [_kept(tuple(own if part is UNCONSTRAINED else axes_of(part) for part, own in pairs), sizes)]
+
+
+def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    return [_kept(spec, sizes) for spec in x.attributes.out_specs]
+
+
+def _call(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    return output_types(x.attributes.to_apply, operands, sizes)
+
+
+def _while(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """What is carried, to a fixed point: a dimension that is whole at the start may be split later."""
+    carry = list(operands)
+    while True:
+        after = [_joined(x, *pair) for pair in zip(carry, output_types(x.attributes.body, carry, sizes), strict=True)]
+        if after == carry:
+            return after
+        carry = after
+
+
+def _conditional(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    found, *others = (output_types(branch, operands[1:], sizes) for branch in x.attributes.branch_computations)
+    for other in others:
+        found = [_joined(x, *pair) for pair in zip(found, other, strict=True)]
+    return found
+
+
+def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
+    """The type of what has one type or another; a whole dimension goes with one that is split."""
+    if any(a and b and a != b for a, b in zip(one, other, strict=True)):
+        raise ShardingTypeError(
+            f"{x.op.name}: a value is split as {one} in one place, and as {other} in another; {_FIX}."
+        )
+    return tuple(a or b for a, b in zip(one, other, strict=True))
+
+
+_RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
+    "call": _call,
+    "conditional": _conditional,
+    "shard-map": _shard_map,
+    "sharding-constraint": _constraint,
+    "while": _while,
+}
