@@ -76,7 +76,7 @@ class _Stage:
 
     def process_cost(self) -> ProcessCost:
         """What a call costs a process, if each device of its mesh is one: bytes moved and operations after fusion, and
-        what it sends to others. Loops count as often as they run, where that is known, and all branches of a conditional
+        what it sends to others. Loops count as often as they run, where that is known, and each branch of a conditional
         once.
 
         The mesh may be an abstract one, of any number of devices.
