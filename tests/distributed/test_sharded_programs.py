@@ -22,6 +22,14 @@ def test_programs_of_several_processes_give_what_one_gives(size: int, devices: i
 
 
 @needs_mpi
+@pytest.mark.parametrize(("size", "devices"), [(2, 1), (4, 1), (2, 2)])
+def test_programs_that_pass_messages_give_what_one_process_gives(size: int, devices: int) -> None:
+    ended = run(size, "-m", "tests.distributed.programs.message_passing", str(devices), within=240)
+    assert ended.code == 0, ended.errors
+    assert ended.output.split("\n")[:-1] == ["5 programs"] * size
+
+
+@needs_mpi
 @pytest.mark.parametrize("example", ["heat", "matmul", "ensemble"])
 def test_examples(example: str) -> None:
     ended = run(2, f"examples/{example}.py", within=120)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,12 @@ class Ended(NamedTuple):
     seconds: float
 
 
+@cache
+def is_open_mpi(mpirun: str) -> bool:
+    """Whether this is Open MPI's; another one is MPICH's."""
+    return "Open MPI" in subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def start(size: int, *program: str) -> subprocess.Popen[str]:
     """Start `python *program` in so many processes."""
     scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -41,8 +48,9 @@ def start(size: int, *program: str) -> subprocess.Popen[str]:
         "PYTHONUNBUFFERED": "1",
         "TINYXLA_NUM_THREADS": "1",
     }
+    more = ["--oversubscribe"] if is_open_mpi(mpirun) else []  # MPICH's starts any number
     return subprocess.Popen(
-        [mpirun, "--oversubscribe", "-n", str(size), sys.executable, *program],
+        [mpirun, *more, "-n", str(size), sys.executable, *program],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

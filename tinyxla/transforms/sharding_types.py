@@ -156,7 +156,7 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
     if x.op is calls.tuple_:
         return flat
     if x.op is calls.get_tuple_element:
-        return [operands[0][x.attributes.index]]
+        return [flat[x.attributes.index]]
     if x.op.name in _RULES:
         return _RULES[x.op.name](x, flat, sizes)
     if not any(map(any, flat)):

@@ -21,10 +21,15 @@ from tinyxla.runtime import mpi
 count = 0
 
 
+def _of_launcher(what: str) -> int:
+    """What Open MPI's mpirun, or MPICH's, says in the environment."""
+    return int(os.environ.get(f"OMPI_COMM_WORLD_{what}") or os.environ[f"PMI_{what}"])
+
+
 def test_initialize() -> None:
     assert not distributed.is_initialized()
     with pytest.warns(NoEffectWarning, match="coordinator_address have no effect"):
-        distributed.initialize("localhost:1234", int(os.environ["OMPI_COMM_WORLD_SIZE"]))
+        distributed.initialize("localhost:1234", _of_launcher("SIZE"))
     assert distributed.is_initialized()
     with pytest.raises(ProcessError, match="it must be called once, before anything asks"):
         distributed.initialize()
@@ -32,7 +37,7 @@ def test_initialize() -> None:
 
 def test_processes_know_their_numbers() -> None:
     rank, size = distributed.process_index(), distributed.process_count()
-    assert (rank, size) == (int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"]))
+    assert (rank, size) == (_of_launcher("RANK"), _of_launcher("SIZE"))
     on_this_machine = sorted(map(int, mpi.world().all_gather_bytes(str(mpi.world().local_rank).encode())))
     assert on_this_machine == list(range(size))
 
