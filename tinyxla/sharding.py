@@ -2,7 +2,7 @@
 
 from tinyxla.api.axis_types import auto_axes as auto_axes, explicit_axes as explicit_axes
 from tinyxla.api.sharded_arrays import reshard as reshard
-from tinyxla.tracing.core import axis_types
+from tinyxla.tracing.axis_types import axis_types
 from tinyxla.tracing.meshes import (
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,

@@ -45,7 +45,7 @@ def start(size: int, *program: str) -> subprocess.Popen[str]:
         "OMPI_ALLOW_RUN_AS_ROOT": "1",  # as in a container
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PYTHONPATH": str(ROOT),
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONUNBUFFERED": "1",  # what ends a line is written with it, by end="": processes write between each other
         "TINYXLA_NUM_THREADS": "1",
     }
     more = ["--oversubscribe"] if is_open_mpi(mpirun) else []  # MPICH's starts any number

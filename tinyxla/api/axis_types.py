@@ -9,7 +9,7 @@ from tinyxla.api.functions import check_callable
 from tinyxla.errors import ArgumentError, MeshError
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.core import with_auto_axes, with_explicit_axes
+from tinyxla.tracing.axis_types import with_auto_axes, with_explicit_axes
 from tinyxla.tracing.meshes import current_mesh
 from tinyxla.transforms.sharding_types import with_type_of
 from tinyxla.util.wrapping import transformed

@@ -60,15 +60,8 @@ from tinyxla.tracing.array import (
     without_memory,
     wrap_dense,
 )
-from tinyxla.tracing.core import (
-    Interpreted,
-    Tracer,
-    check_computation,
-    explicit_axes,
-    set_compute_large,
-    state,
-    unwanted,
-)
+from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context

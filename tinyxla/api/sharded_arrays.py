@@ -19,12 +19,12 @@ from tinyxla.util.tracebacks import boundary
 
 
 @boundary
-def reshard(x: Any, out_shardings: Any) -> Any:
+def reshard(xs: Any, out_shardings: Any) -> Any:
     """The arrays of a pytree under other shardings; what a device lacks it gets from others.
 
     Args:
-        x: a pytree of arrays.
-        out_shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier than x.
+        xs: a pytree of arrays.
+        out_shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier.
 
     Raises:
         ArgumentError: a device that there is not.
@@ -36,7 +36,7 @@ def reshard(x: Any, out_shardings: Any) -> Any:
         >>> tx.reshard(tx.numpy.arange(2), tx.NamedSharding(mesh, tx.P("x"))).sharding.spec
         PartitionSpec('x')
     """
-    return placed("reshard", x, out_shardings)
+    return placed("reshard", xs, out_shardings)
 
 
 def _sharding(what: str, sharding: Any) -> Sharding:

@@ -18,10 +18,10 @@ from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
 from tinyxla.numpy.take_where import take
-from tinyxla.ops import collectives, exchanges, movement, reduction, varying
+from tinyxla.ops import collectives, elementwise, exchanges, movement, reduction, varying
 from tinyxla.ops.op import OWN
 from tinyxla.ops.replica_groups import REPLICAS
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -140,6 +140,19 @@ class _Group:
         own = np.empty((_count(self.axes), self.size), np.int32)  # for each lane, those of its group
         own[self.members] = self.members[:, None, :]
         return _rows(whole, _rows(own, _index(self.axes)))
+
+    def gathered_once(self, x: Any) -> Any:
+        """The same as one value, which is known to be the same on all devices: the sum of arrays each of which has the
+        value of one lane, and zeros."""
+        number = x if x.dtype != np.bool_ else cast(x, np.dtype(np.int32))
+        sizes = (self.size, *x.shape)
+        lanes = movement.iota(shape=Shape(element_type(np.int32), sizes), iota_dimension=0)
+        own = elementwise.eq(lanes, movement.broadcast(_index(self.axes), sizes=sizes, dimensions=()))
+        spread = movement.broadcast(number, sizes=sizes, dimensions=tuple(range(1, len(sizes))))
+        found = elementwise.select(own, spread, movement.full(0, number.dtype, sizes))
+        for axis in self.axes:
+            found = varying.psum_invariant(found, axis_name=axis.name)
+        return cast(found, x.dtype)
 
     def position(self) -> Any:
         """The number of the lane in its group."""
@@ -351,7 +364,12 @@ def all_gather(
         axis_index_groups: lanes that are gathered together, instead of all.
         axis: where in the result the examples run.
         tiled: along a dimension of x, one example after the other, instead of a new dimension.
-        to: accepted for JAX's sake; there is nothing to be said of how results are placed on devices.
+        to: inside of `shard_map`, "invarying" makes a result that is known to be the same on all devices, so that its
+            out_spec may lack the axis; its cotangent is one, too. ("reduced" is as "varying".)
+
+    Raises:
+        AxisNameError: there is no such axis.
+        AttributeValueError: `to` is another word, or "invarying" for groups.
 
     >>> import numpy as np
     >>> from tinyxla.lax import all_gather
@@ -364,9 +382,14 @@ def all_gather(
     group = _Group(what, axis_name, axis_index_groups)
     if to not in ("varying", "invarying", "reduced"):
         raise AttributeValueError(f"{what}: to must be 'varying', 'invarying' or 'reduced', but is {to!r}.")
+    if to == "invarying" and group.members is not None:
+        raise AttributeValueError(f"{what}: groups have different results; leave out to, or axis_index_groups.")
 
     def leaf(x: Any) -> Any:
         at = canonical_axis(axis, x.ndim + (not tiled), f"{what}: axis")
+        if to == "invarying" and group.is_manual:
+            found = movement.move_axis(group.gathered_once(x), 0, at)
+            return collectives.merged(found, at) if tiled else found
         if group.participants is not None and group.size:
             whole = x if tiled else movement.reshape_to(x, (*x.shape[:at], 1, *x.shape[at:]))
             return collectives.all_gather(whole, all_gather_dimension=at, shard_count=group.size, **group.participants)

@@ -24,7 +24,8 @@ from tinyxla.partitioning.lanes import of_process
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import GraphTrace, explicit_axes
+from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph

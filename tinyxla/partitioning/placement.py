@@ -11,7 +11,8 @@ from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, resharded
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import EVERY, Tracer, with_auto_axes
+from tinyxla.tracing.axis_types import EVERY, with_auto_axes
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.meshes import Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array

@@ -38,7 +38,12 @@ class AbstractMesh:
             )
         self.axis_sizes = tuple(int(n) for n in axis_sizes)
         self.axis_names = names
-        self.axis_types: tuple[AxisType, ...] = tuple(axis_types or (AxisType.Auto,) * len(names))
+        kinds = (axis_types or AxisType.Auto,) * len(names) if not isinstance(axis_types, Sequence) else axis_types
+        self.axis_types: tuple[AxisType, ...] = tuple(kinds)  # pyright: ignore[reportUnknownArgumentType]
+        if len(self.axis_types) != len(names) or not all(isinstance(kind, AxisType) for kind in self.axis_types):
+            raise ArgumentError(
+                f"axis_types must be an AxisType, or one for each of the axes {names}, but is {axis_types!r}."
+            )
 
     @property
     def shape(self) -> Mapping[Any, int]:
@@ -83,6 +88,19 @@ class AbstractMesh:
         """The axes without devices."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
+    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
+        """The same with other fields."""
+        return AbstractMesh(
+            self.axis_sizes if axis_sizes is None else axis_sizes,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
+
+    def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
+        """The same where some axes are of other kinds."""
+        kinds = zip(self.axis_names, self.axis_types, strict=True)
+        return self.update(axis_types=tuple(name_to_type.get(name, kind) for name, kind in kinds))
+
     def _key(self) -> Any:
         return type(self), self.axis_sizes, self.axis_names, self.axis_types
 
@@ -125,7 +143,7 @@ class Mesh(AbstractMesh):
     Args:
         devices: an array of different devices.
         axis_names: a name for each axis.
-        axis_types: an `AxisType` for each axis; by default the compiler decides.
+        axis_types: an `AxisType`, or one for each axis; by default the compiler decides.
 
     Raises:
         ArgumentError: there are not as many names as axes, a device is there twice, or there is no such device.
@@ -150,6 +168,14 @@ class Mesh(AbstractMesh):
 
     def _key(self) -> Any:
         return *super()._key(), self._ids
+
+    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The same with other fields."""
+        return Mesh(
+            self.devices if devices is None else devices,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
 
     @property
     def device_ids(self) -> np.ndarray[Any, Any]:
@@ -278,7 +304,7 @@ def make_mesh(
     Args:
         axis_shapes: the number of devices along each axis.
         axis_names: the name of each axis.
-        axis_types: an `AxisType` for each axis.
+        axis_types: an `AxisType`, or one for each axis.
         devices: by default the first ones of all processes.
 
     Raises:

@@ -57,6 +57,11 @@ class PartitionSpec(Placement, tuple[Any, ...]):
     def __reduce__(self) -> Any:
         return (PartitionSpec, tuple(self))
 
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """The entries."""
+        return tuple(self)
+
     def update(self, *, unreduced: Any = None, reduced: Any = None, partitions: Any = None) -> PartitionSpec:
         """The same with other fields."""
         return PartitionSpec(
@@ -133,6 +138,11 @@ class Sharding(Placement):
     def addressable_devices(self) -> set[Device]:
         """The devices of this process."""
         return {device for device in self.device_set if device.process_index == process_index()}
+
+    @property
+    def has_addressable_devices(self) -> bool:
+        """Whether this process has some of the devices."""
+        return bool(self.addressable_devices)
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -256,6 +266,11 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         """Whether each device has all of an array."""
         return math.prod(self._parts(part) for part in self.spec) == 1
+
+    @property
+    def replicated_axes(self) -> frozenset[Any]:
+        """The axes along which all devices have the same."""
+        return frozenset(self.mesh.axis_names).difference(*map(axes_of, self.spec))
 
     def _parts(self, part: Any) -> int:
         return math.prod(self.mesh.shape[name] for name in axes_of(part))

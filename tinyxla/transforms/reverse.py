@@ -26,7 +26,8 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import EVERY, CarryingTracer, GraphTracer, Trace, state, with_auto_axes
+from tinyxla.tracing.axis_types import EVERY, with_auto_axes
+from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, state
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 

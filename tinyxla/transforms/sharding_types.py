@@ -21,7 +21,8 @@ from tinyxla.ops import Op, calls, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
-from tinyxla.tracing.core import GraphTrace, explicit_axes, set_trace_of_values, state, trace
+from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.core import GraphTrace, set_trace_of_values, state, trace
 from tinyxla.tracing.meshes import AbstractMesh, current_mesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, axes_of, spec_of
 from tinyxla.transforms.annotated import AnnotatedTrace

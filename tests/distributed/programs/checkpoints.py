@@ -90,7 +90,7 @@ def main() -> None:
     tx.distributed.initialize()
     mesh = tx.make_mesh((tx.device_count(),), ("x",))
     run = {"save": save, "load": load}[sys.argv[1]]
-    print(f"{run(Path(sys.argv[2]), mesh)} cases")
+    print(f"{run(Path(sys.argv[2]), mesh)} cases\n", end="")
 
 
 if __name__ == "__main__":

@@ -257,7 +257,7 @@ def main() -> None:
             check(f"compiled {case.name}", compiled[number], case.expected[rank])
         check(f"eager {several[-1].name}", several[-1].function(x), several[-1].expected[rank])
         count += len(several)
-    print(f"{count} cases")
+    print(f"{count} cases\n", end="")
 
 
 if __name__ == "__main__":

@@ -113,4 +113,4 @@ if __name__ == "__main__":
         if name.startswith("test_"):
             test()
             count += 1
-    print(f"{count} cases")
+    print(f"{count} cases\n", end="")

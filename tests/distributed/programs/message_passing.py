@@ -236,7 +236,7 @@ def main() -> None:
     for check in checks:
         check(mesh)
     multihost_utils.sync_global_devices("all programs have ended")
-    print(f"{len(checks)} programs", flush=True)
+    print(f"{len(checks)} programs\n", end="")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def main() -> None:
         assert report.communication == compiled.process_cost().communication
         assert report.devices is None
     cases += 1
-    print(f"{cases} cases", flush=True)
+    print(f"{cases} cases\n", end="")
 
 
 if __name__ == "__main__":

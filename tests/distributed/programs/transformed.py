@@ -135,7 +135,7 @@ def main() -> None:
             for found, wanted in zip(tx.tree.leaves(mine), tx.tree.leaves(of_lanes), strict=True):
                 np.testing.assert_allclose(found, wanted[rank], rtol=1e-9, atol=1e-11, err_msg=function.__name__)
             count += 1
-    print(f"{count} cases")
+    print(f"{count} cases\n", end="")
 
 
 if __name__ == "__main__":
