@@ -38,9 +38,10 @@ class AbstractMesh:
             )
         self.axis_sizes = tuple(int(n) for n in axis_sizes)
         self.axis_names = names
-        kinds = (axis_types or AxisType.Auto,) * len(names) if not isinstance(axis_types, Sequence) else axis_types
-        self.axis_types: tuple[AxisType, ...] = tuple(kinds)  # pyright: ignore[reportUnknownArgumentType]
-        if len(self.axis_types) != len(names) or not all(isinstance(kind, AxisType) for kind in self.axis_types):
+        given: Any = axis_types or AxisType.Auto
+        kinds = tuple(given) if isinstance(given, Sequence) else (given,) * len(names)
+        self.axis_types: tuple[AxisType, ...] = kinds
+        if len(kinds) != len(names) or not all(isinstance(kind, AxisType) for kind in kinds):
             raise ArgumentError(
                 f"axis_types must be an AxisType, or one for each of the axes {names}, but is {axis_types!r}."
             )

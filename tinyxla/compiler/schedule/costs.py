@@ -28,8 +28,9 @@ def cost_of_step(step: Step) -> Cost:
 def message_in(step: Step) -> Message | None:
     """What a step says to other processes, if it does; of a split message its start."""
     work = step.work
-    is_said = isinstance(work, Collective) and not isinstance(work, CollectiveDone) and is_message(work.root)
-    return message_of(work.root) if is_said else None
+    if not isinstance(work, Collective) or isinstance(work, CollectiveDone) or not is_message(work.root):
+        return None
+    return message_of(work.root)
 
 
 def communication_of_step(step: Step) -> Communication:
