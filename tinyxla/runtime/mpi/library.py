@@ -102,8 +102,9 @@ class Library:
         return ctypes.CFUNCTYPE(ctypes.c_int, *types)(self.address(routine.name))
 
     def handle(self, x: Any) -> int:
-        """The handle of a communicator, type or operation as a machine word."""
-        return self.MPI._handleof(x)
+        """The handle of a communicator, type or operation as a machine word with a sign: those of MPICH that a program
+        makes are negative."""
+        return ctypes.c_int64(self.MPI._handleof(x)).value
 
     def operation(self, name: str) -> int:
         """The handle of the operation of a monoid."""
