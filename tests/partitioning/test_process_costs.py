@@ -11,7 +11,11 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
+from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveStart
+from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.report import Cost
+from tinyxla.compiler.schedule.blocks import Step
+from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import exchanges
 from tinyxla.ops.communication import Communication, communication_by
@@ -191,3 +195,24 @@ def test_expansions_for_one_number_of_processes_are_not_used_for_another() -> No
     made = trace(program, [shape], "broadcast")[0]
     assert len(process_cost(made, 2).collectives) == 1
     assert len(process_cost(made, 1).collectives) == 0
+
+
+def test_split_messages_count_once() -> None:
+    """The start of a message counts, and not the wait for it."""
+
+    def program(x: Any) -> list[Any]:
+        return [exchanges.collective_broadcast(x, replica_groups=((0, 1),), axis_name=PROCESSES)]
+
+    with mpi.simulated(2):
+        block, _ = compile_program(
+            trace(program, [Shape(element_type("f32"), (2,))], "broadcast")[0], (), lambda kernel: None
+        )
+    (step,) = (x for x in block.steps if type(x.work) is Collective)
+    work: Any = step.work
+    halves = [
+        Step(kind(work.root), step.reads, step.writes, step.planned) for kind in (CollectiveStart, CollectiveDone)
+    ]
+    once = communication_of_step(step)
+    assert once == Communication(8, 8, 1)
+    assert [communication_of_step(x) for x in halves] == [once, Communication()]
+    assert [cost_of_step(x) for x in halves] == [cost_of_step(step), Cost()]

@@ -5,7 +5,8 @@
 A process takes a time for each kernel, byte and operation (`Processor`), a network for each message, byte, and byte
 that is combined (`Network`): the Hockney model, extended by the cost of reductions. Both are linear in what a program
 costs a process (`lowered.process_cost()`), which is known for any number of processes on an abstract mesh; both are
-fitted to measurements. Communication is taken not to overlap with computation, and links not to be shared.
+fitted to measurements. Messages are taken not to overlap with computation, which makes predictions too long where they
+do; processes are taken not to share links, which makes them too short.
 
 Sources: "The communication challenge for MPP: Intel Paragon and Meiko CS-2" (Hockney, 1994); for the algorithms whose
 messages are counted "Optimization of Collective Communication Operations in MPICH" (Thakur, Rabenseifner, Gropp, 2005).
