@@ -170,8 +170,11 @@ class World(Process):
         return Wait(count, (part.fingerprint, number, members), members, f"in {step}, in {part.name!r}")
 
     def _difference(self) -> str:
-        """What says that another process runs another part, if a table of comparisons says so."""
-        comparison = None if self._part is None else self._comparisons.get(self._part.participants)
+        """What says that others run another part than that in a step of which this process waits, if that is known. In
+        a comparison, processes find out by themselves."""
+        if self._part is None or self._waits[0] in (0, _COMPARISON):
+            return ""
+        comparison = self._comparisons.get(self._part.participants)
         return "" if comparison is None else comparison.difference()
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
