@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, Pointer, Step, inner_blocks, shape_of
+from tinyxla.compiler.schedule.costs import cost_of_step
 from tinyxla.hlo import Instruction
+from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.ops.cost import bytes_of, operations_of
+from tinyxla.ops.cost import bytes_of
 from tinyxla.ops.process_collectives import is_message
 
 MIN_BYTES = 1 << 15  # of a message that is split; a smaller one takes little longer than its start and its done
@@ -35,7 +37,7 @@ def hide_latency(block: Block, aliases: AliasMap) -> None:
         for inner in inner_blocks(step):
             hide_latency(inner, aliases)
     if any(map(_is_long_message, block.steps)):
-        block.steps = _joined(_ListScheduler(aliases).schedule(block.steps))
+        block.steps = _ListScheduler(aliases).schedule(block.steps)
 
 
 def _is_message(step: Step) -> bool:
@@ -54,6 +56,7 @@ class _ListScheduler:
         self._placed: list[Step] = []
         self._waiting: list[Step] = []  # dones, and what depends on them, in the order of the program
         self._left: dict[Step, float] = {}  # of a done that waits: the nanoseconds that its message still takes
+        self._times: dict[Step, float] = {}  # nanoseconds of the kernels that are placed
         self._accesses: dict[Step, tuple[frozenset[Storage], frozenset[Storage]]] = {}
 
     def schedule(self, steps: list[Step]) -> list[Step]:
@@ -65,7 +68,7 @@ class _ListScheduler:
                 self._finish()
                 self._placed.append(step)
         self._finish()
-        return self._placed
+        return self._joined()
 
     def _with_early_messages(self, steps: list[Step]) -> list[Step]:
         """The steps, with each long message just behind what it depends on, and behind messages that are there."""
@@ -90,7 +93,8 @@ class _ListScheduler:
             self._place_done(done)
         if not _is_long_message(step):
             self._placed.append(step)
-            self._pass(_time(step))
+            self._times[step] = _time(step)
+            self._pass(self._times[step])
             return
         assert isinstance(step.work, Collective)
         root = step.work.root
@@ -133,6 +137,28 @@ class _ListScheduler:
                 for done in list(self._left):
                     self._place_done(done)
 
+    def _joined(self) -> list[Step]:
+        """The steps that are placed, with those messages blocking again of which too little is hidden."""
+        hidden: dict[Instruction, float] = {}  # nanoseconds of kernels since the start
+        total = 0.0
+        for step in self._placed:
+            work = step.work
+            if isinstance(work, CollectiveStart):
+                hidden[work.root] = -total
+            elif isinstance(work, CollectiveDone):
+                hidden[work.root] += total
+            else:
+                total += self._times.get(step, 0.0)
+        few = {root for root, time in hidden.items() if time < MIN_HIDDEN * _message_time(root)}
+        result: list[Step] = []
+        for step in self._placed:
+            work = step.work
+            if isinstance(work, CollectiveStart) and work.root in few:
+                step.work = Collective(work.root)
+            if not (isinstance(work, CollectiveDone) and work.root in few):
+                result.append(step)
+        return result
+
     def _depends(self, step: Step, earlier: Step) -> bool:
         """Whether a step must stay behind an earlier one."""
         reads, writes = self._accessed(step)
@@ -160,42 +186,16 @@ def _are_ordered(*steps: Step) -> bool:
     return all(_is_message(x) and not isinstance(x.work, CollectiveDone) for x in steps)
 
 
-def _joined(steps: list[Step]) -> list[Step]:
-    """The steps, with those messages blocking again of which too little is hidden."""
-    hidden: dict[Instruction, float] = {}  # nanoseconds of kernels since the start
-    total = 0.0
-    for step in steps:
-        work = step.work
-        if isinstance(work, CollectiveStart):
-            hidden[work.root] = -total
-        elif isinstance(work, CollectiveDone):
-            hidden[work.root] += total
-        else:
-            total += _time(step)
-    few = {root for root, time in hidden.items() if time < MIN_HIDDEN * _message_time(root)}
-    result: list[Step] = []
-    for step in steps:
-        work = step.work
-        if isinstance(work, CollectiveStart) and work.root in few:
-            step.work = Collective(work.root)
-        if not (isinstance(work, CollectiveDone) and work.root in few):
-            result.append(step)
-    return result
-
-
 def _message_time(root: Instruction) -> float:
     """Nanoseconds of a message: its operand and its result pass through memory, or a network."""
     return max(bytes_of(root.operands[0].shape), bytes_of(root.shape)) / BYTES_PER_NANOSECOND
 
 
 def _time(step: Step) -> float:
-    """Nanoseconds of a kernel: what it computes, or what it accesses."""
-    roots = step.work.roots if isinstance(step.work, LoweredKernel) else [step.work.root]
-    operations = sum(sum(operations_of(producer_of(root))) for root in roots)
-    if isinstance(step.work, LoweredKernel):
-        operations = max(operations, step.work.work)
-    accessed = sum(bytes_of(shape_of(x)) for x in [*step.reads, *step.writes])
-    return max(operations / OPERATIONS_PER_NANOSECOND, accessed / ACCESSED_BYTES_PER_NANOSECOND)
+    """Nanoseconds of a kernel: what it computes, or what it reads and writes."""
+    cost = cost_of_step(step)
+    operations = cost.operations + COSTLY_WORK * cost.transcendentals
+    return max(operations / OPERATIONS_PER_NANOSECOND, cost.bytes / ACCESSED_BYTES_PER_NANOSECOND)
 
 
 def _may_run_during_messages(step: Step) -> bool:
