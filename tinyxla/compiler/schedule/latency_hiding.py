@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, Pointer, Step, inner_blocks, shape_of
-from tinyxla.compiler.schedule.costs import cost_of_step
+from tinyxla.compiler.schedule.costs import cost_of_step, message_in
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.ops.cost import bytes_of
-from tinyxla.ops.process_collectives import is_message
 
 MIN_BYTES = 1 << 15  # of a message that is split; a smaller one takes little longer than its start and its done
 MAX_BYTES = 1 << 30  # a longer one may go in several calls
@@ -41,7 +40,8 @@ def hide_latency(block: Block, aliases: AliasMap) -> None:
 
 
 def _is_message(step: Step) -> bool:
-    return isinstance(step.work, Collective) and is_message(step.work.root)
+    """Whether a step is a message, or the start of one."""
+    return message_in(step) is not None
 
 
 def _is_long_message(step: Step) -> bool:
@@ -183,7 +183,7 @@ class _ListScheduler:
 
 def _are_ordered(*steps: Step) -> bool:
     """Whether all of these are messages, which keep their order."""
-    return all(_is_message(x) and not isinstance(x.work, CollectiveDone) for x in steps)
+    return all(map(_is_message, steps))
 
 
 def _message_time(root: Instruction) -> float:
