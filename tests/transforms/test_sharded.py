@@ -140,6 +140,30 @@ def test_transformations_are_those_of_the_function_mapped_over_parts(f: Any, che
     assert _differences(_transformed(g, *_arguments()), wanted) == []
 
 
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_axis_of_a_vmap_around(check_vma: bool) -> None:
+    """The function of a device talks over the examples, too."""
+
+    def of_device(x: Any) -> Any:
+        others = lax.all_gather(x, "i").sum(0) + lax.psum(jnp.sin(x), "i") + lax.axis_index("i")
+        return x * others + lax.ppermute(x, "x", SWAP)
+
+    def alone(x: Any) -> Any:
+        others = lax.all_gather(x, "i").sum(0) + lax.psum(jnp.sin(x), "i") + lax.axis_index("i")
+        return x * others + jnp.roll(x, 2, 0)
+
+    mesh = tx.make_mesh((2,), ("x",))
+    mapped = tx.shard_map(of_device, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check_vma)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32))
+    for transformed in (
+        lambda f: tx.vmap(f, axis_name="i")(x),
+        lambda f: tx.vmap(tx.grad(lambda x: (f(x) ** 2).sum()), axis_name="i")(x),
+        lambda f: tx.grad(lambda x: (tx.vmap(f, axis_name="i")(x) ** 2).sum())(x),
+        lambda f: tx.jit(tx.vmap(tx.grad(lambda x: (f(x) ** 2).sum()), axis_name="i"))(x),
+    ):
+        np.testing.assert_allclose(transformed(mapped), transformed(alone), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("rule", ["_summed", "_of_first_device"])
 def test_wrong_rule_is_found(rule: str, over_lanes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     g = _mapped(_halo, False)

@@ -9,7 +9,7 @@ Source: the documentation of `jax.shard_map`, section "Tracking how values vary 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -62,7 +62,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
         return (self._outer.varying(value) if self._outer is not None else None) or _NONE
 
     def _of_results(self, x: Instruction, operands: list[list[Axes]]) -> list[Axes]:
-        return results_vary(x, operands)
+        return [axes & self.names for axes in results_vary(x, operands)]
 
     def varying(self, x: Any) -> Axes | None:
         """The axes along which a value varies; None if that is not known, as inside of loops."""
@@ -123,16 +123,13 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
         return [flat[0].union(*several) for several in zip(*found, strict=True)]
     if name == "call":
         return outputs_vary(x.attributes.to_apply, flat)
-    axes = _exchanged(x.attributes._asdict())
+    axis = getattr(x.attributes, "axis_name", None)
     union: Axes = frozenset().union(*flat)
-    if name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
-        return [union - axes] * count
-    return [union | axes] * count
-
-
-def _exchanged(attributes: Mapping[str, Any]) -> Axes:
-    """The axis along which devices tell each other something in an operation with these attributes."""
-    return frozenset((attributes["axis_name"],)) if "axis_name" in attributes else _NONE
+    if name in ("replica-id", "pvary"):
+        union |= {axis}
+    elif name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
+        union -= {axis}
+    return [union] * count
 
 
 def outputs_vary(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
@@ -159,10 +156,10 @@ def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -
 
 
 def _wanted(
-    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], names: Axes | None = None
+    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], names: Axes = _NONE
 ) -> tuple[list[Axes], dict[str, Any]]:
     """The axes along which operands have to vary; and the attributes, with the same done in their computations. What
-    devices exchange along an axis, of these `names`, varies along it."""
+    devices tell each other along an axis, of these `names`, varies along it."""
     if op.name == "while":
         condition, body = attributes["condition"], attributes["body"]
         carry = tuple(_carried(condition, body, axes))
@@ -177,9 +174,8 @@ def _wanted(
     if op.name == "call" and attributes.get("rule") is None:
         return list(axes), {**attributes, "to_apply": unified(attributes["to_apply"], tuple(axes), None)}
     union: Axes = frozenset().union(*axes)
-    if op is not varying.pvary:
-        exchanged = _exchanged(attributes)
-        union |= exchanged if names is None else exchanged & names
+    if op is not varying.pvary and attributes.get("axis_name") in names:
+        union |= {attributes["axis_name"]}
     return [union] * len(axes), attributes
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, collectives, elementwise, exchanges, movement
-from tinyxla.ops.op import Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
+from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
@@ -316,7 +316,7 @@ def _residuals_vary(a: ShardMap, there: Computation) -> list[frozenset[Hashable]
 
 def _axes(a: ShardMap) -> frozenset[Hashable]:
     """The axes along which devices may do different things."""
-    return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs)))
+    return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs))).intersection(a.mesh.axis_names)
 
 
 def _of_first_device(a: ShardMap, g: Any, spec: Spec) -> Any:
@@ -336,15 +336,19 @@ def _summed(a: ShardMap, g: Any, spec: Spec) -> Any:
     return g
 
 
-def _derivative(*, to_apply: Computation, check_vma: bool, **others: Any) -> Derivative:
-    """A function that takes the largest of all devices (by all-reduce) is not linear in what is the same on all."""
-    if check_vma and "all-reduce" in to_apply.all_opcodes:
+def _derivative(*, to_apply: Computation, mesh: AbstractMesh, check_vma: bool, **others: Any) -> Derivative:
+    """Of a function that takes the largest of all devices (by all-reduce), which is not linear in what is the same on
+    all, or talks over axes of others, that of what it is made of."""
+    if not to_apply.axis_names <= set(mesh.axis_names) or (check_vma and "all-reduce" in to_apply.all_opcodes):
         return Decomposition(_mapped)
     return Joint(_forward, _reverse)
 
 
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     a = ShardMap(**attributes)
+    if not a.to_apply.axis_names <= {*a.mesh.axis_names, OWN}:  # over which a `vmap` around talks
+        pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
+        return tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
     made, found = _traced(a, lambda: batched(a.to_apply, size, axes))
     inputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.in_specs, axes, strict=True))
     outputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.out_specs, found, strict=True))
