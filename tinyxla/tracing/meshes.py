@@ -40,11 +40,11 @@ class AbstractMesh:
         self.axis_names = names
         given: Any = axis_types or AxisType.Auto
         kinds = tuple(given) if isinstance(given, Sequence) else (given,) * len(names)
-        self.axis_types: tuple[AxisType, ...] = kinds
         if len(kinds) != len(names) or not all(isinstance(kind, AxisType) for kind in kinds):
             raise ArgumentError(
                 f"axis_types must be an AxisType, or one for each of the axes {names}, but is {axis_types!r}."
             )
+        self.axis_types: tuple[AxisType, ...] = kinds
 
     @property
     def shape(self) -> Mapping[Any, int]:
