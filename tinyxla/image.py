@@ -36,27 +36,40 @@ class ResizeMethod(enum.Enum):
     LANCZOS3 = "lanczos3"
     LANCZOS5 = "lanczos5"
     CUBIC = "cubic"
+    CUBIC_PYTORCH = "cubic-pytorch"
+    AREA = "area"
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of that name; of linear and cubic also the names bilinear, trilinear, triangle and bicubic."""
-        others = {"bilinear": "linear", "trilinear": "linear", "triangle": "linear", "bicubic": "cubic"}
+        """The method of that name; of linear and cubic also the names bilinear, trilinear, triangle, bicubic, tricubic
+        and bicubic-pytorch."""
         try:
-            return ResizeMethod(others.get(s, s))
+            return ResizeMethod(_OTHER_NAMES.get(s, s))
         except (TypeError, ValueError):
             known = ", ".join(repr(m.value) for m in ResizeMethod)
             raise AttributeValueError(f"image.resize: method must be one of {known}, but got {shown(s)}.") from None
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("bilinear", "trilinear", "triangle"), "linear"),
+    **dict.fromkeys(("bicubic", "tricubic"), "cubic"),
+    "bicubic-pytorch": "cubic-pytorch",
+}
 
 
 def _triangle(x: Any) -> Any:
     return tnp.maximum(0, 1 - x)
 
 
-def _keys_cubic(x: Any) -> Any:
-    """Keys, "Cubic convolution interpolation for digital image processing" (1981), with a = -1/2."""
-    near = ((1.5 * x - 2.5) * x) * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-    return tnp.where(x >= 2, 0, tnp.where(x >= 1, far, near))
+def _keys_cubic(a: float) -> Callable[[Any], Any]:
+    """Keys, "Cubic convolution interpolation for digital image processing" (1981), section IV."""
+
+    def kernel(x: Any) -> Any:
+        near = (((a + 2) * x - (a + 3)) * x) * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return tnp.where(x >= 2, 0, tnp.where(x >= 1, far, near))
+
+    return kernel
 
 
 def _lanczos(radius: float) -> Callable[[Any], Any]:
@@ -68,7 +81,8 @@ def _lanczos(radius: float) -> Callable[[Any], Any]:
 
 _KERNELS = {
     ResizeMethod.LINEAR: _triangle,
-    ResizeMethod.CUBIC: _keys_cubic,
+    ResizeMethod.CUBIC: _keys_cubic(-0.5),
+    ResizeMethod.CUBIC_PYTORCH: _keys_cubic(-0.5),  # with antialias; without it see `_edge_weights`
     ResizeMethod.LANCZOS3: _lanczos(3.0),
     ResizeMethod.LANCZOS5: _lanczos(5.0),
 }
@@ -86,7 +100,9 @@ def resize(
     Args:
         image: any array; integers and booleans are taken as floats, except by the method "nearest".
         shape: the new sizes, of the same rank. Dimensions of equal size do not change.
-        method: "nearest", "linear", "cubic", "lanczos3" or "lanczos5", or a `ResizeMethod`.
+        method: "nearest", "linear", "cubic", "cubic-pytorch", "lanczos3", "lanczos5" or "area", or a `ResizeMethod`.
+            "area" is the mean over the place of the new element, whose parts count by their size. "cubic-pytorch" is
+            "cubic", but without `antialias` it has the kernel of PyTorch and repeats the elements at the edges.
         antialias: where the array shrinks, widen the kernel by as much, so that all elements take part.
         precision: accepted for JAX's sake.
 
@@ -165,12 +181,32 @@ def _weights(
     kind = join_types((dtype, False), (np.dtype(np.float32), False))[0]
     scale, translation = cast(operand(scale, "image"), kind), cast(operand(translation, "image"), kind)
     places = (tnp.arange(new, dtype=kind)[None] + 0.5 - translation) / scale - 0.5
-    width = tnp.maximum(1 / scale, 1) if antialias else 1
-    distances = tnp.abs(places - tnp.arange(size, dtype=kind)[:, None]) / width
-    weights = _KERNELS[method](distances)
+    if method is ResizeMethod.AREA:
+        weights = _overlaps(size, places, 1 / scale)
+    elif method is ResizeMethod.CUBIC_PYTORCH and not antialias:
+        weights = _edge_weights(size, places)
+    else:
+        width = tnp.maximum(1 / scale, 1) if antialias else 1
+        weights = _KERNELS[method](tnp.abs(places - tnp.arange(size, dtype=kind)[:, None]) / width)
     totals = tnp.sum(weights, 0, keepdims=True)
     weights = tnp.where(tnp.abs(totals) > 1e-3, weights / tnp.where(totals == 0, 1, totals), 0)
     return tnp.where((places >= -0.5) & (places <= size - 0.5), weights, 0).astype(dtype)
+
+
+def _overlaps(size: int, places: Array, width: Array) -> Array:
+    """How much of the interval of that width around each place lies in each element, which has the width 1."""
+    middle = tnp.arange(size, dtype=places.dtype)[:, None]
+    low, high = tnp.maximum(places - width / 2, middle - 0.5), tnp.minimum(places + width / 2, middle + 0.5)
+    return tnp.maximum(high - low, 0)
+
+
+def _edge_weights(size: int, places: Array) -> Array:
+    """Weights of the four elements around each place by the cubic kernel with a = -3/4; beyond an edge the element at
+    the edge counts again."""
+    kernel, first = _keys_cubic(-0.75), tnp.floor(places) - 1
+    taps = [first + k for k in range(4)]
+    chosen = [tnp.clip(tap, 0, size - 1) == tnp.arange(size, dtype=places.dtype)[:, None] for tap in taps]
+    return sum((tnp.where(c, kernel(tnp.abs(places - t)), 0) for c, t in zip(chosen, taps, strict=True)), 0 * places)
 
 
 def _weighted(x: Array, d: int, weights: Array) -> Array:

@@ -291,7 +291,7 @@ def test_nearest_codes() -> None:
 
 
 @pytest.mark.sample(every=5)
-@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5", "cubic-pytorch", "area"])
 def test_resize(method: str) -> None:
     x = np.random.default_rng(3).normal(size=(7, 9, 3)).astype(np.float32)
     ways = list(itertools.product(((14, 18, 3), (3, 5, 3), (10, 4, 3), (7, 9, 5)), (True, False)))
