@@ -1,4 +1,5 @@
-"""Looking at values while a program runs: `print`, `callback` and `breakpoint`, which leave what is computed as it is.
+"""Looking at values while a program runs: `print`, `log`, `callback` and `breakpoint`, which leave what is computed as
+it is.
 
 They work in compiled functions, loops and branches, and under `vmap` once for each example. Derivatives pass them by:
 in reverse mode they see values on the way there, once.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import bdb
 import builtins
 import functools
+import logging
 import pdb  # noqa: T100 - it is what a breakpoint opens
 import string
 import sys
@@ -34,6 +36,7 @@ __all__ = [
     "breakpoint",
     "callback",
     "inspect_array_sharding",
+    "log",
     "print",
     "visualize_array_sharding",
     "visualize_sharding",
@@ -71,16 +74,28 @@ _USUAL = np.get_printoptions()
 class _Print:
     text: str
     options: tuple[tuple[str, Any], ...] | None  # NumPy's, of the time of the call, if they are not the usual ones
+    write: Callable[[str], None]
 
     def __str__(self) -> str:
         return repr(self.text)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if self.options is None:
-            builtins.print(_Formatter().vformat(self.text, args, kwargs))
+            self.write(_Formatter().vformat(self.text, args, kwargs))
             return
         with np.printoptions(**dict(self.options)):
-            builtins.print(_Formatter().vformat(self.text, args, kwargs))
+            self.write(_Formatter().vformat(self.text, args, kwargs))
+
+
+def _printed(line: str) -> None:
+    builtins.print(line)
+
+
+def _logged(line: str) -> None:
+    _logger.info("%s", line)
+
+
+_logger = logging.getLogger("tinyxla")
 
 
 def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: Any) -> Any:
@@ -105,20 +120,53 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: A
     """
     if fmt is None:
         return functools.partial(print, ordered=ordered)
+    _show("debug.print", fmt, args, kwargs, ordered, _printed)
+
+
+def log(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: Any) -> Any:
+    """Log values when they are there: as `print`, but to the logger "tinyxla" of Python's `logging`, at the level INFO.
+
+    Args:
+        fmt, args, kwargs, ordered: as for `print`.
+
+    Returns:
+        None; without `fmt`, a function of the other arguments.
+
+    Raises:
+        AttributeValueError: the text has places for other arguments than there are.
+
+    >>> import logging, sys
+    >>> from tinyxla.debug import log
+    >>> logger = logging.getLogger("tinyxla")
+    >>> logger.setLevel(logging.INFO)
+    >>> logger.addHandler(handler := logging.StreamHandler(sys.stdout))
+    >>> log("x is {}", 1.5)
+    x is 1.5
+    >>> logger.removeHandler(handler)
+    """
+    if fmt is None:
+        return functools.partial(log, ordered=ordered)
+    _show("debug.log", fmt, args, kwargs, ordered, _logged)
+
+
+def _show(
+    what: str, fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], ordered: bool, write: Callable[[str], None]
+) -> None:
+    """Write the text with its arguments each time that the program comes by."""
     if not isinstance(fmt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError(f"debug.print takes a text first, as in debug.print('x is {{}}', x), but got {fmt!r}.")
+        raise ArgumentError(f"{what} takes a text first, as in {what}('x is {{}}', x), but got {fmt!r}.")
     try:
         _Checker().vformat(fmt, args, kwargs)
     except (ValueError, LookupError, AttributeError) as error:
         reason = "it has more places than there are arguments" if isinstance(error, IndexError) else str(error)
         reason = f"there is no argument {error}" if isinstance(error, KeyError) else reason
         raise AttributeValueError(
-            f"debug.print: the text {fmt!r} does not fit its arguments: {reason}. Write {{}} for each positional one "
+            f"{what}: the text {fmt!r} does not fit its arguments: {reason}. Write {{}} for each positional one "
             "and {name} for each that is passed by name, in a plain string; braces that are meant as such are doubled."
         ) from None
     options = np.get_printoptions()
-    show = _Print(fmt, None if options == _USUAL else tuple(options.items()))
-    look("debug.print", show, args, kwargs, ordered, wrap)
+    show = _Print(fmt, None if options == _USUAL else tuple(options.items()), write)
+    look(what, show, args, kwargs, ordered, wrap)
 
 
 def callback(function: Callable[..., Any] | None = None, *args: Any, ordered: bool = False, **kwargs: Any) -> Any:

@@ -527,3 +527,13 @@ def test_breakpoint_in_a_loop_and_quit() -> None:
 
 def test_effects_barrier() -> None:
     assert tx.effects_barrier() is None
+
+
+def test_log_writes_values_to_the_logger_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    f = tx.jit(lambda x: tx.debug.log("x is {x:.1f}", x=x))
+    with caplog.at_level("INFO", logger="tinyxla"):
+        f(tnp.ones(2))
+        tx.debug.log(ordered=True)("done {}", 1)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("INFO", "x is [1.0 1.0]"), ("INFO", "done 1")]
+    with pytest.raises(AttributeValueError, match=r"debug.log: the text '\{\}' does not fit its arguments"):
+        tx.debug.log("{}")
