@@ -30,6 +30,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import LARGE, Tracer, state
+from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import filter_error
@@ -191,7 +192,10 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
     largest = max(sizes, default=0)
     if largest >= (MANY if draws else LARGE) or (draws and _has_loop(made)):
         return compiled
-    weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
+    results = pytrees.leaves(traced.out_info)
+    if any(map(is_float0, results)):  # NumPy's arrays without elements
+        return _direct
+    weak = [x.weak_type for x in results]
     alike = draws and default_backend() != "interpreter"
     plan, steps = _plan(made, weak, traced.result_tree, alike)
     most = _replays(made, steps, draws)

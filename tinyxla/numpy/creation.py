@@ -8,7 +8,7 @@ import reprlib
 from array import array as CArray
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast as cast_to, overload
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size, state
+from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -50,6 +51,7 @@ from tinyxla.tracing.promotion import (
     default_dtype,
     default_float,
     default_int,
+    float0,
     promote_types,
 )
 from tinyxla.tracing.views import read_only_view
@@ -293,6 +295,8 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     sizes = shape_of("full", shape)
     if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
         return _full_of_keys(fill_value, dtype, sizes)
+    if dtype == float0:
+        return cast_to(Array, np.zeros(sizes, float0))  # NumPy's, as what has no derivative gets from `grad`
     return _full(sizes, fill_value, None if dtype is None else python_dtype(dtype))
 
 
@@ -371,7 +375,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
-    return made.with_weak_type(weak and dtype is None)
+    return made if is_float0(made) else made.with_weak_type(weak and dtype is None)
 
 
 def _template(a: Any) -> tuple[np.dtype[Any], bool]:
