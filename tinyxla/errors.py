@@ -246,7 +246,7 @@ class AxisNameError(TinyxlaError, NameError):
     """The name of an axis that no function around is mapped over."""
 
 
-class DifferentiationError(TinyxlaError, TypeError):
+class DifferentiationError(TinyxlaError, TypeError, ValueError):
     """A derivative that is not defined, or not for these arguments."""
 
 
