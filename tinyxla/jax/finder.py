@@ -31,9 +31,9 @@ _INTERFACE = Path(__file__).parent / "interface"
 _ROOTS = ("jax", "jaxlib")
 # The modules of tinyxla that stand for those of JAX of the same name, with their submodules.
 _PUBLIC = frozenset(
-    """ad_checkpoint checkpoint_policies custom_batching custom_derivatives debug dtypes errors example_libraries
-    experimental export ffi flatten_util image lax nn numpy ops profiler random scipy sharding stages test_util tree
-    tree_util typing""".split()
+    """ad_checkpoint checkpoint_policies custom_batching custom_derivatives debug distributed dtypes errors
+    example_libraries experimental export ffi flatten_util image lax nn numpy ops profiler random scipy sharding stages
+    test_util tree tree_util typing""".split()
 )
 
 
