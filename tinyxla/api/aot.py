@@ -56,6 +56,11 @@ class _Stage:
         return given if self._program.has_kwargs else (given, {})
 
     @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of those arrays, in the order of the leaves of `args_info`, that a call may overwrite."""
+        return self._program.donate_argnums
+
+    @property
     def out_info(self) -> Any:
         """The result with a `ShapeDtypeStruct` for each array."""
         return shapes_of(self._program.computation, self._program.weak, self._program.tree)

@@ -109,6 +109,7 @@ class Program:
         self.captured: list[Interpreted] = captured
         self.tree = tree
         self._is_single = tree.is_leaf()
+        self.donate_argnums: tuple[int, ...] = ()  # the numbers of arrays among the arguments
         self.runs = False  # by itself, for arrays; else it becomes an op of what surrounds the call
         self._executable: Executable | None = None
         shapes = [x.array_shape for x in made.outputs]
@@ -186,6 +187,7 @@ class DonatingProgram(Program):
 
     def __init__(self, program: Program, flags: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
+        self.donate_argnums = tuple(k for k, is_donated in enumerate(flags) if is_donated)
         results = [x.array_shape for x in self.computation.outputs]
         self.donated: list[int] = []
         kept: list[Shape] = []
@@ -230,7 +232,7 @@ class PartitionedProgram(Program):
 
     def __init__(self, program: Program, mesh: AbstractMesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
-        self._donated = [k for k, is_donated in enumerate(donated) if is_donated]
+        self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
@@ -288,8 +290,8 @@ class PartitionedProgram(Program):
         mesh: Any = self.mesh
         found = executable([(x if type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
-        signatures = {x.signature() for x in arrays} if self._donated else ()
-        for k in self._donated:
+        signatures = {x.signature() for x in arrays} if self.donate_argnums else ()
+        for k in self.donate_argnums:
             if leaves[k].signature() in signatures:
                 leaves[k].delete()
         return arrays[0] if self._is_single else self.tree.unflatten(arrays)

@@ -19,6 +19,7 @@ from tinyxla.jax.random_primitives import record_generators
 from tinyxla.jax.recorded_functions import recorded_power
 from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
+    args_info,
     cache_size,
     in_avals,
     out_avals,
@@ -58,12 +59,13 @@ def set_attributes() -> None:
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
+    array_type.on_device_size_in_bytes = lambda self: self.nbytes
     array_type.__pow__ = recorded_power(Array.__pow__)
     for error in (TinyxlaError, AxisError):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
     for stage in (Traced, Lowered, Compiled):
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
-        stage.donate_argnums = ()  # type: ignore[attr-defined]
+        stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from tinyxla.api.aot import Traced
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.tracing import pytrees
 
 
+@dataclass(frozen=True)
+class ArgInfo:
+    """The type of an array among the arguments, and whether it is donated."""
+
+    _aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._aval.dtype
+
+
+_structs: Any = Traced.args_info  # before it is given JAX's form; all stages have this one
+
+
+def args_info(stage: Any) -> Any:
+    """`(args, kwargs)` with an `ArgInfo` for each array."""
+    leaves, tree = pytrees.flatten_shown(_structs.fget(stage))
+    numbers = stage.donate_argnums
+    infos = [ArgInfo(_aval(x), k in numbers) for k, x in enumerate(leaves)]
+    return pytrees.unflatten(tree, infos)
+
+
+def _aval(x: Any) -> ShapedArray:
+    return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
+
+
 def _avals(tree: Any) -> Any:
-    return pytrees.map_tree(lambda x: ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False)), tree)
+    leaves, structure = pytrees.flatten_shown(tree)
+    return pytrees.unflatten(structure, map(_aval, leaves))
 
 
 def in_avals(stage: Any) -> Any:
