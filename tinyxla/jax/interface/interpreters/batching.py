@@ -12,6 +12,10 @@ from tinyxla.jax.primitives import (
     not_mapped as not_mapped,
     primitive_batchers as primitive_batchers,
 )
+from tinyxla.jax.vmappables import (
+    register_vmappable as register_vmappable,
+    unregister_vmappable as unregister_vmappable,
+)
 from tinyxla.transforms.batch import BatchTrace as BatchTrace
 
 NotMapped = type(None)
