@@ -295,3 +295,89 @@ def test_results_of_stop_gradient_have_no_tangent_where_a_jaxpr_is_recorded() ->
         print(jax.linearize(g, 3.0)[1](1.0), jax.grad(g)(3.0), jax.jvp(g, (3.0,), (1.0,))[1])
         """)
     assert lines == ["9.0", "()", "3.0 3.0 3.0"]
+
+
+def test_distributed_is_a_module() -> None:
+    lines = printed("""
+        import jax
+        from jax import distributed
+        print(jax.distributed is distributed, distributed.is_initialized(), callable(distributed.initialize))
+        """)
+    assert lines == ["True False True"]
+
+
+def test_arrays_of_float0_are_made_by_their_type() -> None:
+    lines = printed("""
+        import numpy as np
+        import jax, jax.numpy as jnp
+        float0 = jax.dtypes.float0
+        for _ in range(3):  # calls that are alike are recorded and replayed
+            made = jnp.zeros(2, float0), jnp.ones((2, 1), float0), jnp.full((), 0, float0)
+        print([(x.dtype == float0, x.shape) for x in (*made, jnp.zeros_like(made[0]))])
+        y, t = jax.jvp(lambda x, n: x * n, (2.0, 3), (1.0, jnp.zeros((), float0)))
+        print(float(y), float(t))
+        """)
+    assert lines == ["[(True, (2,)), (True, (2, 1)), (True, ()), (True, (2,))]", "6.0 3.0"]
+
+
+def test_stages_tell_which_arguments_are_donated() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda a, b, *, k: (a["x"] + b, k), donate_argnums=0)
+        lowered = f.lower({"x": jnp.ones(2)}, jnp.ones(2), k=jnp.ones(()))
+        print(lowered.args_info[0])
+        print(lowered.donate_argnums, lowered.compile().donate_argnums, jax.jit(lambda x: x).lower(1.0).donate_argnums)
+        info = jax.jit(jax.random.uniform).lower(jax.random.key(0)).args_info[0][0]
+        print(isinstance(info, jax.stages.ArgInfo), info.shape, info.dtype)
+        """)
+    assert lines == [
+        "({'x': ArgInfo(_aval=ShapedArray(float32[2]), donated=True)}, "
+        "ArgInfo(_aval=ShapedArray(float32[2]), donated=False))",
+        "(0,) (0,) ()",
+        "True () key<fry>",
+    ]
+
+
+def test_policies_of_checkpoints_answer_in_words() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax import ad_checkpoint
+
+        def saved(answer):
+            f = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), policy=lambda *avals, **params: answer)
+            return jax.jit(jax.grad(f)).lower(1.0).as_text().count("sine")
+
+        print(saved(ad_checkpoint.Saveable) == saved(True), saved(ad_checkpoint.Recompute) == saved(False))
+        print(saved(ad_checkpoint.Offloadable("device", "pinned_host")) == saved(True), saved(True) == saved(False))
+        print(ad_checkpoint.checkpoint_policies.dots_saveable is jax.checkpoint_policies.dots_saveable)
+        """)
+    assert lines == ["True True", "True False", "True"]
+
+
+def test_options_without_effect_are_contexts_that_warn_of_what_does_not_hold() -> None:
+    lines = printed("""
+        import warnings
+        import jax
+        with jax.softmax_custom_jvp(True), jax.array_garbage_collection_guard("allow"):
+            print(jax.enable_checks.value, jax.jit(lambda x: x + 1)(1).item())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with jax.no_execution(True):
+                pass
+        print(str(caught[0].message))
+        """)
+    assert lines == [
+        "None 2",
+        "The option 'no_execution' has no effect here, but got True; what holds is leaving it out.",
+    ]
+
+
+def test_arrays_tell_their_size_and_values_are_logged() -> None:
+    lines = printed("""
+        import logging, sys
+        import jax, jax.numpy as jnp
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
+        jax.jit(lambda x: jax.debug.log("x is {x:.1f}", x=x))(jnp.arange(2.0))
+        print(jnp.ones((2, 3)).on_device_size_in_bytes())
+        """)
+    assert lines == ["INFO x is [0.0 1.0]", "24"]

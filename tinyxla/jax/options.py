@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tinyxla.tracing.config import config, option_names, setting
+from tinyxla.tracing.config import config, option_names, setting, warn_unless_satisfied
 
 
 class State:
@@ -29,8 +29,11 @@ class State:
         return getattr(config, self._name)
 
     def __call__(self, new_val: Any = True) -> AbstractContextManager[Any]:
-        """A context in which the option has that value; one of an option without effect says nothing."""
-        return setting(self._name, new_val) if hasattr(type(config), self._name) else nullcontext()
+        """A context in which the option has that value. An option without effect warns of what does not hold here."""
+        if hasattr(type(config), self._name):
+            return setting(self._name, new_val)
+        warn_unless_satisfied(self._name, new_val)
+        return nullcontext()
 
     def __bool__(self) -> bool:
         raise TypeError(f"bool() of the option {self._name}; use {self._name}.value.")

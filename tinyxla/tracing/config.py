@@ -40,9 +40,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
         disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
         exec_time_optimization_effort hlo_source_file_canonicalization_regex
-        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort no_tracing
+        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort no_execution no_tracing
         optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
-        traceback_in_locations_limit use_shardy_partitioner
+        thread_guard traceback_in_locations_limit use_shardy_partitioner
         """.split(),
         (),
     ),
@@ -52,6 +52,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         """.split(),
         ("allow", "log", "disallow", "log_explicit", "disallow_explicit"),  # nothing is transferred
     ),
+    "allow_f16_reductions": (True,),
+    "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
     "check_tracer_leaks": (True,),  # a leaked tracer is an error where it is used
     "default_device": (CPU,),

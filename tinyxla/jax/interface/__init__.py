@@ -4,7 +4,7 @@ from tinyxla.api.devices import process_count as host_count, process_index as ho
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
-from tinyxla.jax.options import set_from_environment as _set_from_environment
+from tinyxla.jax.options import set_from_environment as _set_from_environment, states as _states
 from tinyxla.jax.refs import (
     Ref as Ref,
     empty_ref as empty_ref,
@@ -13,6 +13,7 @@ from tinyxla.jax.refs import (
     new_ref as new_ref,
 )
 from tinyxla.jax.staging import make_jaxpr as make_jaxpr
+from tinyxla.jax.vmappables import vmap as vmap
 from tinyxla.tracing.config import setting as _setting
 from tinyxla.tracing.shardings import Shard as Shard
 
@@ -20,6 +21,12 @@ __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
 typeof = _get_aval
+allow_f16_reductions = _states["allow_f16_reductions"]
+array_garbage_collection_guard = _states["array_garbage_collection_guard"]
+enable_checks = _states["enable_checks"]
+no_execution, no_tracing = _states["no_execution"], _states["no_tracing"]
+softmax_custom_jvp = _states["softmax_custom_jvp"]
+thread_guard = _states["thread_guard"]
 _set_from_environment()  # which a program may have changed before it imports jax
 
 
