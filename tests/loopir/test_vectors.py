@@ -77,6 +77,30 @@ def test_shuffles(type: str) -> None:
     check([type], type, lambda b, x: b.broadcast(Literal(type, 7), LANES), lambda x: np.full_like(x, 7))
 
 
+@pytest.mark.parametrize("type", ["f32", "f64"])
+def test_multiply_add(type: str) -> None:
+    check([type] * 3, type, lambda b, x: b.compute("multiply-add", type, *x), lambda x, y, z: x * y + z)
+
+
+@pytest.mark.parametrize("type", ["pred", "u8", "s32", "f16", "bf16", "f32", "f64"])
+def test_masks(type: str) -> None:
+    """A masked store leaves elements as they are, and a masked load has zeros."""
+    count = 2 * LANES + 3
+    b = Builder("masks")
+    source, target, padded = b.argument(type), b.argument(type, written=True), b.argument(type, written=True)
+    with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (i, _):
+        start = b.mul(i, LANES)
+        mask = b.lane_mask(start, count, LANES)
+        b.store(target, start, b.load(source, start, LANES), mask=mask)
+        b.store(padded, start, b.load(source, start, LANES, mask=mask))
+    ones = np.ones(4 * LANES, element_types[type].dtype)
+    for run in (run_native, run_python):
+        stored, loaded = np.zeros_like(ones), ones.copy()
+        run(b.kernel, [ones, stored, loaded], 0, 4)
+        np.testing.assert_array_equal(stored, np.arange(4 * LANES) < count)
+        np.testing.assert_array_equal(loaded, stored)
+
+
 def test_carried_vectors() -> None:
     b = Builder("sum")
     source, target = b.argument("f32"), b.argument("f32", written=True)
@@ -93,13 +117,16 @@ def test_carried_vectors() -> None:
 
 
 def test_fingerprints_tell_vectors_apart() -> None:
-    def loaded(lanes: int, order: Sequence[int]) -> str:
+    def loaded(lanes: int, order: Sequence[int], masked: str = "") -> str:
         b = Builder("loaded")
         source, target = b.argument("f32"), b.argument("f32", written=True)
-        b.store(target, 0, b.shuffle(order, b.load(source, 0, lanes)))
+        masks = b.lane_mask(0, 3, lanes), b.lane_mask(0, 3, len(order))
+        x = b.load(source, 0, lanes, mask=masks[0] if masked == "load" else None)
+        b.store(target, 0, b.shuffle(order, x), mask=masks[1] if masked == "store" else None)
         return kernel_fingerprint(b.kernel)
 
-    assert len({loaded(4, (0, 1)), loaded(8, (0, 1)), loaded(8, (1, 0))}) == 3
+    unmasked = {loaded(4, (0, 1)), loaded(8, (0, 1)), loaded(8, (1, 0))}
+    assert len(unmasked | {loaded(4, (0, 1), "load"), loaded(4, (0, 1), "store")}) == 5
 
 
 # --- routines in vectors: kernels that call them are printed with them, as Python that runs ---------------------------

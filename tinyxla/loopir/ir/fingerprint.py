@@ -57,6 +57,9 @@ class _Fingerprint:
     def _matrix(self, x: Matrix) -> str:
         return f"({self.names[x.buffer.name]} {self._text(x.start)} {x.pitch} {x.transposed})"
 
+    def _mask(self, mask: Value | None) -> str:
+        return "" if mask is None else f" mask {self.names[mask.name]}"
+
     def _block(self, statements: Sequence[Statement]) -> None:
         lines, text = self.lines, self._text
         for statement in statements:
@@ -67,10 +70,12 @@ class _Fingerprint:
             elif isinstance(statement, Load):
                 source = self.names[statement.buffer.name]
                 lanes = "" if statement.result.lanes == 1 else f" {statement.result.lanes}"
-                lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}{lanes}")
+                masked = self._mask(statement.mask)
+                lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}{lanes}{masked}")
             elif isinstance(statement, Store):
                 target = self.names[statement.buffer.name]
-                lines.append(f"store {target} {text(statement.index)} {text(statement.value)}")
+                masked = self._mask(statement.mask)
+                lines.append(f"store {target} {text(statement.index)} {text(statement.value)}{masked}")
             elif isinstance(statement, Shuffle):
                 operands = " ".join(map(text, statement.operands))
                 lines.append(f"{self._new(statement.result)} shuffle {operands} {statement.order}")

@@ -85,20 +85,23 @@ class Compute:
 
 @dataclass(slots=True)
 class Load:
-    """result = buffer[index]; of a vector, the elements from the index on."""
+    """result = buffer[index]; of a vector, the elements from the index on. Lanes whose `mask` is false are zero, and
+    their elements are not read."""
 
     result: Value
     buffer: Buffer
     index: Index
+    mask: Value | None = None
 
 
 @dataclass(slots=True)
 class Store:
-    """buffer[index] = value; of a vector, the elements from the index on."""
+    """buffer[index] = value; of a vector, the elements from the index on, but for lanes whose `mask` is false."""
 
     buffer: Buffer
     index: Index
     value: Operand
+    mask: Value | None = None
 
 
 @dataclass(slots=True)
@@ -251,29 +254,35 @@ class Builder:
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
         """One operation, on vectors if an operand is one; an equal operation in this block or one around it is
-        reused."""
+        reused. The attribute `lanes` makes a vector of scalar operands."""
         type = storage_type(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
         key = (op, type, tuple(_operand_key(x) for x in operands), sorted_attributes)
         result = self._shared(key)
         if result is None:
-            result = self._available[-1][key] = self._new(type, lanes=max(map(lanes_of, operands), default=1))
+            lanes = attributes.get("lanes") or max(map(lanes_of, operands), default=1)
+            result = self._available[-1][key] = self._new(type, lanes=lanes)
             self._blocks[-1].append(Compute(result, op, operands, sorted_attributes))
         return result
 
-    def load(self, buffer: Buffer, index: Index, lanes: int = 1) -> Value:
-        """An element, or a vector of those from an index on; loads of a read-only argument at one index are shared."""
-        key = ("load", buffer.name, _operand_key(index), lanes)
+    def load(self, buffer: Buffer, index: Index, lanes: int = 1, mask: Value | None = None) -> Value:
+        """An element, or a vector of those from an index on, with zeros where a mask is false; loads of a read-only
+        argument at one index are shared."""
+        key = ("load", buffer.name, _operand_key(index), lanes, mask)
         result = None if buffer.written else self._shared(key)
         if result is None:
             result = self._new(buffer.type, lanes=lanes)
             if not buffer.written:
                 self._available[-1][key] = result
-            self._blocks[-1].append(Load(result, buffer, index))
+            self._blocks[-1].append(Load(result, buffer, index, mask))
         return result
 
-    def store(self, buffer: Buffer, index: Index, value: Operand) -> None:
-        self._blocks[-1].append(Store(buffer, index, value))
+    def store(self, buffer: Buffer, index: Index, value: Operand, mask: Value | None = None) -> None:
+        self._blocks[-1].append(Store(buffer, index, value, mask))
+
+    def lane_mask(self, first: Index, stop: Index, lanes: int) -> Value:
+        """The lanes of a vector that lie below `stop` if its first one lies at `first`: first + k < stop of lane k."""
+        return self.compute("lane-mask", "pred", operand_of(first), operand_of(stop), lanes=lanes)
 
     def shuffle(self, order: Sequence[int], *operands: Operand) -> Value:
         """Lanes of one or two vectors, numbered in order."""

@@ -17,9 +17,9 @@ from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
 INLINE = frozenset(
-    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
-    " maximum-of-numbers minimum minimum-of-numbers multiply negate not or real round-nearest-even select sqrt"
-    " subtract xor copy".split()
+    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite lane-mask"
+    " maximum maximum-of-numbers minimum minimum-of-numbers multiply multiply-add negate not or real"
+    " round-nearest-even select sqrt subtract xor copy".split()
 )
 
 

@@ -65,6 +65,8 @@ def print_python(kernel: Kernel, name: str | None = None) -> str:
 
 _ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
 
+_VECTORIZED = (*_ARITHMETIC, "multiply-add")  # expressions that are right of arrays, too
+
 _FLOAT: Mapping[str, str] = {
     **_ARITHMETIC,
     **{name: op.scalar.expression for name, op in ops.items() if op.scalar},
@@ -78,6 +80,7 @@ _FLOAT: Mapping[str, str] = {
     "is-finite": "np.isfinite({0})",
     "maximum": "np.maximum({0}, {1})",
     "minimum": "np.minimum({0}, {1})",
+    "multiply-add": "{0} * {1} + {2}",
     "negate": "-{0}",
     "real": "{0}",
     "reduce-precision": "reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
@@ -105,6 +108,7 @@ _INTEGER: Mapping[str, str] = {
     "count-leading-zeros": "{bits} - unsigned({0}, {bits}).bit_length()",
     "divide": "divide({0}, {1})",
     "imag": "0",
+    "lane-mask": "np.arange({0}, {0} + {lanes}) < {1}",
     "maximum": "max({0}, {1})",
     "minimum": "min({0}, {1})",
     "mulhi": "(int({0}) * int({1})) >> {bits}",
@@ -201,6 +205,16 @@ def lanewise(function, *operands):
     lanes = max(np.size(x) for x in operands)
     return np.array([function(*lane) for lane in zip(*(np.broadcast_to(x, lanes) for x in operands))])
 """,
+    "masked_load": """
+def masked_load(buffer, start, mask):
+    lanes = np.zeros(mask.size, buffer.dtype)
+    lanes[mask] = buffer[start + np.flatnonzero(mask)]
+    return lanes
+""",
+    "masked_store": """
+def masked_store(buffer, start, mask, lanes):
+    buffer[start + np.flatnonzero(mask)] = lanes[mask]
+""",
     "multiply": """
 def multiply(c, c_start, c_strides, a, a_start, a_strides, b, b_start, b_strides, m, n, k, accumulate):
     for i in range(m):
@@ -286,12 +300,9 @@ class _Printer:
             if isinstance(statement, Compute):
                 self.lines.append(f"{indent}{statement.result.name} = {self._expression(statement)}")
             elif isinstance(statement, Load):
-                element = self._element(statement.buffer, statement.index, statement.result.lanes)
-                copied = ".copy()" if statement.result.lanes > 1 else ""
-                self.lines.append(f"{indent}{statement.result.name} = {element}{copied}")
+                self.lines.append(f"{indent}{statement.result.name} = {self._load(statement)}")
             elif isinstance(statement, Store):
-                element = self._element(statement.buffer, statement.index, lanes_of(statement.value))
-                self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
+                self.lines.append(f"{indent}{self._store(statement)}")
             elif isinstance(statement, Shuffle):
                 self.lines.append(f"{indent}{statement.result.name} = {self._shuffle(statement)}")
             elif isinstance(statement, Prefetch):
@@ -318,6 +329,18 @@ class _Printer:
             words = arguments.pop()
             bounds.append(f"*{words}[:{len(kernel.parameters)}].tolist()")
         return f"{x.routine}({', '.join([*arguments, *bounds])})"
+
+    def _load(self, x: Load) -> str:
+        if x.mask is not None:
+            return f"masked_load({x.buffer.name}, {self._index(x.index)}, {x.mask.name})"
+        element = self._element(x.buffer, x.index, x.result.lanes)
+        return element if x.result.lanes == 1 else f"{element}.copy()"
+
+    def _store(self, x: Store) -> str:
+        value = self._operand(x.value)
+        if x.mask is not None:
+            return f"masked_store({x.buffer.name}, {self._index(x.index)}, {x.mask.name}, {value})"
+        return f"{self._element(x.buffer, x.index, lanes_of(x.value))} = {value}"
 
     def _element(self, buffer: Buffer, index: Index, lanes: int) -> str:
         """An element of a buffer, or those of a vector."""
@@ -378,7 +401,8 @@ class _Printer:
             self.indices.add(compute.result.name)
             return _INDEX[op].format(*(self._index(operand) for operand in compute.operands))
         operands = [self._operand(operand) for operand in compute.operands]
-        if compute.result.lanes == 1 or (op in _ARITHMETIC and compute.result.type not in _16_BIT_FLOATS):
+        is_scalar = max(map(lanes_of, compute.operands), default=1) == 1
+        if is_scalar or (op in _VECTORIZED and compute.result.type not in _16_BIT_FLOATS):
             return self._operation(compute, operands)
         lane = [f"x{k}" for k in range(len(operands))]
         return f"lanewise(lambda {', '.join(lane)}: {self._operation(compute, lane)}, {', '.join(operands)})"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, mangled
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.ops import ops
@@ -94,6 +94,12 @@ def _maximum(x: Any, y: Any, reassociate: bool = False) -> Any:
     return x.intrinsic("maximum", y, flags="nsz ")
 
 
+def _lane_mask(first: LlvmScalar, stop: LlvmScalar, lanes: int) -> LlvmVector:
+    register, name = f"<{lanes} x i1>", f"get.active.lane.mask.{mangled('i1', lanes)}.i64"
+    text = first.emitter.intrinsic(name, register, f"i64 {first.text}, i64 {stop.text}", "i64, i64")
+    return LlvmVector(first.emitter, "pred", text, lanes)
+
+
 def _chain(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Of zero and anything zero; with `either`, of anything and zero, too."""
 
@@ -139,6 +145,7 @@ _FLOAT: Mapping[str, Callable[..., Any]] = {
     "minimum": _minimum,
     "minimum-of-numbers": lambda x, y: x.intrinsic("minimum", y, flags="nnan nsz "),
     "multiply": _multiply,
+    "multiply-add": lambda x, y, addend: x.intrinsic("fmuladd", y, addend),
     "negate": operator.neg,
     "real": lambda x: x,
     "reduce-precision": elementary.reduce_precision,
@@ -164,6 +171,7 @@ _INTEGER: Mapping[str, Callable[..., Any]] = {
     "divide": elementary.divide,
     "divide-in-vectors": elementary.divide_in_vectors,
     "imag": _imaginary_of_real,
+    "lane-mask": _lane_mask,
     "maximum": _of_two(lambda x, y: x.maximum(y)),
     "minimum": _of_two(lambda x, y: x.minimum(y)),
     "mulhi": elementary.multiply_high,

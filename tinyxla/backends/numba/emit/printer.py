@@ -35,7 +35,7 @@ from tinyxla.backends.numba.emit.operations import (
     scalars,
     widen,
 )
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, Rarely, broadcast
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, Rarely, broadcast, mangled
 from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
@@ -314,8 +314,8 @@ class _Printer:
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
             register_type(type)
-        lanes = compute.result.lanes
-        if lanes > 1:
+        if any(isinstance(x, LlvmVector) for x in operands):
+            lanes = compute.result.lanes
             vectors = [x if isinstance(x, LlvmVector) else broadcast(x, lanes) for x in operands]
             return emit(op, vectors, types, result, dict(attributes))
         if self.parallel and not self.repeats and _divides_integers(compute):
@@ -376,7 +376,10 @@ class _Printer:
         suffix = f"align {BYTES[memory]}{self.parallel}"
         lanes = load.result.lanes
         held = _in_lanes(memory, lanes)
-        texts = [emitter.value(f"load {held}, ptr {address}, {suffix}") for address in addresses]
+        if load.mask is None:
+            texts = [emitter.value(f"load {held}, ptr {address}, {suffix}") for address in addresses]
+        else:
+            texts = [self._masked_load(memory, lanes, addresses[0], load.mask)]
         if type == "pred":
             return scalars(number(emitter, "u8", texts, lanes))[0].not_equal(0)
         if type == "bf16":
@@ -397,8 +400,24 @@ class _Printer:
         texts, held = [x.text for x in scalars(value)], _in_lanes(memory, lanes_of(store.value))
         if type == "f16":
             texts = [emitter.value(f"fptrunc {value.register} {value.text} to {held}")]
+        if store.mask is not None:
+            return self._masked_store(memory, texts[0], addresses[0], store.mask)
         for text, address in zip(texts, addresses, strict=True):
             emitter.line(f"store {held} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
+        return None
+
+    def _masked_load(self, memory: str, lanes: int, address: str, mask: Value) -> str:
+        held, masks = _in_lanes(memory, lanes), self._operand(mask)
+        arguments = f"ptr {address}, i32 {BYTES[memory]}, {masks.register} {masks.text}, {held} zeroinitializer"
+        parameters = f"ptr, i32, {masks.register}, {held}"
+        return self.emitter.intrinsic(f"masked.load.{mangled(memory, lanes)}.p0", held, arguments, parameters)
+
+    def _masked_store(self, memory: str, text: str, address: str, mask: Value) -> None:
+        held, masks = _in_lanes(memory, mask.lanes), self._operand(mask)
+        name = f"llvm.masked.store.{mangled(memory, mask.lanes)}.p0"
+        self.emitter.declarations.add(f"declare void @{name}({held}, ptr, i32, {masks.register})")
+        arguments = f"{held} {text}, ptr {address}, i32 {BYTES[memory]}, {masks.register} {masks.text}"
+        self.emitter.line(f"call void @{name}({arguments})")
 
     def _shuffle(self, x: Shuffle) -> Number:
         operands = [self._operand(operand) for operand in x.operands]

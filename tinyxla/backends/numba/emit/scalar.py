@@ -18,6 +18,7 @@ from tinyxla.scalar_math.float_formats import FORMATS, power_of_two
 from tinyxla.scalar_math.scalar import Operand, Scalar
 
 _FLOATS = ("f32", "f64")
+_FLOAT_SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 Rarely = Literal["choose", "jump", "leave out"]
 _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32": "u32", "f64": "u64"}
 
@@ -339,7 +340,12 @@ class LlvmVector(LlvmScalar):
         return LlvmVector(self.emitter, type, text, self.lanes)
 
     def _suffix(self) -> str:
-        return f"v{self.lanes}{REGISTER_TYPES[self.type]}"
+        return mangled(REGISTER_TYPES[self.type], self.lanes)
+
+
+def mangled(type: str, lanes: int) -> str:
+    """How an intrinsic's name mentions the vector of so many elements of an LLVM type."""
+    return f"v{lanes}{_FLOAT_SUFFIXES.get(type, type)}"
 
 
 def splat(type: str, text: str) -> str:
