@@ -101,6 +101,19 @@ def test_masks(type: str) -> None:
         np.testing.assert_array_equal(loaded, stored)
 
 
+def test_scalars_are_joined() -> None:
+    b = Builder("joined")
+    source, target = b.argument("f64"), b.argument("f64", written=True)
+    with b.loop(b.kernel.first, b.kernel.last, sequential=True, step=2) as (i, _):
+        first, second = b.load(source, i), b.load(source, b.add(i, 1))
+        b.store(target, i, b.shuffle((1, 0), first, second))
+    x = np.arange(6.0)
+    for run in (run_native, run_python):
+        found = np.zeros(6)
+        run(b.kernel, [x, found], 0, 6)
+        np.testing.assert_array_equal(found, [1, 0, 3, 2, 5, 4])
+
+
 def test_carried_vectors() -> None:
     b = Builder("sum")
     source, target = b.argument("f32"), b.argument("f32", written=True)
@@ -116,6 +129,71 @@ def test_carried_vectors() -> None:
         np.testing.assert_array_equal(found, x.reshape(3, LANES).sum(0))
 
 
+def test_views() -> None:
+    b = Builder("views")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+    second = b.view(target, LANES)
+    with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (i, _):
+        row = b.view(source, b.mul(i, LANES))
+        b.store(b.view(second, b.mul(i, LANES)), 1, b.load(b.view(row, 3), 0, LANES // 2))
+    x = np.arange(3 * LANES, dtype=np.float32)
+    expected = np.zeros((4, LANES), np.float32)
+    expected[1:, 1:5] = x.reshape(3, LANES)[:, 3:7]
+    for run in (run_native, run_python):
+        found = np.zeros(4 * LANES, np.float32)
+        run(b.kernel, [x, found], 0, 3)
+        np.testing.assert_array_equal(found.reshape(4, LANES), expected)
+
+
+@pytest.mark.parametrize("count", [7, 64, 77, 3 * 64 + 5, 1000])
+def test_views_in_loops_that_are_printed_several_times(count: int) -> None:
+    """For vectors and for what these leave, or again for the few elements that need more."""
+    b = Builder("views")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+    with b.loop(0, count) as (i, _):
+        x = b.load(b.view(source, i), 2)
+        b.store(b.view(target, 1), i, b.compute("sine", "f32", x))
+    b.store(b.view(target, 0), 0, Literal("f32", 7.0))
+    x = np.linspace(-1e6, 1e6, count + 2, dtype=np.float32)
+    for run in (run_native, run_python):
+        found = np.zeros(count + 1, np.float32)
+        run(b.kernel, [x, found], 0, 1)
+        np.testing.assert_allclose(found, [7, *np.sin(x[2:].astype(np.float64))], 0, 1e-6)
+
+
+def test_stores_stay_before_loads_from_a_view_of_their_memory() -> None:
+    b = Builder("prefix")
+    target = b.argument("s32", written=True)
+    view = b.view(target, 1)
+    with b.loop(0, b.kernel.last, sequential=True) as (i, _):
+        b.store(view, i, b.compute("add", "s32", b.load(target, i), Literal("s32", 1)))
+        b.store(target, i, b.compute("multiply", "s32", b.load(view, i), Literal("s32", 2)))
+    for run in (run_native, run_python):
+        found = np.zeros(6, np.int32)
+        run(b.kernel, [found], 0, 5)
+        np.testing.assert_array_equal(found, [2, 4, 6, 8, 10, 5])
+
+
+@pytest.mark.parametrize("nonempty", [False, True])
+def test_steps(nonempty: bool) -> None:
+    b = Builder("steps")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+    zero = Literal("s64", 0)
+    with b.loop(b.kernel.first, b.kernel.last, [zero], sequential=True, step=LANES, nonempty=nonempty) as (i, loop):
+        b.store(target, i, b.load(source, i, LANES))
+        loop.carried[0].next = b.compute("add", "s64", loop.carried[0].arg, i)
+    b.store(target, 0, b.convert("f32", loop.carried[0].result))
+    x = np.arange(4 * LANES, dtype=np.float32)
+    for run in (run_native, run_python):
+        for last in [] if nonempty else [0], [1], [LANES], [LANES + 1], [3 * LANES]:
+            for stop in last:
+                starts, found = range(0, stop, LANES), np.zeros_like(x)
+                run(b.kernel, [x, found], 0, stop)
+                expected = np.concatenate((x[: len(starts) * LANES], 0 * x))[: x.size]
+                expected[0] = sum(starts)
+                np.testing.assert_array_equal(found, expected)
+
+
 def test_fingerprints_tell_vectors_apart() -> None:
     def loaded(lanes: int, order: Sequence[int], masked: str = "") -> str:
         b = Builder("loaded")
@@ -126,6 +204,20 @@ def test_fingerprints_tell_vectors_apart() -> None:
         return kernel_fingerprint(b.kernel)
 
     unmasked = {loaded(4, (0, 1)), loaded(8, (0, 1)), loaded(8, (1, 0))}
+
+    def looped(**options: Any) -> str:
+        b = Builder("looped")
+        target = b.argument("f32", written=True)
+        with b.loop(0, b.kernel.last, sequential=True, **options) as (i, _):
+            b.store(target, i, Literal("f32", 1.0))
+        return kernel_fingerprint(b.kernel)
+
+    def viewed(index: int) -> str:
+        b = Builder("viewed")
+        b.store(b.view(b.argument("f32", written=True), index), 0, Literal("f32", 1.0))
+        return kernel_fingerprint(b.kernel)
+
+    assert len({looped(), looped(step=2), looped(nonempty=True), viewed(1), viewed(2)}) == 5
     assert len(unmasked | {loaded(4, (0, 1), "load"), loaded(4, (0, 1), "store")}) == 5
 
 

@@ -22,6 +22,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Statement,
     Store,
     Value,
+    View,
 )
 
 
@@ -79,6 +80,9 @@ class _Fingerprint:
             elif isinstance(statement, Shuffle):
                 operands = " ".join(map(text, statement.operands))
                 lines.append(f"{self._new(statement.result)} shuffle {operands} {statement.order}")
+            elif isinstance(statement, View):
+                source = self.names[statement.buffer.name]
+                lines.append(f"{self._new(statement.result)} view {source} {text(statement.index)}")
             elif isinstance(statement, Prefetch):
                 target = self.names[statement.buffer.name]
                 lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing}")
@@ -89,8 +93,8 @@ class _Fingerprint:
                 operands = " ".join(f"{self.names[buffer.name]} {text(index)}" for buffer, index in statement.arguments)
                 lines.append(f"call {statement.routine} {operands}")
             else:
-                bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
-                bounds += f" {statement.force_vectorize} {statement.has_remainder}"
+                bounds = f"{text(statement.start)} {text(statement.stop)} {statement.step} {statement.sequential}"
+                bounds += f" {statement.force_vectorize} {statement.has_remainder} {statement.nonempty}"
                 initials = " ".join(text(carried.init) for carried in statement.carried)
                 parameters = " ".join(f"{self._new(c.arg)} {c.arg.type}" for c in statement.carried)
                 lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({parameters}) {{")

@@ -59,13 +59,20 @@ class Buffer:
     """Flat memory of elements of one type: an argument, or scratch of `size` elements that lives during one kernel
     call.
 
-    `written` tells whether the kernel stores to the buffer. Distinct buffers do not overlap.
+    `written` tells whether the kernel stores to the buffer. Distinct buffers do not overlap, but for a view and the
+    buffer whose elements it has.
     """
 
     type: str
     name: str
     size: int | None = None  # elements of scratch; None for an argument
     written: bool = False
+    view_of: Buffer | None = None
+
+    @property
+    def memory(self) -> Buffer:
+        """The argument or scratch whose elements these are."""
+        return self if self.view_of is None else self.view_of.memory
 
 
 Operand = Value | Literal
@@ -117,6 +124,16 @@ class Shuffle:
 
 
 @dataclass(slots=True)
+class View:
+    """The elements of a buffer from an index >= 0 on as a buffer, so that accesses share the address (MLIR's
+    memref.subview)."""
+
+    result: Buffer
+    buffer: Buffer
+    index: Index
+
+
+@dataclass(slots=True)
 class Prefetch:
     """A hint that the cache line of an element is read soon, or written (`for_writing`)."""
 
@@ -137,11 +154,12 @@ class LoopCarried:
 
 @dataclass(slots=True)
 class Loop:
-    """for index in range(start, stop): body. Iterations depend on each other only through `carried`, and, if
+    """for index in range(start, stop, step): body. Iterations depend on each other only through `carried`, and, if
     `sequential` is set, through stores to and loads from elements of scratch or outputs. If `continue_while` is
     given, a pred that the body computes, the loop ends after the first iteration in which it is false.
     `force_vectorize` vectorizes loops of few iterations, which are unrolled otherwise; `has_remainder` promises that
-    the trip count is no multiple of `VECTOR_ITERATIONS`."""
+    the trip count is no multiple of `VECTOR_ITERATIONS`, `nonempty` that there is an iteration. `step` is 1 unless the
+    loop is sequential."""
 
     index: Value
     start: Index
@@ -152,6 +170,8 @@ class Loop:
     continue_while: Operand | None = None
     force_vectorize: bool = False
     has_remainder: bool = False
+    step: int = 1
+    nonempty: bool = False
 
 
 def leaves_remainder(loop: Loop, min_iterations: int = MIN_SPLIT_ITERATIONS) -> bool:
@@ -204,7 +224,7 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = Compute | Load | Store | Shuffle | Prefetch | Loop | Multiply | Call
+Statement = Compute | Load | Store | Shuffle | View | Prefetch | Loop | Multiply | Call
 
 
 @dataclass(slots=True)
@@ -265,7 +285,7 @@ class Builder:
             self._blocks[-1].append(Compute(result, op, operands, sorted_attributes))
         return result
 
-    def load(self, buffer: Buffer, index: Index, lanes: int = 1, mask: Value | None = None) -> Value:
+    def load(self, buffer: Buffer, index: Index, lanes: int = 1, *, mask: Value | None = None) -> Value:
         """An element, or a vector of those from an index on, with zeros where a mask is false; loads of a read-only
         argument at one index are shared."""
         key = ("load", buffer.name, _operand_key(index), lanes, mask)
@@ -277,7 +297,7 @@ class Builder:
             self._blocks[-1].append(Load(result, buffer, index, mask))
         return result
 
-    def store(self, buffer: Buffer, index: Index, value: Operand, mask: Value | None = None) -> None:
+    def store(self, buffer: Buffer, index: Index, value: Operand, *, mask: Value | None = None) -> None:
         self._blocks[-1].append(Store(buffer, index, value, mask))
 
     def lane_mask(self, first: Index, stop: Index, lanes: int) -> Value:
@@ -293,6 +313,13 @@ class Builder:
     def broadcast(self, x: Operand, lanes: int) -> Value:
         """A vector of equal lanes."""
         return self.shuffle((0,) * lanes, x)
+
+    def view(self, buffer: Buffer, index: Index) -> Buffer:
+        """The elements of a buffer from an index >= 0 on."""
+        self._count += 1
+        result = Buffer(buffer.type, f"view{self._count}", None, buffer.written, buffer)
+        self._blocks[-1].append(View(result, buffer, index))
+        return result
 
     def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False) -> None:
         self._blocks[-1].append(Prefetch(buffer, index, for_writing))
@@ -421,11 +448,17 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
+        self,
+        start: Index,
+        stop: Index,
+        carried: Sequence[Operand] = (),
+        sequential: bool = False,
+        step: int = 1,
+        nonempty: bool = False,
     ) -> Generator[tuple[Value, Loop]]:
         """Open a loop; set `loop.carried[k].next` in its body, and `loop.continue_while` for an early exit; read
         `loop.carried[k].result` after the loop."""
-        loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
+        loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential, step=step, nonempty=nonempty)
         if isinstance(start, int) and isinstance(stop, int):
             self.assume_range(loop.index, start, stop - 1)
         loop.carried = [
@@ -447,9 +480,9 @@ def _stores_last(loop: Loop) -> list[Statement]:
     and its successor would then prevent vectorization.
     """
     stores = [x for x in loop.body if isinstance(x, Store)]
-    written = {x.buffer for x in stores}
+    written = {x.buffer.memory for x in stores}
     is_plain = all(isinstance(x, (Compute, Load, Store)) for x in loop.body)
-    if len(stores) < 2 or not is_plain or any(isinstance(x, Load) and x.buffer in written for x in loop.body):
+    if len(stores) < 2 or not is_plain or any(isinstance(x, Load) and x.buffer.memory in written for x in loop.body):
         return loop.body
     return [*(x for x in loop.body if not isinstance(x, Store)), *stores]
 

@@ -30,6 +30,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Statement,
     Store,
     Value,
+    View,
     lanes_of,
 )
 from tinyxla.loopir.ir.routines import kernel_of
@@ -305,6 +306,9 @@ class _Printer:
                 self.lines.append(f"{indent}{self._store(statement)}")
             elif isinstance(statement, Shuffle):
                 self.lines.append(f"{indent}{statement.result.name} = {self._shuffle(statement)}")
+            elif isinstance(statement, View):
+                elements = f"{statement.buffer.name}[{self._index(statement.index)}:]"
+                self.lines.append(f"{indent}{statement.result.name} = {elements}")
             elif isinstance(statement, Prefetch):
                 continue  # without effect on values
             elif isinstance(statement, Multiply):
@@ -351,7 +355,7 @@ class _Printer:
         operands = [self._operand(operand) for operand in x.operands]
         if lanes_of(x.operands[0]) == 1 and not any(x.order):
             return f"np.full({x.result.lanes}, {operands[0]})"
-        lanes = operands[0] if len(operands) == 1 else f"np.concatenate(({', '.join(operands)}))"
+        lanes = operands[0] if len(operands) == 1 else f"np.hstack(({', '.join(operands)}))"
         return f"{lanes}[{x.order[0] if x.result.lanes == 1 else list(x.order)}]"
 
     def _multiply(self, x: Multiply) -> str:
@@ -367,7 +371,9 @@ class _Printer:
         for carried in loop.carried:
             self.lines.append(f"{indent}{carried.arg.name} = {self._operand(carried.init)}")
         start, stop = self._index(loop.start), self._index(loop.stop)
-        bounds = stop if loop.start == 0 else f"{start}, {stop}"
+        bounds = stop if loop.start == 0 and loop.step == 1 else f"{start}, {stop}"
+        if loop.step != 1:
+            bounds += f", {loop.step}"
         self.lines.append(f"{indent}for {loop.index.name} in range({bounds}):")
         body = len(self.lines)
         self._block(loop.body, indent + "    ")

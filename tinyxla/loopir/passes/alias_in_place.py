@@ -22,6 +22,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Statement,
     Store,
     Value,
+    View,
     lanes_of,
 )
 from tinyxla.loopir.ir.operations import has_slow_path
@@ -70,7 +71,7 @@ class Dependences:
         self._lowered = lowered
         self._loads: dict[int, list[tuple[_Position, Index]]] = {}  # by the buffer's identity
         self._stores: dict[int, list[tuple[_Position, Index]]] = {}
-        self._opaque: set[int] = set()  # buffers that routines and vectors read and write
+        self._opaque: set[int] = set()  # buffers that routines, vectors and views read and write
         self._definitions: dict[Value, Statement] = {}
         self._forms: dict[Value, _LinearForm] = {}
         self._slow_path_loops: dict[int, bool] = {}  # by the loop's identity
@@ -82,6 +83,8 @@ class Dependences:
             self._opaque.update(map(id, (x.result.buffer, x.left.buffer, x.right.buffer)))
         elif isinstance(x, Call):
             self._opaque.update(id(buffer) for buffer, _ in x.arguments)
+        elif isinstance(x, View):
+            self._opaque.add(id(x.buffer.memory))
         elif isinstance(x, Store) and lanes_of(x.value) > 1:
             self._opaque.add(id(x.buffer))
         elif isinstance(x, Store):

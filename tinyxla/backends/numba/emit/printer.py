@@ -60,6 +60,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Statement,
     Store,
     Value,
+    View,
     lanes_of,
     leaves_remainder,
 )
@@ -163,7 +164,7 @@ class _Use:
 
 
 class _Printer:
-    """Prints one kernel; `values` maps the names of the loop IR to scalars."""
+    """Prints one kernel; `values` maps the names of the loop IR to scalars, `views` those of views to addresses."""
 
     def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None, in_vectors: bool) -> None:
         self.kernel = kernel
@@ -174,6 +175,7 @@ class _Printer:
         self.scales = vector_bytes == 64  # AVX-512's, of which LLVM makes use
         self.emitter = Emitter()
         self.values: dict[str, Number] = {}
+        self.views: dict[str, str] = {}
         self.functions: dict[str, _Use] = {}
         self.iterations = math.inf  # of the loop whose statements are printed now, if that is known
         self.widest = 1  # bytes of an element in memory
@@ -280,6 +282,8 @@ class _Printer:
                 self._store(statement)
             elif isinstance(statement, Shuffle):
                 self.values[statement.result.name] = self._shuffle(statement)
+            elif isinstance(statement, View):
+                self.views[statement.result.name] = self._addresses(statement.buffer, statement.index)[0]
             elif isinstance(statement, Prefetch):
                 self._prefetch(statement)
             elif isinstance(statement, Multiply):
@@ -359,15 +363,17 @@ class _Printer:
 
     def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
         """Of the element; of its real and its imaginary part."""
-        memory, position = memory_type(buffer.type), self._index(index)
+        memory, base, position = memory_type(buffer.type), self._base(buffer), self._index(index)
         self.widest = max(self.widest, BYTES[memory])
         address = self.emitter.value
         if buffer.type not in PARTS:
-            return [address(f"getelementptr inbounds {memory}, ptr %{buffer.name}, i64 {position}")]
+            return [address(f"getelementptr inbounds {memory}, ptr {base}, i64 {position}")]
         pair = f"{{ {memory}, {memory} }}"
-        return [
-            address(f"getelementptr inbounds {pair}, ptr %{buffer.name}, i64 {position}, i32 {part}") for part in (0, 1)
-        ]
+        return [address(f"getelementptr inbounds {pair}, ptr {base}, i64 {position}, i32 {part}") for part in (0, 1)]
+
+    def _base(self, buffer: Buffer) -> str:
+        """The address of a buffer's first element."""
+        return self.views.get(buffer.name, f"%{buffer.name}")
 
     def _load(self, load: Load) -> Number:
         emitter, type = self.emitter, load.buffer.type
@@ -422,8 +428,11 @@ class _Printer:
     def _shuffle(self, x: Shuffle) -> Number:
         operands = [self._operand(operand) for operand in x.operands]
         first, count = operands[0], x.result.lanes
-        if lanes_of(x.operands[0]) == 1 and not any(x.order):
-            return broadcast(first, count)
+        if lanes_of(x.operands[0]) == 1:
+            if not any(x.order):
+                return broadcast(first, count) if count > 1 else first
+            operands = [broadcast(operand, 1) for operand in operands]
+            first = operands[0]
         if count == 1:
             operand, lane = divmod(x.order[0], first.lanes)
             text = f"extractelement {first.register} {operands[operand].text}, i64 {lane}"
@@ -435,8 +444,8 @@ class _Printer:
         return number(self.emitter, x.result.type, [text], count)
 
     def _prefetch(self, x: Prefetch) -> None:
-        memory, position = memory_type(x.buffer.type), self._index(x.index)
-        address = self.emitter.value(f"getelementptr {memory}, ptr %{x.buffer.name}, i64 {position}")  # may lie outside
+        memory, base, position = memory_type(x.buffer.type), self._base(x.buffer), self._index(x.index)
+        address = self.emitter.value(f"getelementptr {memory}, ptr {base}, i64 {position}")  # may lie outside
         hints = "i32 1, i32 3" if x.for_writing else "i32 0, i32 2"
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.emitter.line(f"call void @llvm.prefetch.p0(ptr {address}, {hints}, i32 1)")
@@ -517,7 +526,11 @@ class _Printer:
     def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
         """The iterations that fill vectors, and then the others one by one."""
         emitter = self.emitter
-        printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), vector_bytes)
+
+        def address(buffer: Buffer, index: Index) -> str:
+            return self._addresses(buffer, index)[0]
+
+        printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), address, vector_bytes)
         middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
         first, stop = self._index(loop.start), self._index(loop.stop)
         if isinstance(loop.start, int) and isinstance(loop.stop, int):
@@ -538,7 +551,7 @@ class _Printer:
             for carried in loop.carried:
                 self.values[carried.result.name] = self._operand(carried.init)
             return
-        guarded = not (isinstance(start, int) and isinstance(stop, int))
+        guarded = not loop.nonempty and not (isinstance(start, int) and isinstance(stop, int))
         emitter, name = self.emitter, loop.index.name + suffix
         entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
@@ -567,7 +580,7 @@ class _Printer:
             self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.left_out, before)
         self.parallel = ""
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
-        emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
+        emitter.line(f"%{name}.next = add nsw i64 %{name}, {loop.step}")
         latch = emitter.block
         again = "" if loop.continue_while is None else self._operand(loop.continue_while).text
         if due:

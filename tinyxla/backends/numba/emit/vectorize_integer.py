@@ -88,7 +88,8 @@ def _is_fold(carried: LoopCarried, body: Sequence[Statement]) -> bool:
 
 class VectorLoop:
     """Prints a loop as one of vectors: the iterations up to the last that fill as many vectors as it takes at once.
-    `values` are those around it, and `scalar` prints what is the same for all elements of a vector, or a place."""
+    `values` are those around it, `scalar` prints what is the same for all elements of a vector, or a place, and
+    `address` gives that of an element."""
 
     def __init__(
         self,
@@ -97,9 +98,11 @@ class VectorLoop:
         emitter: Emitter,
         values: dict[str, Any],
         scalar: Callable[[Statement], None],
+        address: Callable[[Buffer, Index], str],
         vector_bytes: int,
     ) -> None:
-        self.loop, self.kinds, self.emitter, self.values, self.scalar = loop, kinds, emitter, values, scalar
+        self.loop, self.kinds, self.emitter, self.values = loop, kinds, emitter, values
+        self.scalar, self.address = scalar, address
         known = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
         count = LONG_LOOP_ITERATIONS if known is None else max(1, known)
         self.lanes = min(vector_bytes // max_element_bytes(loop), 1 << count.bit_length() - 1)
@@ -184,11 +187,11 @@ class VectorLoop:
         emitter = self.emitter
         if isinstance(x, Store):
             value = self._vector(x.value)
-            emitter.line(f"store {value.register} {value.text}, ptr {self._address(x.buffer, x.index)}, {_aligned(x)}")
+            emitter.line(f"store {value.register} {value.text}, ptr {self.address(x.buffer, x.index)}, {_aligned(x)}")
         elif isinstance(x, (Compute, Load)) and self.kinds[x.result.name] != "each":
             self.scalar(x)
         elif isinstance(x, Load):
-            address = self._address(x.buffer, x.index)
+            address = self.address(x.buffer, x.index)
             text = emitter.value(f"load {self._type(x.buffer.type)}, ptr {address}, {_aligned(x)}")
             self.known[x.result.name] = LlvmVector(emitter, x.buffer.type, text, self.lanes)
         elif isinstance(x, Compute):
@@ -201,12 +204,6 @@ class VectorLoop:
         found = emit(op, operands, types, result, attributes)
         assert isinstance(found, LlvmVector), "it comes from vectors"
         return found
-
-    def _address(self, buffer: Buffer, index: Index) -> str:
-        assert isinstance(index, Value), "it is a place"
-        register = REGISTER_TYPES[buffer.type]
-        place = self.values[index.name].text
-        return self.emitter.value(f"getelementptr inbounds {register}, ptr %{buffer.name}, i64 {place}")
 
     def _fold(self, vectors: Sequence[Sequence[str]]) -> None:
         """One value of all that lanes have, for each that the loop carries."""
