@@ -50,21 +50,21 @@ def dtype(type: str) -> np.dtype[Any]:
     return element_types[type].dtype
 
 
-def run_address(address: int, arrays: Arrays, first: int, last: int) -> None:
-    table = np.array([array.ctypes.data for array in arrays], np.uint64)
+def run_address(address: int, arrays: Arrays, first: int, last: int, parameters: Sequence[int] = ()) -> None:
+    table = np.array([*(array.ctypes.data for array in arrays), *parameters], np.uint64)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     function(table.ctypes.data, first, last)
 
 
-def run_native(kernel: Kernel, arrays: Arrays, first: int, last: int) -> None:
-    run_address(engine.compile_kernel(kernel), arrays, first, last)
+def run_native(kernel: Kernel, arrays: Arrays, first: int, last: int, parameters: Sequence[int] = ()) -> None:
+    run_address(engine.compile_kernel(kernel), arrays, first, last, parameters)
 
 
-def run_python(kernel: Kernel, arrays: Arrays, first: int, last: int) -> None:
+def run_python(kernel: Kernel, arrays: Arrays, first: int, last: int, parameters: Sequence[int] = ()) -> None:
     namespace: dict[str, Any] = {}
     exec(print_python(kernel), namespace)
     with np.errstate(all="ignore"):
-        namespace[kernel.name](*arrays, first, last)
+        namespace[kernel.name](*arrays, first, last, *parameters)
 
 
 def run_both(kernel: Kernel, inputs: Arrays, shape: int, type: str, first: int, last: int) -> Arrays:

@@ -10,8 +10,10 @@ import pytest
 
 import tinyxla as tx
 from tests.loopir.test_loop_ir import run_native, run_python
+from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
+from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
 from tinyxla.shapes.element_types import element_types
 
 LANES = 8
@@ -247,3 +249,22 @@ def test_printed_routines_run(name: str) -> None:
     found = np.zeros(result.size, np.float32)
     namespace[kernel.name](x.ravel(), found, 0, kernel.extent)
     np.testing.assert_allclose(found.reshape(result.shape), result, rtol=1e-6)
+
+
+def run_both(routine: str, arrays: Sequence[np.ndarray[Any, Any]], parameters: Sequence[int]) -> list[list[Any]]:
+    """The arrays after a routine, compiled and as Python."""
+    kernel = routines.kernel_of(routine)
+    assert kernel is not None
+    found: list[list[Any]] = []
+    for run in (run_native, run_python):
+        found.append([x.copy() for x in arrays])
+        run(kernel, found[-1], 0, 1, parameters)
+    return found
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 31, 100])
+def test_sorting_network(length: int, generator: np.random.Generator) -> None:
+    padded, levels = max(8, 1 << (length - 1).bit_length()), max(0, (length - 1).bit_length() - 3)
+    rows = generator.integers(0, 1 << 16, (padded, 32)).astype(np.uint16)
+    for (found,) in run_both(_network("u16"), [rows.ravel()], (length, padded, levels)):
+        np.testing.assert_array_equal(found.reshape(padded, 32)[:length], np.sort(rows[:length], axis=0))

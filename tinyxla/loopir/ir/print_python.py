@@ -66,8 +66,6 @@ def print_python(kernel: Kernel, name: str | None = None) -> str:
 
 _ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
 
-_VECTORIZED = (*_ARITHMETIC, "multiply-add")  # expressions that are right of arrays, too
-
 _FLOAT: Mapping[str, str] = {
     **_ARITHMETIC,
     **{name: op.scalar.expression for name, op in ops.items() if op.scalar},
@@ -100,6 +98,16 @@ _COMPLEX: Mapping[str, str] = {
 }
 
 _BITWISE: Mapping[str, str] = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
+
+# Of vectors; other operations go through their lanes.
+_VECTOR: Mapping[str, str] = {
+    **_ARITHMETIC,
+    **_BITWISE,
+    **{name: f"np.{name}({{0}}, {{1}})" for name in ("maximum", "minimum")},
+    "multiply-add": "{0} * {1} + {2}",
+    "negate": "-{0}",
+    "select": "np.where({0}, {1}, {2})",
+}
 
 _INTEGER: Mapping[str, str] = {
     **_ARITHMETIC,
@@ -407,9 +415,10 @@ class _Printer:
             self.indices.add(compute.result.name)
             return _INDEX[op].format(*(self._index(operand) for operand in compute.operands))
         operands = [self._operand(operand) for operand in compute.operands]
-        is_scalar = max(map(lanes_of, compute.operands), default=1) == 1
-        if is_scalar or (op in _VECTORIZED and compute.result.type not in _16_BIT_FLOATS):
+        if max(map(lanes_of, compute.operands), default=1) == 1:
             return self._operation(compute, operands)
+        if op in _VECTOR and compute.result.type not in _16_BIT_FLOATS:
+            return _VECTOR[op].format(*operands)
         lane = [f"x{k}" for k in range(len(operands))]
         return f"lanewise(lambda {', '.join(lane)}: {self._operation(compute, lane)}, {', '.join(operands)})"
 

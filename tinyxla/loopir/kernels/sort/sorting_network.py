@@ -12,15 +12,15 @@ volume 3, section 5.2.2, algorithm M (for a few rows) and section 5.3.4 (bitonic
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.sort import radix_sort
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.lower.routine_calls import declare_routine
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.shapes import element_type
 
 VECTOR_BITS = 512  # of a vector
@@ -42,7 +42,6 @@ class _BatchedNetwork:
         self.initial_bits = [Literal(self.keys.type, 0)] if self.keys_only and self.keys.restores else []
         wide = ("u32", 16) if self.keys.bits <= 16 else ("u64", 32)
         self.word_type, self.shift = (self.keys.type, 0) if self.keys_only else wide
-        self.padding = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
         self.lanes = VECTOR_BITS // element_type(self.word_type).bits
         self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
         self.rows = self.b.scratch(self.word_type, MAX_SHORT_ELEMENTS * self.lanes)
@@ -56,10 +55,11 @@ class _BatchedNetwork:
     def kernel(self) -> LoweredKernel:
         """The kernel: keys, the network, results."""
         low, b, sort, parameter = self.low, self.b, self.sort, self.routine.parameter
-        network, arguments = _network(self.word_type), b.scratch(INDEX, 2)
+        network, arguments = _network(self.word_type), b.scratch(INDEX, len(_NETWORK_ARGUMENTS))
         group_extent = sort.inner if self.has_contiguous_lines else sort.lines
         block_count, width = parameter(-(-group_extent // self.lanes)), parameter(group_extent)
-        levels = parameter(max(0, (sort.length - 1).bit_length() - LOG2_REGISTER_ROWS))
+        levels = (max(0, sort.length - 1) // REGISTER_ROWS).bit_length()
+        sizes = (self.length, parameter(REGISTER_ROWS << levels), parameter(levels))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             self.outer = b.floordiv(index, block_count) if self.has_contiguous_lines else 0
             block = b.sub(index, b.mul(self.outer, block_count))
@@ -69,7 +69,7 @@ class _BatchedNetwork:
             elif not self.has_contiguous_lines:
                 self._nest(self.length, self._copy)
             differing_bits = self._row_loop(self.length, self._store_key, self.initial_bits)
-            for k, value in enumerate((self.length, levels)):
+            for k, value in enumerate(sizes):
                 b.store(arguments, k, value)
             b.call(network, (self.rows, 0), (arguments, 0))
             if self.keys_only and not self.has_contiguous_lines:
@@ -204,117 +204,89 @@ class _BatchedNetwork:
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
 
-LOG2_REGISTER_ROWS = 3  # log2 of the rows that are sorted in registers
+REGISTER_ROWS = 8  # rows that are sorted in registers
+_NETWORK_ARGUMENTS = ("length", "padded_length", "levels")
 
 
 @functools.cache
 def _network(word_type: str) -> str:
-    """Declare `network(rows, (length, levels))` and return its symbol: it sorts rows of vectors along columns, and pads
-    them to a power of two.
+    """Declare `network(rows, (length, padded_length, levels))` and return its symbol: it sorts rows of vectors along
+    columns, and pads them to a power of two.
 
     Blocks are sorted in registers, and merged by one level for each doubling (bitonic merge): the first row of one half
     is compared with the last row of the other half, and so on; then each half is bitonic, and is sorted by pairs at
     half the distance each time, two such steps in one pass over memory and the last ones in registers. Padding is the
     largest key.
     """
-    bits, step = element_type(word_type).bits, 1 << LOG2_REGISTER_ROWS
-    t = _NetworkText(f"<{VECTOR_BITS // bits} x i{bits}>", f"v{VECTOR_BITS // bits}i{bits}")
-    length, levels = (t.value(f"load i64, ptr %{name}") for name in ("arguments", "levels"))
-
-    def block_count(size: str, stop: str) -> str:
-        return t.value(f"sdiv i64 {t.add(stop, t.add(size, '-1'))}, {size}")
-
-    def strided_merge(start: str, remaining: str, stride: str, count: int) -> None:
-        size = t.value(f"mul i64 {stride}, {count}")
-        with t.loop("0", block_count(size, remaining)) as block:
-            begin = t.add(start, t.value(f"mul i64 {block}, {size}"))
-            with t.loop("0", stride) as j:
-                first = t.add(begin, j)
-                t.compare_exchange_rows(
-                    [t.add(first, t.value(f"mul i64 {stride}, {k}")) for k in range(count)], _bitonic_merge(count)
-                )
-
-    def register_merge(start: str, remaining: str, pairs: Sequence[tuple[int, int]]) -> None:
-        with t.loop("0", block_count(str(step), remaining)) as block:
-            first = t.add(start, t.value(f"mul i64 {block}, {step}"))
-            t.compare_exchange_rows([t.add(first, str(k)) for k in range(step)], pairs)
-
-    with t.loop(length, t.value(f"shl i64 {step}, {levels}")) as i:
-        t.store(i, f"splat (i{bits} -1)")
-    register_merge("0", length, _merge_exchange(step))
-    with t.loop("0", levels) as level:
-        half = t.value(f"shl i64 {step}, {level}")
-        size = t.value(f"shl i64 {half}, 1")
-        with t.loop("0", block_count(size, length)) as block:
-            start = t.value(f"mul i64 {block}, {size}")
-            end = t.add(start, size)
-            padding_rows = t.value(f"call i64 @llvm.smax.i64(i64 {t.value(f'sub i64 {end}, {length}')}, i64 0)")
-            with t.loop(padding_rows, half) as j:
-                t.compare_exchange_rows(
-                    [t.add(start, j), t.value(f"sub i64 {t.add(end, '-1')}, {j}")], _bitonic_merge(2)
-                )
-            remaining = t.value(f"call i64 @llvm.smin.i64(i64 {t.value(f'sub i64 {length}, {start}')}, i64 {size})")
-            with t.loop("0", t.value(f"and i64 {level}, 1")):
-                strided_merge(start, remaining, t.value(f"lshr i64 {half}, 1"), 2)
-            with t.loop("0", t.value(f"lshr i64 {level}, 1")) as pair:
-                log2_rows = t.value(f"sub i64 {t.value(f'or i64 {level}, 1')}, {t.value(f'shl i64 {pair}, 1')}")
-                strided_merge(start, remaining, t.value(f"lshr i64 {t.value(f'shl i64 {step}, {log2_rows}')}, 3"), 4)
-            register_merge(start, remaining, _bitonic_merge(step))
-    return declare_routine(f"network_{word_type}", t.text())
+    b = _NetworkBuilder(word_type)
+    b.sort()
+    return declare_kernel(f"network_{word_type}", b.kernel)
 
 
-class _NetworkText:
-    """Emits LLVM text of loops over rows of vectors."""
+class _NetworkBuilder(ParametricBuilder):
+    """Builds the network. All positions and sizes are in rows."""
 
-    def __init__(self, vector: str, suffix: str) -> None:
-        self.vector, self.suffix = vector, suffix
-        self.instructions, self.block = list[str](), "entry"
-        self.instructions.append("  %levels = getelementptr i64, ptr %arguments, i64 1")
+    def __init__(self, word_type: str) -> None:
+        super().__init__("network", " ".join(_NETWORK_ARGUMENTS))
+        self.word_type, self.lanes = word_type, VECTOR_BITS // element_type(word_type).bits
+        self.rows, self.length = self.argument(word_type, True), self.parameter["length"]
 
-    def value(self, text: str) -> str:
-        self.instructions.append(f"  %v{len(self.instructions)} = {text}")
-        return f"%v{len(self.instructions) - 1}"
+    def sort(self) -> None:
+        largest = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
+        with self.loop(self.length, self.parameter["padded_length"], sequential=True) as (row, _):
+            self.store(self.rows, self.mul(row, self.lanes), self.broadcast(largest, self.lanes))
+        self._register_merge(0, self.length, _merge_exchange(REGISTER_ROWS))
+        with self.loop(0, self.parameter["levels"], [operand_of(REGISTER_ROWS)], sequential=True) as (level, levels):
+            half = levels.carried[0].arg
+            size = self.mul(half, 2)
+            levels.carried[0].next = operand_of(size)
+            with self.loop(0, self.ceil_div(self.length, size), sequential=True) as (block, _):
+                start = self.mul(block, size)
+                self._merge_halves(start, half)
+                self._merge_bitonic(start, self.min(self.sub(self.length, start), size), half, level)
 
-    def add(self, x: str, y: str) -> str:
-        return self.value(f"add i64 {x}, {y}")
+    def _merge_halves(self, start: Index, half: Index) -> None:
+        """Compare the rows of one half with those of the other, in reverse order. Padding stays where it is."""
+        end = self.add(start, self.mul(half, 2))
+        padding_rows = self.max(self.sub(end, self.length), 0)
+        with self.loop(padding_rows, half, sequential=True) as (j, _):
+            self._compare_exchange([self.add(start, j), self.sub(self.sub(end, 1), j)], _bitonic_merge(2))
 
-    def store(self, row: str, vector: str) -> None:
-        self.instructions.append(f"  store {self.vector} {vector}, ptr {self._at(row)}, align 64")
+    def _merge_bitonic(self, start: Index, count: Index, half: Index, level: Index) -> None:
+        """Sort bitonic halves, of which the first `count` rows are not padding."""
+        is_odd = self.remainder(level, 2)
+        with self.loop(0, is_odd, sequential=True):
+            self._strided_merge(start, count, self.floordiv(half, 2), 2)
+        first_stride = self.select(self.compare("EQ", is_odd, 0), self.floordiv(half, 4), self.floordiv(half, 8))
+        with self.loop(0, self.floordiv(level, 2), [first_stride], sequential=True) as (_, pairs):
+            stride = pairs.carried[0]
+            self._strided_merge(start, count, stride.arg, 4)
+            stride.next = operand_of(self.floordiv(stride.arg, 4))
+        self._register_merge(start, count, _bitonic_merge(REGISTER_ROWS))
 
-    def _at(self, row: str) -> str:
-        return self.value(f"getelementptr {self.vector}, ptr %rows, i64 {row}")
+    def _strided_merge(self, start: Index, count: Index, stride: Index, block_rows: int) -> None:
+        """Sort bitonic sequences of so many rows that are a stride apart."""
+        size = self.mul(stride, block_rows)
+        with self.loop(0, self.ceil_div(count, size), sequential=True) as (block, _):
+            begin = self.add(start, self.mul(block, size))
+            with self.loop(0, stride, sequential=True) as (j, _):
+                rows = [self.add(begin, j, self.mul(stride, k)) for k in range(block_rows)]
+                self._compare_exchange(rows, _bitonic_merge(block_rows))
 
-    def compare_exchange_rows(self, rows: Sequence[str], pairs: Sequence[tuple[int, int]]) -> None:
+    def _register_merge(self, start: Index, count: Index, pairs: Sequence[tuple[int, int]]) -> None:
+        """Order pairs of rows in blocks that registers hold."""
+        with self.loop(0, self.ceil_div(count, REGISTER_ROWS), sequential=True) as (block, _):
+            first = self.add(start, self.mul(block, REGISTER_ROWS))
+            self._compare_exchange([self.add(first, k) for k in range(REGISTER_ROWS)], pairs)
+
+    def _compare_exchange(self, rows: Sequence[Index], pairs: Sequence[tuple[int, int]]) -> None:
         """Order pairs of rows, in registers."""
-        x = [self.value(f"load {self.vector}, ptr {self._at(row)}, align 64") for row in rows]
+        positions = [self.mul(row, self.lanes) for row in rows]
+        x = [self.load(self.rows, position, self.lanes) for position in positions]
         for i, j in pairs:
-            operands = f"{self.vector} {x[i]}, {self.vector} {x[j]}"
-            calls = [f"call {self.vector} @llvm.{op}.{self.suffix}({operands})" for op in ("umin", "umax")]
-            x[i], x[j] = map(self.value, calls)
-        for row, vector in zip(rows, x, strict=True):
-            self.store(row, vector)
-
-    @contextmanager
-    def loop(self, start: str, stop: str) -> Generator[str]:
-        """A loop that may run zero times."""
-        k, previous = len(self.instructions), self.block
-        is_needed = self.value(f"icmp slt i64 {start}, {stop}")
-        self.instructions += [f"  br i1 {is_needed}, label %body{k}, label %end{k}", f"body{k}:"]
-        self.instructions.append(f"  %i{k} = phi i64 [ {start}, %{previous} ], [ %next{k}, %latch{k} ]")
-        self.block = f"body{k}"
-        yield f"%i{k}"
-        self.instructions += [f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, 1"]
-        bits = self.value(f"icmp slt i64 %next{k}, {stop}")
-        self.instructions += [f"  br i1 {bits}, label %body{k}, label %end{k}", f"end{k}:"]
-        self.block = f"end{k}"
-
-    def text(self) -> str:
-        """The routine."""
-        v = self.vector
-        declarations = [f"declare {v} @llvm.{op}.{self.suffix}({v}, {v})" for op in ("umin", "umax")]
-        declarations += [f"declare i64 @llvm.{op}.i64(i64, i64)" for op in ("smin", "smax")]
-        head = "define void @routine(ptr %rows, ptr %arguments) nounwind {"
-        return "\n".join([head, "entry:", *self.instructions, "  ret void", "}", *declarations])
+            x[i], x[j] = (self.compute(op, self.word_type, x[i], x[j]) for op in ("minimum", "maximum"))
+        for position, vector in zip(positions, x, strict=True):
+            self.store(self.rows, position, vector)
 
 
 def _bitonic_merge(count: int) -> list[tuple[int, int]]:
