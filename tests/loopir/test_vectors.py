@@ -13,6 +13,7 @@ from tests.loopir.test_loop_ir import run_native, run_python
 from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
+from tinyxla.loopir.kernels.gemm.dot_product import _declare_microkernel  # pyright: ignore[reportPrivateUsage]
 from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
 from tinyxla.shapes.element_types import element_types
 
@@ -268,3 +269,14 @@ def test_sorting_network(length: int, generator: np.random.Generator) -> None:
     rows = generator.integers(0, 1 << 16, (padded, 32)).astype(np.uint16)
     for (found,) in run_both(_network("u16"), [rows.ravel()], (length, padded, levels)):
         np.testing.assert_array_equal(found.reshape(padded, 32)[:length], np.sort(rows[:length], axis=0))
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize(("rows", "columns"), [(2, 8), (4, 4), (8, 2)])
+def test_dot_product_microkernel(type: str, rows: int, columns: int, generator: np.random.Generator) -> None:
+    m, n, k, dtype = rows + 1, 2 * columns + 1, 37, element_types[type].dtype
+    a, b = (generator.normal(size=(count, k)).astype(dtype) for count in (m, n))
+    routine, c = _declare_microkernel(type, rows, columns), np.zeros(m * n, dtype)
+    parameters = (m, n, k, k, k, 1, 2, 2, 3, 0, 6)
+    for found, *_ in run_both(routine, [c, a.ravel(), b.ravel()], parameters):
+        np.testing.assert_allclose(found.reshape(m, n), a @ b.T, rtol=1e-4, atol=1e-5)

@@ -14,6 +14,7 @@ class ParametricBuilder(Builder):
 
     def __init__(self, name: str, names: str) -> None:
         super().__init__(name)
+        assert not {"first", "last"} & {*names.split()}, "a kernel's bounds have these names"
         self.kernel.parameters = [Value(INDEX, parameter) for parameter in names.split()]
         self.parameter = dict(zip(names.split(), self.kernel.parameters, strict=True))
 

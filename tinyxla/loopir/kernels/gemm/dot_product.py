@@ -9,16 +9,18 @@ order.
 from __future__ import annotations
 
 import functools
-from string import Template
+from collections.abc import Sequence
+from itertools import product
 
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
+from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Kernel, Literal, Value
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm.arithmetic import bits_of
 from tinyxla.loopir.kernels.gemm.packed import bind_parameters
 from tinyxla.loopir.kernels.gemm.problem import GemmProblem, gemm_problem
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
-from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target, vector_bytes
 from tinyxla.shapes import Shape
 
@@ -26,122 +28,63 @@ _MAX_SKINNY_ROWS, _MIN_OTHER_ROWS = 32, 32  # rows of the skinny operand, and of
 _MAX_TRANSPOSED_ROWS, _MIN_OTHER_ROWS_IF_TRANSPOSED = 8, 128  # the same if the skinny operand is transposed first
 _MIN_K, _MIN_K_OF_VECTOR = 32, 256  # terms of k, and for a skinny operand of one row
 _MIN_K_PER_ROW = 8  # terms of k for each skinny row from which the final reduction costs less than packing
-_ARGUMENTS = ("m", "n", "k", "a_row", "b_row", "a_divisor", "a_tiles", "b_divisor", "b_tiles", "first", "last")
-_SCALARS = {"f32": "float", "f64": "double"}
-
-_TEXT = Template("""
-define void @routine(ptr %c, ptr %a, ptr %b, ptr %numbers) nounwind {
-entry:
-$arguments
-  %m_last = sub i64 %m, 1
-  %n_last = sub i64 %n, 1
-  %full = and i64 (sub i64 %k, 1), -$lanes
-  %remainder_mask = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 %full, i64 %k)
-  for %tile from %first below %last by 1
-  %i = mul i64 (urem i64 (udiv i64 %tile, %a_divisor), %a_tiles), $rows
-  %j = mul i64 (urem i64 (udiv i64 %tile, %b_divisor), %b_tiles), $columns
-$begin
-  for %t from 0 below %full by $lanes
-$sums
-$terms
-  end %t
-$end
-  end %tile
-  ret void
-}
-
-declare i64 @llvm.smin.i64(i64, i64)
-declare $vector @llvm.fmuladd.v$lanes$type($vector, $vector, $vector)
-declare $vector @llvm.masked.load.v$lanes$type(ptr, i32, $mask, $vector)
-declare void @llvm.masked.store.v$part$type(<$part x $scalar>, ptr, i32, <$part x i1>)
-$masks
-""")
-
-_BEGIN_ROW = """
-  %$x$r.in = call i64 @llvm.smin.i64(i64 (add i64 %$first, $r), i64 %${last}_last)
-  %$x$r = getelementptr $scalar, ptr %$x, i64 (mul i64 %$x$r.in, %${x}_row)"""
-_TERMS = """
-  %$x$r.at = getelementptr $scalar, ptr %$x$r, i64 %t
-  %$x$r.terms = load $vector, ptr %$x$r.at, align $size"""
-_LAST_TERMS = """
-  %$x$r.end = getelementptr $scalar, ptr %$x$r, i64 %full
-  %$x$r.last = call $vector @llvm.masked.load.v$lanes$type(
-    ptr %$x$r.end, i32 $size, $mask %remainder_mask, $vector zeroinitializer)"""
-_SUM = """
-  %sum$i.$j = phi $vector [ zeroinitializer, %t.begin ], [ %next$i.$j, %t.end ]"""
-_ADD = """
-  %$new$i.$j = call $vector @llvm.fmuladd.v$lanes$type($vector %a$i.$terms, $vector %b$j.$terms, $vector %$old$i.$j)"""
-_STORE = """
-  %part$p = shufflevector $vector $result, $vector poison, <$part x i32> <$order>
-  %column$p = add i64 %j, $j
-  %mask$p = call <$part x i1> @llvm.get.active.lane.mask.v${part}i1.i64(i64 %column$p, i64 %n)
-  %c$p = getelementptr $scalar, ptr %c, i64 (add i64 (mul i64 %a$i.in, %n), %column$p)
-  call void @llvm.masked.store.v$part$type(<$part x $scalar> %part$p, ptr %c$p, i32 $size, <$part x i1> %mask$p)"""
+_ARGUMENTS = tuple("m n k a_row b_row a_divisor a_tiles b_divisor b_tiles first_tile last_tile".split())
+_TYPES = ("f32", "f64")
 
 
 @functools.cache
 def _declare_microkernel(type: str, rows: int, columns: int) -> str:
-    """Declare `microkernel(c, a, b, arguments)`, which computes tiles `first` to `last` of C, and return its symbol.
+    """Declare `microkernel(c, a, b, arguments)` and return its symbol: it computes tiles `first_tile` to `last_tile` of
+    C.
 
     Tile t is row tile t / `a_divisor` % `a_tiles` and column tile t / `b_divisor` % `b_tiles`. Rows past the last one
     repeat the last one and are not stored.
     """
-    lanes = 8 * vector_bytes() // bits_of(type)
-    part = min(columns, lanes)
-    tile = [(i, j) for i in range(rows) for j in range(columns)]
+    b, lanes = ParametricBuilder("rows", " ".join(_ARGUMENTS)), 8 * vector_bytes() // bits_of(type)
+    c, left, right, n = b.argument(type, True), b.argument(type), b.argument(type), b.parameter
+    last_row, last_column = b.sub(n["m"], 1), b.sub(n["n"], 1)
+    full = b.mul(b.floordiv(b.sub(n["k"], 1), lanes), lanes)
+    remainder_mask = b.lane_mask(full, n["k"], lanes)
+    zero = b.broadcast(Literal(type, 0.0), lanes)
+    with b.loop(n["first_tile"], n["last_tile"], sequential=True) as (tile, _):
+        i = b.mul(b.remainder(b.floordiv(tile, n["a_divisor"]), n["a_tiles"]), rows)
+        j = b.mul(b.remainder(b.floordiv(tile, n["b_divisor"]), n["b_tiles"]), columns)
+        a_rows = [b.min(b.add(i, row), last_row) for row in range(rows)]
+        b_rows = [b.min(b.add(j, column), last_column) for column in range(columns)]
+        a_views = [b.view(left, b.mul(row, n["a_row"])) for row in a_rows]
+        b_views = [b.view(right, b.mul(row, n["b_row"])) for row in b_rows]
 
-    def for_rows(text: str) -> str:
-        operands = (("a", "i", "m", rows), ("b", "j", "n", columns))
-        return "".join(
-            Template(text).safe_substitute(x=x, first=first, last=last, r=r)
-            for x, first, last, count in operands
-            for r in range(count)
-        )
+        def add_products(sums: Sequence[Value], t: Index, mask: Value | None = None) -> list[Value]:
+            """The sums with the products of a vector of terms, for all elements of the tile."""
+            x, y = ([b.load(row, t, lanes, mask=mask) for row in side] for side in (a_views, b_views))
+            return [b.compute("multiply-add", type, *pair, old) for pair, old in zip(product(x, y), sums, strict=True)]
 
-    def for_tile(text: str, **names: str) -> str:
-        return "".join(Template(text).safe_substitute(names, i=i, j=j) for i, j in tile)
-
-    end = for_rows(_LAST_TERMS) + for_tile(_ADD, new="all", old="next", terms="last")
-    for p in range(0, len(tile), lanes):
-        result, folds = _transpose_reduce([f"%all{i}.{j}" for i, j in tile[p : p + lanes]])
-        end += folds
-        for q in range(p, p + lanes, part):
-            order = ", ".join(f"i32 {k - p}" for k in range(q, q + part))
-            end += Template(_STORE).safe_substitute(p=q, result=result, order=order, i=tile[q][0], j=tile[q][1])
-    text = _TEXT.safe_substitute(
-        arguments=load_arguments(_ARGUMENTS),
-        begin=for_rows(_BEGIN_ROW),
-        sums=for_tile(_SUM),
-        terms=for_rows(_TERMS) + for_tile(_ADD, new="next", old="sum", terms="terms"),
-        end=end,
-        masks="\n".join(f"declare <{n} x i1> @llvm.get.active.lane.mask.v{n}i1.i64(i64, i64)" for n in {lanes, part}),
-    )
-    names = {
-        "type": type,
-        "scalar": _SCALARS[type],
-        "vector": f"<{lanes} x {_SCALARS[type]}>",
-        "mask": f"<{lanes} x i1>",
-    }
-    sizes = {"lanes": lanes, "size": bits_of(type) // 8, "rows": rows, "columns": columns, "part": part}
-    return declare_routine(f"rows_{type}_{rows}_{columns}", Template(text).substitute(names, **sizes))
+        with b.loop(0, full, [zero] * (rows * columns), sequential=True, step=lanes, nonempty=True) as (t, terms):
+            for carried, total in zip(terms.carried, add_products([x.arg for x in terms.carried], t), strict=True):
+                carried.next = total
+        sums = add_products([x.result for x in terms.carried], full, remainder_mask)
+        c_starts = [b.add(b.mul(row, n["n"]), j) for row in a_rows]
+        elements, part = _transpose_reduce(b, sums, lanes), min(columns, lanes)
+        for position in range(0, rows * columns, part):
+            row, column = divmod(position, columns)
+            mask = b.lane_mask(b.add(j, column), n["n"], part) if part > 1 else None  # a single column is whole
+            order = range(position % lanes, position % lanes + part)
+            b.store(c, b.add(c_starts[row], column), b.shuffle(order, elements[position // lanes]), mask=mask)
+    return declare_kernel(f"rows_{type}_{rows}_{columns}", b.kernel)
 
 
-def _transpose_reduce(sums: list[str]) -> tuple[str, str]:
-    """Horizontal sums of n vectors of n lanes as one vector, in order, by log2(n) butterfly steps: the value's name and
-    the LLVM text that computes it."""
-    lanes, text, bit = len(sums), "", 1
+def _transpose_reduce(b: Builder, sums: Sequence[Value], lanes: int) -> list[Value]:
+    """Horizontal sums of vectors as vectors, in order: of n vectors of n lanes by log2(n) butterfly steps."""
+    bit = 1
     while bit < lanes:
         kept = [k + lanes * (k & bit > 0) for k in range(lanes)]
         moved = [(k ^ bit) + lanes * (k & bit > 0) for k in range(lanes)]
-        pairs = list(zip(sums[::2], sums[1::2], strict=True))
-        sums = [f"{x}.{bit}" for x, _ in pairs]
-        for (x, y), into in zip(pairs, sums, strict=True):
-            for name, order in (("kept", kept), ("moved", moved)):
-                lanes_in = ", ".join(f"i32 {k}" for k in order)
-                text += f"\n  {into}.{name} = shufflevector $vector {x}, $vector {y}, <$lanes x i32> <{lanes_in}>"
-            text += f"\n  {into} = fadd $vector {into}.kept, {into}.moved"
+        sums = [
+            b.compute("add", x.type, b.shuffle(kept, x, y), b.shuffle(moved, x, y))
+            for x, y in zip(sums[::2], sums[1::2], strict=True)
+        ]
         bit *= 2
-    return sums[0], text
+    return [*sums]
 
 
 @functools.cache
@@ -159,7 +102,7 @@ def _kernel(type: str, rows: int, columns: int) -> Kernel:
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, chunk = b.delinearize(index, n["chunks"])
         first, last = b.tile_range(chunk, n["length"], b.mul(n["a_tiles"], n["b_tiles"]))
-        store_arguments(b, sizes, _ARGUMENTS, first=first, last=last)
+        store_arguments(b, sizes, _ARGUMENTS, first_tile=first, last_tile=last)
         into = c, b.mul(batch, n["m"], n["n"])
         operands = (a, b.mul(batch, n["a_batch"])), (right, b.mul(batch, n["b_batch"]))
         b.call(_declare_microkernel(type, rows, columns), into, *operands, (sizes, 0))
@@ -184,7 +127,7 @@ def supports(x: Instruction) -> bool:
     """Whether one operand is skinny, k is long enough, and the other operand has contiguous rows along k; the skinny
     one has too, or is transposed first at little cost."""
     p, types = gemm_problem(x), {y.array_shape.element_type.name for y in (x, *x.operands)}
-    if p is None or len(types) > 1 or not types <= set(_SCALARS) or not p.batch:
+    if p is None or len(types) > 1 or not types <= set(_TYPES) or not p.batch:
         return False
     skinny, other_rows = sorted((p.m, p.n))
     has_contiguous_rows = _have_contiguous_rows(p)
