@@ -65,6 +65,14 @@ def test_compare_and_select() -> None:
     check(["pred", "pred"], "pred", lambda b, x: b.and_(*x), np.logical_and)
 
 
+@pytest.mark.parametrize("type", ["s32", "u64"])
+def test_iota(type: str) -> None:
+    def third_onwards(b: Builder, x: list[Value]) -> Operand:
+        return b.iota(b.convert(type, b.shuffle([2], x[0])), LANES)
+
+    check(["s64"], type, third_onwards, lambda x: x[:, 2:3] + np.arange(LANES))
+
+
 def test_conversions() -> None:
     check(["s32"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))
     check(["bf16"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))

@@ -304,6 +304,10 @@ class Builder:
         """The lanes of a vector that lie below `stop` if its first one lies at `first`: first + k < stop of lane k."""
         return self.compute("lane-mask", "pred", operand_of(first), operand_of(stop), lanes=lanes)
 
+    def iota(self, first: Operand, lanes: int) -> Value:
+        """The vector first, first + 1, ..."""
+        return self.compute("iota", first.type, first, lanes=lanes)
+
     def shuffle(self, order: Sequence[int], *operands: Operand) -> Value:
         """Lanes of one or two vectors, numbered in order."""
         result = self._new(operands[0].type, lanes=len(order))

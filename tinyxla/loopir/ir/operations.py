@@ -17,7 +17,7 @@ from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
 INLINE = frozenset(
-    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite lane-mask"
+    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag iota is-finite lane-mask"
     " maximum maximum-of-numbers minimum minimum-of-numbers multiply multiply-add negate not or real"
     " round-nearest-even select sqrt subtract xor copy".split()
 )

@@ -103,6 +103,7 @@ _BITWISE: Mapping[str, str] = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0
 _VECTOR: Mapping[str, str] = {
     **_ARITHMETIC,
     **_BITWISE,
+    "abs": "abs({0})",
     **{name: f"np.{name}({{0}}, {{1}})" for name in ("maximum", "minimum")},
     "multiply-add": "{0} * {1} + {2}",
     "negate": "-{0}",
@@ -117,6 +118,7 @@ _INTEGER: Mapping[str, str] = {
     "count-leading-zeros": "{bits} - unsigned({0}, {bits}).bit_length()",
     "divide": "divide({0}, {1})",
     "imag": "0",
+    "iota": "np.arange({0}, {0} + {lanes})",
     "lane-mask": "np.arange({0}, {0} + {lanes}) < {1}",
     "maximum": "max({0}, {1})",
     "minimum": "min({0}, {1})",

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, mangled
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast, mangled
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.ops import ops
@@ -92,6 +92,13 @@ def _minimum(x: Any, y: Any, reassociate: bool = False) -> Any:
 
 def _maximum(x: Any, y: Any, reassociate: bool = False) -> Any:
     return x.intrinsic("maximum", y, flags="nsz ")
+
+
+def iota(first: LlvmScalar, lanes: int) -> LlvmVector:
+    """The vector first, first + 1, ..."""
+    steps = ", ".join(f"{first.register} {k}" for k in range(lanes))
+    x = broadcast(first, lanes)
+    return x.of(x.type, x.emitter.value(f"add {x.register} {x.text}, <{steps}>"))
 
 
 def _lane_mask(first: LlvmScalar, stop: LlvmScalar, lanes: int) -> LlvmVector:
@@ -171,6 +178,7 @@ _INTEGER: Mapping[str, Callable[..., Any]] = {
     "divide": elementary.divide,
     "divide-in-vectors": elementary.divide_in_vectors,
     "imag": _imaginary_of_real,
+    "iota": iota,
     "lane-mask": _lane_mask,
     "maximum": _of_two(lambda x, y: x.maximum(y)),
     "minimum": _of_two(lambda x, y: x.minimum(y)),

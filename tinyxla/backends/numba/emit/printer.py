@@ -64,7 +64,7 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
     leaves_remainder,
 )
-from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
+from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, is_vector_code, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.scalar_math.integers import is_integer, width_of
@@ -169,6 +169,7 @@ class _Printer:
     def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None, in_vectors: bool) -> None:
         self.kernel = kernel
         self.in_vectors = in_vectors
+        self.is_vector_code = is_vector_code(kernel.body)
         self.masked_tails = masked_tails
         self.in_rest = False  # of a loop, which is less than what vectors take together
         self.vector_bytes = vector_bytes
@@ -325,7 +326,7 @@ class _Printer:
         if self.parallel and not self.repeats and _divides_integers(compute):
             op = f"{op}-in-vectors"
             compute = replace(compute, op=op)
-        if op in INLINE:
+        if op in INLINE or self.is_vector_code:  # where no pass of LLVM's inlines functions
             return emit(op, operands, types, result, dict(attributes))
         operation = (op, types, result, attributes)
         function = self._function_of(compute)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal as Choice
 
-from tinyxla.backends.numba.emit.operations import emit, memory_type
+from tinyxla.backends.numba.emit.operations import emit, iota, memory_type
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast
 from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
@@ -27,7 +27,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
-from tinyxla.loopir.ir.operations import max_element_bytes
+from tinyxla.loopir.ir.operations import is_vector_code, max_element_bytes
 
 _OPERATIONS = frozenset(
     "add and bitcast-convert compare convert maximum minimum or select shift-left shift-right-arithmetic"
@@ -42,7 +42,9 @@ Kind = Choice["same", "place", "each"]
 
 def kinds_of(loop: Loop) -> dict[str, Kind] | None:
     """What the values are that a loop computes, if vectors can compute them."""
-    if loop.sequential or loop.continue_while is not None or not all(_is_fold(x, loop.body) for x in loop.carried):
+    if loop.sequential or loop.continue_while is not None or is_vector_code(loop.body):
+        return None
+    if not all(_is_fold(x, loop.body) for x in loop.carried):
         return None
     kinds: dict[str, Kind] = {loop.index.name: "place", **{x.arg.name: "each" for x in loop.carried}}
 
@@ -172,16 +174,12 @@ class VectorLoop:
                     self.known[operand.name] = self._vector(operand)
 
     def _vector(self, x: Operand) -> LlvmVector:
-        emitter, lanes, register = self.emitter, self.lanes, REGISTER_TYPES[x.type]
+        lanes = self.lanes
         if isinstance(x, Literal):
-            return broadcast(LlvmScalar(emitter, x.type, constant(x.type, x.value)), lanes)
+            return broadcast(LlvmScalar(self.emitter, x.type, constant(x.type, x.value)), lanes)
         if x.name in self.known:
             return self.known[x.name]
-        found = broadcast(self.values[x.name], lanes)
-        if self.kinds.get(x.name) != "place":
-            return found
-        steps = ", ".join(f"{register} {k}" for k in range(lanes))
-        return LlvmVector(emitter, x.type, emitter.value(f"add {found.register} {found.text}, <{steps}>"), lanes)
+        return (iota if self.kinds.get(x.name) == "place" else broadcast)(self.values[x.name], lanes)
 
     def _statement(self, x: Statement) -> None:
         emitter = self.emitter
