@@ -51,7 +51,7 @@ def dtype(type: str) -> np.dtype[Any]:
 
 
 def run_address(address: int, arrays: Arrays, first: int, last: int, parameters: Sequence[int] = ()) -> None:
-    table = np.array([*(array.ctypes.data for array in arrays), *parameters], np.uint64)
+    table = np.array([*(array.ctypes.data for array in arrays), *parameters], np.int64)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     function(table.ctypes.data, first, last)
 

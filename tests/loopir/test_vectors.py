@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import tinyxla as tx
 from tests.loopir.test_loop_ir import run_native, run_python
@@ -14,6 +15,7 @@ from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.dot_product import _declare_microkernel  # pyright: ignore[reportPrivateUsage]
+from tinyxla.loopir.kernels.linalg import panel_kernels
 from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
 from tinyxla.shapes.element_types import element_types
 
@@ -288,3 +290,52 @@ def test_dot_product_microkernel(type: str, rows: int, columns: int, generator: 
     parameters = (m, n, k, k, k, 1, 2, 2, 3, 0, 6)
     for found, *_ in run_both(routine, [c, a.ravel(), b.ravel()], parameters):
         np.testing.assert_allclose(found.reshape(m, n), a @ b.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize(("rows", "columns"), [(21, 21), (30, 10), (6, 19)])
+def test_getf2(type: str, rows: int, columns: int, generator: np.random.Generator) -> None:
+    pitch, a = 32, generator.normal(size=(rows, columns)).astype(element_types[type].dtype)
+    panel = np.zeros((columns + panel_kernels.UNROLLED, pitch), a.dtype)
+    panel[:columns, :rows] = a.T
+    factors, expected_pivots = scipy.linalg.lu_factor(a)
+    arrays = [panel.ravel(), np.zeros(len(expected_pivots), np.int32)]
+    for found, pivots in run_both(panel_kernels.getf2(type), arrays, (rows, columns, pitch, 100)):
+        np.testing.assert_array_equal(pivots, expected_pivots + 100)
+        np.testing.assert_allclose(found.reshape(panel.shape)[:columns, :rows].T, factors, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+def test_swap_rows(type: str, generator: np.random.Generator) -> None:
+    a, pivots = generator.normal(size=(8, 40)).astype(element_types[type].dtype), np.array([4, 3, 7], np.int32)
+    expected = a.copy()
+    for row, pivot in zip((2, 3, 4), pivots, strict=True):
+        expected[[row, pivot], :37] = expected[[pivot, row], :37]
+    for found, _ in run_both(panel_kernels.swap_rows(type), [a.ravel(), pivots], (3, 37, 40, 2)):
+        np.testing.assert_array_equal(found.reshape(a.shape), expected)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("unit", [True, False])
+def test_trsm(type: str, lower: bool, unit: bool, generator: np.random.Generator) -> None:
+    n, columns, pitch, dtype = 9, 37, 40, element_types[type].dtype
+    factors = (generator.normal(size=(n, n)) / n + np.eye(n)).astype(dtype)
+    rows = generator.normal(size=(n, pitch)).astype(dtype)
+    expected = rows.copy()
+    expected[:, :columns] = scipy.linalg.solve_triangular(factors, rows[:, :columns], lower=lower, unit_diagonal=unit)
+    forward, backward = (0, pitch, 0, n, 1), ((n - 1) * pitch, -pitch, n * n - 1, -n, -1)
+    parameters = (n, columns, *(forward if lower else backward), int(unit))
+    for found, _ in run_both(panel_kernels.trsm(type, 2), [rows.ravel(), factors.ravel()], parameters):
+        np.testing.assert_allclose(found.reshape(rows.shape), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+def test_potf2(type: str, generator: np.random.Generator) -> None:
+    n, pitch, dtype = 4, 40, element_types[type].dtype
+    root = generator.normal(size=(n, n))
+    rows = np.zeros((n, pitch), dtype)
+    rows[:, :n] = root @ root.T + np.eye(n)
+    for (found,) in run_both(panel_kernels.potf2(type, 2), [rows.ravel()], (n, pitch)):
+        upper = np.triu(found.reshape(rows.shape)[:, :n])
+        np.testing.assert_allclose(upper, scipy.linalg.cholesky(rows[:, :n]), rtol=1e-3, atol=1e-4)

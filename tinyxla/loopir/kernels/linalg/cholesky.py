@@ -57,14 +57,14 @@ class _CholeskyBuilder(PanelBuilder):
                 value = self.load(self.matrix, self.add(begin[1], self.mul(k, self.columns), i))
                 self.store(self.panels, self.add(panel, self.mul(k, pitch), i), value)
         vectors = BLOCK // panel_kernels.lanes(self.type)
-        names = panel_kernels.TRSM_ARGUMENTS
-        store_arguments(self, self.sizes, names, unknowns=width, columns=width, pitch=pitch)
-        store_arguments(self, self.sizes, names, row_stride=1, column_stride=pitch, unit=0)
-        self.call(panel_kernels.potf2(self.type, vectors), buffer, buffer, (self.sizes, 0))
+        store_arguments(self, self.sizes, panel_kernels.POTF2_ARGUMENTS, order=width, pitch=pitch)
+        self.call(panel_kernels.potf2(self.type, vectors), buffer, (self.sizes, 0))
         with self.when_positive(self.sub(height, width)):
-            store_arguments(self, self.sizes, names, columns=self.sub(height, width))
-            right = self.panels, self.add(panel, width)
-            self.call(panel_kernels.trsm(self.type), right, buffer, (self.sizes, 0))
+            names, right = panel_kernels.TRSM_ARGUMENTS, self.add(panel, width)
+            store_arguments(self, self.sizes, names, unknowns=width, columns=self.sub(height, width))
+            store_arguments(self, self.sizes, names, matrix_start=right, pitch=pitch, factors_start=panel)
+            store_arguments(self, self.sizes, names, row_stride=1, column_stride=pitch, unit=0)
+            self.call(panel_kernels.trsm(self.type), (self.panels, 0), (self.panels, 0), (self.sizes, 0))
         if self.lower:
             self.transpose(
                 begin, buffer, True, rows=width, columns=height, source_pitch=pitch, target_pitch=self.columns

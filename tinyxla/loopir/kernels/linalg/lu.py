@@ -69,7 +69,8 @@ class PanelBuilder(ParametricBuilder):
         n = self.parameter
         self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
         self.arithmetic = Arithmetic(type).choose_tile(_MC, BLOCK, BLOCK)
-        self.sizes = self.scratch(INDEX, max(len(MICROKERNEL_ARGUMENTS), len(packing.COPY_ARGUMENTS)))
+        arguments = (MICROKERNEL_ARGUMENTS, packing.COPY_ARGUMENTS, panel_kernels.TRSM_ARGUMENTS)
+        self.sizes = self.scratch(INDEX, max(map(len, arguments)))
         self.offset_lists = [self.scratch(INDEX, count) for count in (_MC, _MC, BLOCK, BLOCK)]
         for offsets, stride in zip(self.offset_lists, (1, self.columns, self.pitch, n[right]), strict=True):
             self.list(offsets, offsets.size or 0, stride)
@@ -123,7 +124,7 @@ class _LuBuilder(PanelBuilder):
         buffer, pitch = (self.panel, panel), self.pitch
         self.transpose(buffer, begin, False, rows=height, columns=width, source_pitch=self.columns, target_pitch=pitch)
         store_arguments(self, self.sizes, panel_kernels.GETF2_ARGUMENTS, rows=height, columns=width)
-        store_arguments(self, self.sizes, panel_kernels.GETF2_ARGUMENTS, pitch=pitch, first=start)
+        store_arguments(self, self.sizes, panel_kernels.GETF2_ARGUMENTS, pitch=pitch, first_row=start)
         self.call(panel_kernels.getf2(self.type), buffer, (self.pivots, self.add(pivots, start)), (self.sizes, 0))
         self.transpose(begin, buffer, True, rows=width, columns=height, source_pitch=pitch, target_pitch=self.columns)
         with self.loop(0, self.mul(width, pitch)) as (k, _):
@@ -133,7 +134,7 @@ class _LuBuilder(PanelBuilder):
     def swap_rows(self, start: Index, steps: Index, matrix: Index, pivots: Index, column: Index, width: Index) -> None:
         """Apply the panel's pivots to `width` columns from `column` on (laswp)."""
         names = panel_kernels.SWAP_ROWS_ARGUMENTS
-        store_arguments(self, self.sizes, names, pivot_count=steps, columns=width, pitch=self.columns, first=start)
+        store_arguments(self, self.sizes, names, pivot_count=steps, columns=width, pitch=self.columns, first_row=start)
         buffers = (self.matrix, self.add(matrix, column)), (self.pivots, self.add(pivots, start)), (self.sizes, 0)
         self.call(panel_kernels.swap_rows(self.type), *buffers)
 
@@ -143,8 +144,9 @@ class _LuBuilder(PanelBuilder):
         names = panel_kernels.TRSM_ARGUMENTS
         store_arguments(self, self.sizes, names, unknowns=steps, columns=width, pitch=self.columns)
         store_arguments(self, self.sizes, names, row_stride=self.columns, column_stride=1, unit=1)
-        diagonal = self.matrix, self.add(matrix, self.mul(start, self.columns), start)
-        self.call(panel_kernels.trsm(self.type), (self.matrix, right), diagonal, (self.sizes, 0))
+        diagonal = self.add(matrix, self.mul(start, self.columns), start)
+        store_arguments(self, self.sizes, names, matrix_start=right, factors_start=diagonal)
+        self.call(panel_kernels.trsm(self.type), (self.matrix, 0), (self.matrix, 0), (self.sizes, 0))
         sizes = self.sub(self.sub(self.rows, start), steps), width, steps
         target = self.matrix, self.add(right, self.mul(steps, self.columns))
         self.gemm_update(target, (self.panel, self.add(panel, steps)), (self.matrix, right), sizes)

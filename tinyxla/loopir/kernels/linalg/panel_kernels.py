@@ -1,5 +1,4 @@
-"""Panel kernels of dense factorizations (getf2, potf2, laswp and small trsm), as LLVM text that needs none of LLVM's
-loop passes.
+"""Panel kernels of dense factorizations (getf2, potf2, laswp and small trsm), in vectors.
 
 A panel holds columns of a block of a matrix one after the other, `pitch` elements apart, so that vectors run along
 columns. Behind its last row and column is padding of any value. In a matrix, vectors run along its rows, which are
@@ -9,17 +8,21 @@ columns. Behind its last row and column is padding of any value. In a matrix, ve
 from __future__ import annotations
 
 import functools
-from string import Template
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
+from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand, Value, operand_of
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm.arithmetic import bits_of
-from tinyxla.loopir.lower.routine_calls import declare_routine, load_arguments
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.loopir.target import vector_bytes
 
 UNROLLED = 4  # columns of a panel, or vectors of a row of the matrix, that a loop computes at once
-GETF2_ARGUMENTS = ("rows", "columns", "pitch", "first")
-SWAP_ROWS_ARGUMENTS = ("pivot_count", "columns", "pitch", "first")
-TRSM_ARGUMENTS = ("unknowns", "columns", "pitch", "row_stride", "column_stride", "unit")
-_SCALARS = {"f32": "float", "f64": "double"}
+GETF2_ARGUMENTS = ("rows", "columns", "pitch", "first_row")
+SWAP_ROWS_ARGUMENTS = ("pivot_count", "columns", "pitch", "first_row")
+POTF2_ARGUMENTS = ("order", "pitch")
+TRSM_ARGUMENTS = tuple("unknowns columns matrix_start pitch factors_start row_stride column_stride unit".split())
 
 
 def lanes(type: str) -> int:
@@ -27,399 +30,272 @@ def lanes(type: str) -> int:
     return 8 * vector_bytes() // bits_of(type)
 
 
-_GETF2 = Template("""
-define void @routine(ptr noalias %panel, ptr noalias %pivots, ptr readonly %numbers) nounwind {
-entry:
-$numbers
-  %steps = call i64 @llvm.smin.i64(i64 %rows, i64 %columns)
-  %rows_word = trunc i64 %rows to i32
-$rows_all
-  for %k from 0 below %steps by 1
-  %column = getelementptr $scalar, ptr %panel, i64 (mul i64 %k, %pitch)
-  %start = and i64 %k, -$lanes
-  %k_next = add i64 %k, 1
-  %k_word = trunc i64 %k to i32
-$k_all
-
-  for %i from %start below %rows by $lanes  ; the first row with the largest element, in each lane
-  %max = phi $vector [ zeroinitializer, %i.begin ], [ %max_next, %i.end ]
-  %max_row = phi $words [ %k_all, %i.begin ], [ %max_row_next, %i.end ]
-  %x_at = getelementptr $scalar, ptr %column, i64 %i
-  %x = load $vector, ptr %x_at, align $size
-  %magnitude = call $vector @llvm.fabs.v$lanes$type($vector %x)
-  %i_word = trunc i64 %i to i32
-$i_all
-  %row = add $words %i_all, <$order>
-  %is_remaining = icmp sge $words %row, %k_all
-  %is_row = icmp slt $words %row, %rows_all
-  %is_greater = fcmp ogt $vector %magnitude, %max
-  %is_candidate = and $mask %is_remaining, %is_row
-  %is_better = and $mask %is_candidate, %is_greater
-  %max_next = select $mask %is_better, $vector %magnitude, $vector %max
-  %max_row_next = select $mask %is_better, $words %row, $words %max_row
-  end %i
-  %column_max = call $scalar @llvm.vector.reduce.fmax.v$lanes$type($vector %max_next)
-$column_max_all
-  %is_largest = fcmp oeq $vector %max_next, %column_max_all
-  %candidates = select $mask %is_largest, $words %max_row_next, $words %rows_all
-  %pivot_index = call i32 @llvm.vector.reduce.smin.v${lanes}i32($words %candidates)
-  %p = zext i32 %pivot_index to i64
-  %pivot_at = getelementptr i32, ptr %pivots, i64 %k
-  %pivot_row = add i64 %p, %first
-  store i32 (trunc i64 %pivot_row to i32), ptr %pivot_at
-
-  for %c from 0 below %columns by 1
-  %c_column = getelementptr $scalar, ptr %panel, i64 (mul i64 %c, %pitch)
-  %k_at = getelementptr $scalar, ptr %c_column, i64 %k
-  %p_at = getelementptr $scalar, ptr %c_column, i64 %p
-  %k_value = load $scalar, ptr %k_at
-  %p_value = load $scalar, ptr %p_at
-  store $scalar %p_value, ptr %k_at
-  store $scalar %k_value, ptr %p_at
-  end %c
-
-  %pivot = load $scalar, ptr %column[$scalar %k]
-  %is_zero = fcmp oeq $scalar %pivot, 0.0
-  %divisor = select i1 %is_zero, $scalar 1.0, $scalar %pivot
-$divisor_all
-  for %d from %start below %rows by $lanes
-  %below_at = getelementptr $scalar, ptr %column, i64 %d
-  %below = load $vector, ptr %below_at, align $size
-  %quotient = fdiv $vector %below, %divisor_all
-  %d_word = trunc i64 %d to i32
-$d_all
-  %d_row = add $words %d_all, <$order>
-  %is_below = icmp sgt $words %d_row, %k_all
-  %divided = select $mask %is_below, $vector %quotient, $vector %below
-  store $vector %divided, ptr %below_at, align $size
-  end %d
-
-  %group_end = add i64 (or i64 %k, $last), 1
-  %is_group = icmp sle i64 %group_end, %steps
-  %group_or_panel_end = select i1 %is_group, i64 %group_end, i64 %columns
-  br i1 (icmp slt i64 %k_next, %group_or_panel_end), label %in_group, label %in_group_done
-in_group:
-  for %n from %k_next below %group_or_panel_end by 1
-  %n_column = getelementptr $scalar, ptr %panel, i64 (mul i64 %n, %pitch)
-  %top = load $scalar, ptr %n_column[$scalar %k]
-$top_all
-  for %e from %start below %rows by $lanes
-  %e_word = trunc i64 %e to i32
-$e_all
-  %e_row = add $words %e_all, <$order>
-  %is_changed = icmp sgt $words %e_row, %k_all
-  %multiplier_at = getelementptr $scalar, ptr %column, i64 %e
-  %multiplier = load $vector, ptr %multiplier_at, align $size
-  %negated = fneg $vector %multiplier
-  %target_at = getelementptr $scalar, ptr %n_column, i64 %e
-  %old = load $vector, ptr %target_at, align $size
-  %new = call $vector @llvm.fmuladd.v$lanes$type($vector %negated, $vector %top_all, $vector %old)
-  %selected = select $mask %is_changed, $vector %new, $vector %old
-  store $vector %selected, ptr %target_at, align $size
-  end %e
-  end %n
-  br label %in_group_done
-in_group_done:
-  %is_last = icmp eq i64 %k_next, %group_end
-  %is_full_group = and i1 %is_last, %is_group
-  %has_trailing = and i1 %is_full_group, (icmp slt i64 %k_next, %columns)
-  br i1 %has_trailing, label %trailing, label %trailing_done
-trailing:  ; columns that the group has not updated yet
-$group
-  for %j from %k_next below %columns by $unrolled
-$begin
-  for %g from %start below %rows by $lanes
-  %g_word = trunc i64 %g to i32
-$g_all
-  %g_row = add $words %g_all, <$order>
-  %is_below_group = icmp sgt $words %g_row, %k_all
-$group_columns
-$update
-  end %g
-  end %j
-  br label %trailing_done
-trailing_done:
-  end %k
-  ret void
-}
-
-declare i64 @llvm.smin.i64(i64, i64)
-declare $vector @llvm.fabs.v$lanes$type($vector)
-declare $vector @llvm.fmuladd.v$lanes$type($vector, $vector, $vector)
-declare $scalar @llvm.fmuladd.$type($scalar, $scalar, $scalar)
-declare $scalar @llvm.vector.reduce.fmax.v$lanes$type($vector)
-declare i32 @llvm.vector.reduce.smin.v${lanes}i32($words)
-""")
-
-_GROUP_COLUMNS = """
-  %first$s = sub i64 %k, $back
-  %group$s = getelementptr $scalar, ptr %panel, i64 (mul i64 %first$s, %pitch)"""
-_GROUP_MULTIPLIERS = """
-  %multiplier$r.$s = load $scalar, ptr %group$s[$scalar %first$r]
-  %negated$r.$s = fneg $scalar %multiplier$r.$s"""
-
-_BEGIN_COLUMN = """
-  %j$v = add i64 %j, $v
-  %column$v = getelementptr $scalar, ptr %panel, i64 (mul i64 %j$v, %pitch)"""
-_LOAD_TOP = """
-  %top$v.$r.at = getelementptr $scalar, ptr %column$v, i64 %first$r
-  %top$v.$r.0 = load $scalar, ptr %top$v.$r.at"""
-_UPDATE_TOP = """
-  %top$v.$r.$next = call $scalar @llvm.fmuladd.$type(
-    $scalar %negated$r.$s, $scalar %top$v.$s.$s, $scalar %top$v.$r.$s)"""
-_STORE_TOP = """
-  store $scalar %top$v.$r.$r, ptr %top$v.$r.at"""
-
-_LOAD_GROUP = """
-  %below$s.at = getelementptr $scalar, ptr %group$s, i64 %g
-  %below$s = load $vector, ptr %below$s.at, align $size
-  %negated$s = fneg $vector %below$s"""
-_LOAD_COLUMN = """
-  %at$v = getelementptr $scalar, ptr %column$v, i64 %g
-  %new$v.0 = load $vector, ptr %at$v, align $size"""
-_UPDATE_COLUMN = """
-  %new$v.$next = call $vector @llvm.fmuladd.v$lanes$type(
-    $vector %negated$s, $vector %tops$v.${s}_all, $vector %new$v.$s)"""
-_STORE_COLUMN = """
-  %selected$v = select $mask %is_below_group, $vector %new$v.$unrolled, $vector %new$v.0
-  store $vector %selected$v, ptr %at$v, align $size"""
-
-
 @functools.cache
 def getf2(type: str) -> str:
     """Declare `getf2(panel, pivots, arguments)` and return its symbol: unblocked LU with partial pivoting, in place.
 
-    The pivot is the first row whose element has the largest magnitude; pivots count from `first`. Columns are processed
-    in groups: a group is factored, and then applied to all columns behind it.
+    The pivot is the first row whose element has the largest magnitude; pivots count from `first_row`. Columns are
+    processed in groups: a group is factored, and then applied to all columns behind it.
     """
-    group = range(UNROLLED)
-
-    def fill(text: str, **names: object) -> str:
-        return Template(text).safe_substitute(names)
-
-    group_text = "".join(fill(_GROUP_COLUMNS, s=s, back=UNROLLED - 1 - s) for s in group)
-    group_text += "".join(fill(_GROUP_MULTIPLIERS, r=r, s=s) for r in group for s in range(r))
-    begin, update = "", ""
-    for v in group:
-        begin += fill(_BEGIN_COLUMN, v=v)
-        update += fill(_LOAD_COLUMN, v=v)
-        for r in group:
-            begin += fill(_LOAD_TOP, v=v, r=r)
-            begin += "".join(fill(_UPDATE_TOP, v=v, r=r, s=s, next=s + 1) for s in range(r))
-            begin += fill(_STORE_TOP, v=v, r=r) + "\n" + _splat(f"top{v}.{r}.{r}", "$scalar", f"tops{v}.{r}")
-            update += fill(_UPDATE_COLUMN, v=v, s=r, next=r + 1)
-        update += fill(_STORE_COLUMN, v=v)
-    return _declare(
-        "getf2",
-        type,
-        _GETF2.safe_substitute(
-            numbers=load_arguments(GETF2_ARGUMENTS),
-            last=UNROLLED - 1,
-            group=group_text,
-            begin=begin,
-            group_columns="".join(fill(_LOAD_GROUP, s=s) for s in group),
-            update=update,
-            top_all=_splat("top", "$scalar"),
-            column_max_all=_splat("column_max", "$scalar"),
-            divisor_all=_splat("divisor", "$scalar"),
-            **{f"{x}_all": _splat(f"{x}_word", "i32", x) for x in ("rows", "k", "i", "d", "e", "g")},
-        ),
-    )
+    b = _Getf2Builder(type)
+    b.factor()
+    return declare_kernel(f"getf2_{type}", b.kernel)
 
 
-_SWAP_ROWS = Template("""
-define void @routine(ptr %matrix, ptr readonly %pivots, ptr readonly %numbers) nounwind {
-entry:
-$numbers
-  for %k from 0 below %pivot_count by 1
-  %pivot = load i32, ptr %pivots[i32 %k]
-  %pivot_row = zext i32 %pivot to i64
-  %current_row = add i64 %k, %first
-  br i1 (icmp eq i64 %current_row, %pivot_row), label %next, label %swap
-swap:
-  %current = getelementptr $scalar, ptr %matrix, i64 (mul i64 %current_row, %pitch)
-  %pivoted = getelementptr $scalar, ptr %matrix, i64 (mul i64 %pivot_row, %pitch)
-  for %j from 0 below %columns by $lanes
-  %mask = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 %j, i64 %columns)
-  %current_at = getelementptr $scalar, ptr %current, i64 %j
-  %pivoted_at = getelementptr $scalar, ptr %pivoted, i64 %j
-  %x = call $vector @llvm.masked.load.v$lanes$type(ptr %current_at, i32 $size, $mask %mask, $vector zeroinitializer)
-  %y = call $vector @llvm.masked.load.v$lanes$type(ptr %pivoted_at, i32 $size, $mask %mask, $vector zeroinitializer)
-  call void @llvm.masked.store.v$lanes$type($vector %y, ptr %current_at, i32 $size, $mask %mask)
-  call void @llvm.masked.store.v$lanes$type($vector %x, ptr %pivoted_at, i32 $size, $mask %mask)
-  end %j
-  br label %next
-next:
-  end %k
-  ret void
-}
-""")
+class _Step(NamedTuple):
+    """Elimination below the diagonal of column k, whose vectors begin at row `start`. `diagonal_row` is k in all
+    lanes."""
 
-_TRSM = Template("""
-define void @routine(ptr %matrix, ptr readonly %factors, ptr readonly %numbers) nounwind {
-entry:
-$numbers
-  for %j from 0 below %columns by $width
-$masks
-  for %k from 0 below %unknowns by 1
-  %current_row = getelementptr $scalar, ptr %matrix, i64 (mul i64 %k, %pitch)
-  %factor_row = getelementptr $scalar, ptr %factors, i64 (mul i64 %k, %row_stride)
-$begin
-  br i1 (icmp sgt i64 %k, 0), label %solved, label %substituted
-solved:
-  for %s from 0 below %k by 1
-$sums
-  %factor = load $scalar, ptr %factor_row[$scalar (mul i64 %s, %column_stride)]
-  %negated = fneg $scalar %factor
-$negated_all
-  %known = getelementptr $scalar, ptr %matrix, i64 (mul i64 %s, %pitch)
-$update
-  end %s
-  br label %substituted
-substituted:
-$totals
-$divide
-  end %k
-  end %j
-  ret void
-}
+    k: Index
+    column: Buffer
+    start: Index
+    diagonal_row: Value
 
-declare $vector @llvm.fmuladd.v$lanes$type($vector, $vector, $vector)
-declare $scalar @llvm.sqrt.$type($scalar)
-""")
 
-_DIVIDE = Template("""
-  br i1 (icmp eq i64 %unit, 0), label %divided, label %quotient_done
-divided:
-  %diagonal = load $scalar, ptr %factor_row[$scalar (mul i64 %k, %column_stride)]
-$diagonal_all
-$quotients
-  br label %quotient_done
-quotient_done:
-$end""")
+class _Getf2Builder(ParametricBuilder):
+    """Builds getf2."""
 
-_POTF2_PIVOT = Template("""
-$store_totals
-  %pivot_at = getelementptr $scalar, ptr %current_row, i64 %k
-  %pivot = load $scalar, ptr %pivot_at
-  %is_not_positive = fcmp ole $scalar %pivot, 0.0
-  %sqrt_pivot = call $scalar @llvm.sqrt.$type($scalar %pivot)
-  %diagonal = select i1 %is_not_positive, $scalar %pivot, $scalar %sqrt_pivot
-$diagonal_all
-$quotients
-$store_quotients
-  store $scalar %diagonal, ptr %pivot_at""")
+    def __init__(self, type: str) -> None:
+        super().__init__("getf2", " ".join(GETF2_ARGUMENTS))
+        self.type, self.lanes = type, lanes(type)
+        self.panel, self.pivots = self.argument(type, True), self.argument("s32", True)
+        self.rows, self.columns, self.pitch, self.first_row = self.kernel.parameters
 
-_MASKED_DECLARATIONS = """
-declare $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
-declare $vector @llvm.masked.load.v$lanes$type(ptr, i32, $mask, $vector)
-declare void @llvm.masked.store.v$lanes$type($vector, ptr, i32, $mask)
-"""
+    def factor(self) -> None:
+        steps = self.min(self.rows, self.columns)
+        row_count = self.broadcast(self.convert("s32", self.rows), self.lanes)
+        with self.loop(0, steps, sequential=True) as (k, _):
+            start = self.mul(self.floordiv(k, self.lanes), self.lanes)
+            step = _Step(k, self._column(k), start, self.broadcast(self.convert("s32", k), self.lanes))
+            pivot = self._find_pivot(step, row_count)
+            self.store(self.pivots, k, self.convert("s32", self.add(pivot, self.first_row)))
+            self._swap_rows(k, pivot)
+            self._divide(step)
+            group_end = self.mul(self.add(self.floordiv(k, UNROLLED), 1), UNROLLED)
+            is_group = self.compare("LE", group_end, steps)
+            self._update_group(step, self.select(is_group, group_end, self.columns))
+            ends_group = self.and_(is_group, self.compare("EQ", self.add(k, 1), group_end))
+            with self.loop(0, self.select(ends_group, 1), sequential=True):
+                self._update_trailing(step)
 
-_MASK = """
-  %j$v = add i64 %j, (mul i64 $v, $lanes)
-  %mask$v = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 %j$v, i64 %columns)"""
-_LOAD = """
-  %$x$v.at = getelementptr $scalar, ptr %$from, i64 %j$v
-  %$x$v = call $vector @llvm.masked.load.v$lanes$type(
-    ptr %$x$v.at, i32 $size, $mask %mask$v, $vector zeroinitializer)"""
-_PHI_SUM = """
-  %sum$v = phi $vector [ %first$v, %s.begin ], [ %next$v, %s.end ]"""
-_ADD_TERM = """
-  %next$v = call $vector @llvm.fmuladd.v$lanes$type($vector %negated_all, $vector %known$v, $vector %sum$v)"""
-_PHI_TOTAL = """
-  %total$v = phi $vector [ %first$v, %k.loop ], [ %next$v, %s.done ]"""
-_QUOTIENT = """
-  %quotient$v = fdiv $vector %total$v, %diagonal_all"""
-_SELECT_RESULT = """
-  %result$v = phi $vector [ %total$v, %substituted ], [ %quotient$v, %divided ]"""
-_STORE = """
-  call void @llvm.masked.store.v$lanes$type($vector %$x$v, ptr %first$v.at, i32 $size, $mask %mask$v)"""
+    def _column(self, j: Index) -> Buffer:
+        return self.view(self.panel, self.mul(j, self.pitch))
+
+    def _row_numbers(self, row: Index) -> Value:
+        """The numbers of the rows of a vector."""
+        return self.iota(self.convert("s32", row), self.lanes)
+
+    @contextmanager
+    def _vectors(self, step: _Step) -> Generator[tuple[Index, Value]]:
+        """A loop over the vectors of a column; gives the first row of each, and which rows are below the diagonal."""
+        with self.loop(step.start, self.rows, sequential=True, step=self.lanes) as (row, _):
+            yield row, self.compare("GT", self._row_numbers(row), step.diagonal_row)
+
+    def _multiply_add(self, x: Operand, y: Operand, addend: Operand) -> Value:
+        return self.compute("multiply-add", self.type, x, y, addend)
+
+    def _negated(self, x: Operand) -> Value:
+        return self.compute("negate", self.type, x)
+
+    def _find_pivot(self, step: _Step, row_count: Value) -> Value:
+        """The first row from the diagonal on with the largest element: in each lane, then of all lanes."""
+        initial = [self.broadcast(Literal(self.type, 0.0), self.lanes), step.diagonal_row]
+        with self.loop(step.start, self.rows, initial, sequential=True, step=self.lanes) as (i, loop):
+            largest, largest_row = loop.carried
+            magnitude = self.compute("abs", self.type, self.load(step.column, i, self.lanes))
+            row = self._row_numbers(i)
+            is_row = self.and_(self.compare("GE", row, step.diagonal_row), self.compare("LT", row, row_count))
+            is_larger = self.and_(is_row, self.compare("GT", magnitude, largest.arg))
+            largest.next = self.select(is_larger, magnitude, largest.arg)
+            largest_row.next = self.select(is_larger, row, largest_row.arg)
+        column_largest = self.broadcast(self._fold_lanes("maximum", largest.result), self.lanes)
+        is_largest = self.compare("EQ", largest.result, column_largest)
+        candidates = self.select(is_largest, largest_row.result, row_count)
+        return self.convert("s64", self._fold_lanes("minimum", candidates))
+
+    def _fold_lanes(self, op: str, x: Value) -> Value:
+        """The lanes of a vector combined to a scalar, by halves."""
+        while x.lanes > 1:
+            half = x.lanes // 2
+            x = self.compute(op, x.type, self.shuffle(range(half), x), self.shuffle(range(half, x.lanes), x))
+        return x
+
+    def _swap_rows(self, k: Index, pivot: Index) -> None:
+        with self.loop(0, self.columns, sequential=True) as (j, _):
+            column = self._column(j)
+            x, y = self.load(column, k), self.load(column, pivot)
+            self.store(column, k, y)
+            self.store(column, pivot, x)
+
+    def _divide(self, step: _Step) -> None:
+        """Divide the column by the pivot, unless that is zero."""
+        pivot = self.load(step.column, step.k)
+        is_zero = self.compare("EQ", pivot, Literal(self.type, 0.0))
+        divisor = self.broadcast(self.select(is_zero, Literal(self.type, 1.0), pivot), self.lanes)
+        with self._vectors(step) as (i, is_below):
+            x = self.load(step.column, i, self.lanes)
+            self.store(step.column, i, self.select(is_below, self.compute("divide", self.type, x, divisor), x))
+
+    def _update_group(self, step: _Step, end: Index) -> None:
+        """Eliminate in the columns behind, up to `end`."""
+        with self.loop(self.add(step.k, 1), end, sequential=True) as (j, _):
+            target = self._column(j)
+            top = self.broadcast(self.load(target, step.k), self.lanes)
+            with self._vectors(step) as (i, is_below):
+                multiplier, x = self.load(step.column, i, self.lanes), self.load(target, i, self.lanes)
+                difference = self._multiply_add(self._negated(multiplier), top, x)
+                self.store(target, i, self.select(is_below, difference, x))
+
+    def _update_trailing(self, step: _Step) -> None:
+        """Apply the group that ends with a step's column to all columns behind it: its rows by substitution, those
+        below by a product of the group."""
+        group_rows = [self.sub(step.k, UNROLLED - 1 - s) for s in range(UNROLLED)]
+        group = [self._column(row) for row in group_rows]
+        multipliers = [[self._negated(self.load(x, row)) for x in group[:r]] for r, row in enumerate(group_rows)]
+        with self.loop(self.add(step.k, 1), self.columns, sequential=True, step=UNROLLED) as (j, _):
+            columns = [self._column(self.add(j, v)) for v in range(UNROLLED)]
+            tops = [self._substitute(column, group_rows, multipliers) for column in columns]
+            with self._vectors(step) as (i, is_below):
+                below = [self._negated(self.load(x, i, self.lanes)) for x in group]
+                for column, top in zip(columns, tops, strict=True):
+                    x = difference = self.load(column, i, self.lanes)
+                    for multiplier, y in zip(below, top, strict=True):
+                        difference = self._multiply_add(multiplier, y, difference)
+                    self.store(column, i, self.select(is_below, difference, x))
+
+    def _substitute(
+        self, column: Buffer, group_rows: Sequence[Index], multipliers: Sequence[Sequence[Value]]
+    ) -> list[Value]:
+        """Solve for the group's rows of a column; the result are broadcasts of them."""
+        known: list[Value] = []
+        for row, factors in zip(group_rows, multipliers, strict=True):
+            x = self.load(column, row)
+            for factor, y in zip(factors, known, strict=True):
+                x = self._multiply_add(factor, y, x)
+            self.store(column, row, x)
+            known.append(x)
+        return [self.broadcast(x, self.lanes) for x in known]
 
 
 @functools.cache
 def swap_rows(type: str) -> str:
-    """Declare `swap_rows(matrix, pivots, arguments)` and return its symbol: swap row `first` + k with row pivots[k],
-    for all k in order (laswp)."""
-    text = _SWAP_ROWS.safe_substitute(numbers=load_arguments(SWAP_ROWS_ARGUMENTS))
-    return _declare("swap_rows", type, text + _MASKED_DECLARATIONS)
+    """Declare `swap_rows(matrix, pivots, arguments)` and return its symbol: swap row `first_row` + k with row
+    pivots[k], for all k in order (laswp)."""
+    b, count = ParametricBuilder("swap_rows", " ".join(SWAP_ROWS_ARGUMENTS)), lanes(type)
+    matrix, pivots, n = b.argument(type, True), b.argument("s32"), b.parameter
+    with b.loop(0, n["pivot_count"], sequential=True) as (k, _):
+        pivot, row = b.convert("s64", b.load(pivots, k)), b.add(n["first_row"], k)
+        rows = [b.view(matrix, b.mul(i, n["pitch"])) for i in (row, pivot)]
+        columns = b.select(b.compare("NE", row, pivot), n["columns"])
+        with b.loop(0, columns, sequential=True, step=count) as (j, _):
+            mask = b.lane_mask(j, n["columns"], count)
+            x, y = (b.load(row, j, count, mask=mask) for row in rows)
+            b.store(rows[0], j, y, mask=mask)
+            b.store(rows[1], j, x, mask=mask)
+    return declare_kernel(f"swap_rows_{type}", b.kernel)
 
 
 @functools.cache
 def trsm(type: str, vectors: int = UNROLLED) -> str:
     """Declare `trsm(matrix, factors, arguments)` and return its symbol: forward substitution in place.
 
-    The first `unknowns` rows of the matrix are right-hand sides. The triangle has strides `row_stride` and
-    `column_stride`, and a diagonal of ones if `unit` is 1. Each iteration solves for `vectors` vectors of columns.
+    The first `unknowns` rows of the matrix, from `matrix_start` on, are right-hand sides. The triangle, from
+    `factors_start` on, has strides `row_stride` and `column_stride`, and a diagonal of ones if `unit` is 1. The pitch
+    and the strides may be negative. Each iteration solves for `vectors` vectors of columns.
     """
+    b = _SubstitutionBuilder("trsm", TRSM_ARGUMENTS, type, vectors)
+    n, factors = b.parameter, b.argument(type)
 
-    divide = _DIVIDE.safe_substitute(
-        diagonal_all=_splat("diagonal", "$scalar"),
-        quotients=_for_vectors(vectors, _QUOTIENT),
-        end=_for_vectors(vectors, _SELECT_RESULT) + _for_vectors(vectors, _STORE, x="result"),
-    )
-    return _trsm_text("trsm", type, vectors, divide)
+    def divide(row: Buffer, sums: Sequence[Value], masks: Sequence[Value], diagonal: Index) -> None:
+        """Divide by the diagonal, unless that is a one."""
+        with b.loop(0, b.sub(1, n["unit"]), sums, sequential=True) as (_, division):
+            quotients = b.quotients([x.arg for x in division.carried], b.load(factors, diagonal))
+            for x, quotient in zip(division.carried, quotients, strict=True):
+                x.next = quotient
+        b.store_vectors(row, [x.result for x in division.carried], masks)
+
+    triangle = _Triangle(factors, n["factors_start"], n["row_stride"], n["column_stride"])
+    b.substitute(triangle, n["unknowns"], n["columns"], n["matrix_start"], divide)
+    return declare_kernel(f"trsm_{vectors}_{type}", b.kernel)
 
 
 @functools.cache
 def potf2(type: str, vectors: int) -> str:
-    """Declare `potf2(matrix, factors, arguments)` and return its symbol: unblocked Cholesky, in place, of the upper
-    factor U in U' U.
+    """Declare `potf2(matrix, arguments)` and return its symbol: unblocked Cholesky, in place, of the upper factor U in
+    U' U.
 
-    The arguments are those of `trsm`, of a matrix whose first columns are the triangle. A pivot that is not positive is
-    left as it is.
+    It is a substitution whose triangle is the factor, as far as that is computed. A pivot that is not positive is left
+    as it is.
     """
-    divide = _POTF2_PIVOT.safe_substitute(
-        store_totals=_for_vectors(vectors, _STORE, x="total"),
-        diagonal_all=_splat("diagonal", "$scalar"),
-        quotients=_for_vectors(vectors, _QUOTIENT),
-        store_quotients=_for_vectors(vectors, _STORE, x="quotient"),
-    )
-    return _trsm_text("potf2", type, vectors, divide)
+    b = _SubstitutionBuilder("potf2", POTF2_ARGUMENTS, type, vectors)
+    n = b.parameter
+
+    def divide(row: Buffer, sums: Sequence[Value], masks: Sequence[Value], diagonal: Index) -> None:
+        """Divide by the square root of the pivot."""
+        b.store_vectors(row, sums, masks)
+        pivot = b.load(b.matrix, diagonal)
+        is_not_positive = b.compare("LE", pivot, Literal(type, 0.0))
+        root = b.select(is_not_positive, pivot, b.compute("sqrt", type, pivot))
+        b.store_vectors(row, b.quotients(sums, root), masks)
+        b.store(b.matrix, diagonal, root)
+
+    b.substitute(_Triangle(b.matrix, 0, 1, n["pitch"]), n["order"], n["order"], 0, divide)
+    return declare_kernel(f"potf2_{vectors}_{type}", b.kernel)
 
 
-def _for_vectors(count: int, text: str, **names: str) -> str:
-    """The text for each of `count` vectors."""
-    return "".join(Template(text).safe_substitute(names, v=v) for v in range(count))
+class _Triangle(NamedTuple):
+    """A triangle of factors: element (k, s) stands at start + k row_stride + s column_stride."""
+
+    factors: Buffer
+    start: Index
+    row_stride: Index
+    column_stride: Index
 
 
-def _trsm_text(name: str, type: str, vectors: int, divide: str) -> str:
-    """Declare a substitution whose text `divide` computes the unknowns from the sums."""
-    text = _TRSM.safe_substitute(
-        numbers=load_arguments(TRSM_ARGUMENTS),
-        masks=_for_vectors(vectors, _MASK),
-        begin=_for_vectors(vectors, _LOAD, x="first", **{"from": "current_row"}),
-        sums=_for_vectors(vectors, _PHI_SUM),
-        negated_all=_splat("negated", "$scalar"),
-        update=_for_vectors(vectors, _LOAD, x="known", **{"from": "known"}) + _for_vectors(vectors, _ADD_TERM),
-        totals=_for_vectors(vectors, _PHI_TOTAL),
-        divide=divide,
-    )
-    return _declare(f"{name}_{vectors}", type, text + _MASKED_DECLARATIONS, vectors)
+# divide(row, sums, masks, diagonal): store a row of quotients of sums, given the position of the diagonal's element.
+_Divide = Callable[[Buffer, Sequence[Value], Sequence[Value], Index], None]
 
 
-def _splat(value: str, type: str, name: str = "") -> str:
-    """LLVM text that broadcasts a value to all lanes."""
-    name, vector = f"{name or value}_all", f"<$lanes x {type}>"
-    return (
-        f"  %{name}.first = insertelement {vector} poison, {type} %{value}, i64 0\n"
-        f"  %{name} = shufflevector {vector} %{name}.first, {vector} poison, <$lanes x i32> zeroinitializer"
-    )
+class _SubstitutionBuilder(ParametricBuilder):
+    """Builds forward substitution on rows of a matrix, for some vectors of columns at a time."""
 
+    def __init__(self, name: str, arguments: Sequence[str], type: str, vectors: int) -> None:
+        super().__init__(name, " ".join(arguments))
+        self.type, self.lanes, self.vectors = type, lanes(type), vectors
+        self.matrix = self.argument(type, True)
 
-def _declare(name: str, type: str, text: str, vectors: int = UNROLLED) -> str:
-    """Declare a routine for an element type and return its symbol."""
-    count, scalar = lanes(type), _SCALARS[type]
-    expanded = Template(text).substitute(
-        type=type,
-        scalar=scalar,
-        size=bits_of(type) // 8,
-        lanes=count,
-        unrolled=vectors,
-        width=vectors * count,
-        vector=f"<{count} x {scalar}>",
-        words=f"<{count} x i32>",
-        mask=f"<{count} x i1>",
-        order=", ".join(f"i32 {k}" for k in range(count)),
-    )
-    return declare_routine(f"{name}_{type}", expanded)
+    def substitute(self, triangle: _Triangle, unknowns: Index, columns: Index, start: Index, divide: _Divide) -> None:
+        """For each unknown: from its row, subtract the rows before times their factors; then divide by the diagonal."""
+        pitch = self.parameter["pitch"]
+        with self.loop(0, columns, sequential=True, step=self.vectors * self.lanes) as (j, _):
+            masks = [self.lane_mask(self.add(j, position), columns, self.lanes) for position in self._positions()]
+            first_row = self.add(start, j)
+            with self.loop(0, unknowns, sequential=True) as (k, _):
+                row = self.view(self.matrix, self.add(first_row, self.mul(k, pitch)))
+                first_factor = self.add(triangle.start, self.mul(k, triangle.row_stride))
+                carried = [operand_of(first_factor), operand_of(first_row), *self._load_vectors(row, masks)]
+                with self.loop(0, k, carried, sequential=True) as (_, terms):
+                    factor, known_row, *sums = terms.carried
+                    negated = self.compute("negate", self.type, self.load(triangle.factors, factor.arg))
+                    x = self.broadcast(negated, self.lanes)
+                    known = self._load_vectors(self.view(self.matrix, known_row.arg), masks)
+                    for total, y in zip(sums, known, strict=True):
+                        total.next = self.compute("multiply-add", self.type, x, y, total.arg)
+                    factor.next = operand_of(self.add(factor.arg, triangle.column_stride))
+                    known_row.next = operand_of(self.add(known_row.arg, pitch))
+                divide(row, [total.result for total in sums], masks, factor.result)
+
+    def _positions(self) -> range:
+        """Where the vectors of a row are."""
+        return range(0, self.vectors * self.lanes, self.lanes)
+
+    def _load_vectors(self, row: Buffer, masks: Sequence[Value]) -> list[Value]:
+        return [self.load(row, k, self.lanes, mask=mask) for k, mask in zip(self._positions(), masks, strict=True)]
+
+    def store_vectors(self, row: Buffer, values: Sequence[Value], masks: Sequence[Value]) -> None:
+        for position, value, mask in zip(self._positions(), values, masks, strict=True):
+            self.store(row, position, value, mask=mask)
+
+    def quotients(self, values: Sequence[Value], divisor: Value) -> list[Value]:
+        divisors = self.broadcast(divisor, self.lanes)
+        return [self.compute("divide", self.type, x, divisors) for x in values]

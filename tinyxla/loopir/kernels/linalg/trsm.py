@@ -45,7 +45,8 @@ def _kernel(type: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
     """The kernel over chunks of right-hand sides of a batch of systems."""
     b = ParametricBuilder("substitution", "size rhs chunks rhs_first pitch factor_first row_stride column_stride unit")
     n, rhs_per_chunk = b.parameter, _rhs_per_chunk(type)
-    factors, rhs, sizes = b.argument(type), b.argument(type, True), b.scratch(INDEX, len(MICROKERNEL_ARGUMENTS))
+    factors, rhs = b.argument(type), b.argument(type, True)
+    sizes = b.scratch(INDEX, max(len(MICROKERNEL_ARGUMENTS), len(panel_kernels.TRSM_ARGUMENTS)))
     sums = b.scratch(type, _BLOCK * rhs_per_chunk)
     counts, strides = (_BLOCK, _BLOCK, _KC, _KC), (n["row_stride"], rhs_per_chunk, n["column_stride"], n["pitch"])
     offset_lists = [b.scratch(INDEX, count) for count in counts]
@@ -74,10 +75,11 @@ def _kernel(type: str, arithmetic: Arithmetic, vectors: int) -> Kernel:
                 product = b.load(sums, b.add(b.mul(k, rhs_per_chunk), j))
                 b.store(rhs, offset, b.compute("subtract", type, b.load(rhs, offset), product))
             names = panel_kernels.TRSM_ARGUMENTS
+            diagonal = b.add(factor_offset, b.mul(start, n["column_stride"]))
             store_arguments(b, sizes, names, unknowns=unknowns, columns=width)
-            store_arguments(b, sizes, names, **{name: n[name] for name in names[2:]})
-            diagonal = factors, b.add(factor_offset, b.mul(start, n["column_stride"]))
-            b.call(panel_kernels.trsm(type, vectors), (rhs, rows_offset), diagonal, (sizes, 0))
+            store_arguments(b, sizes, names, matrix_start=rows_offset, factors_start=diagonal)
+            store_arguments(b, sizes, names, **{x: n[x] for x in ("pitch", "row_stride", "column_stride", "unit")})
+            b.call(panel_kernels.trsm(type, vectors), (rhs, 0), (factors, 0), (sizes, 0))
     return b.kernel
 
 
