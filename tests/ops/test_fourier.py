@@ -15,7 +15,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
-from tinyxla.loopir.kernels.fft import codelets
+from tinyxla.loopir.kernels.fft.complex_vectors import elements_per_row
 from tinyxla.ops import fourier
 from tinyxla.tracing import wrap
 
@@ -273,7 +273,7 @@ def test_rows_with_a_large_prime_are_transformed_in_one_step(
         expected = getattr(np.fft, name)(x)
         with tx.enable_x64(double):
             x = x.astype(np.complex128 if double else np.complex64)
-            pairs_fit = codelets.elements_per_row("f64" if double else "f32") > 2  # of a register, so many numbers
+            pairs_fit = elements_per_row("f64" if double else "f32") > 2  # of a register, so many numbers
             assert (len(function.lower(x).compile().kernels) == 1) == pairs_fit
             found = np.asarray(function(x))
             x[0], x[3] = np.nan, 1e20 * x[3]

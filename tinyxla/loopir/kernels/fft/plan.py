@@ -31,6 +31,7 @@ from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Kernel, Literal, Operand
 from tinyxla.loopir.kernels.fft import codelets as codelets
+from tinyxla.loopir.kernels.fft.complex_vectors import elements_per_row, lanes_per_vector
 from tinyxla.loopir.kernels.fft.stockham import LaneForm, RowPairForm, lane_capacity, lane_kernel, row_pair_kernel
 from tinyxla.loopir.kernels.fft.twiddles import (
     Array,
@@ -110,7 +111,7 @@ def _balanced_factor(n: int) -> int:
 
 def _uses_row_pairs(n: int, real_type: str) -> bool:
     """Whether signals are transformed two at a time, with runs of their elements in vectors."""
-    run = codelets.elements_per_row(real_type)
+    run = elements_per_row(real_type)
     if run < 4 or n % run or not run**2 <= n <= lane_capacity(real_type) // 2:
         return False
     return min(radices_of(n // run) or (n,)) <= codelets.MAX_UNROLLED_RADIX
@@ -251,7 +252,7 @@ class _Transform:
     ) -> None:
         """Transform rows of n elements, or of n pairs of real ones, two at a time, by transforms of n or `size`
         elements."""
-        real_type, run, size = self.real_type, codelets.elements_per_row(self.real_type), size or n
+        real_type, run, size = self.real_type, elements_per_row(self.real_type), size or n
         types, is_real = (_type(source), _type(target)), "half" in rows
         block_rows = _L1_ROW_PAIR_BYTES // element_type(real_type).dtype.itemsize // size
         width = min(max(1, block_rows // 2), -(-outer // 2)) * 2
@@ -347,7 +348,7 @@ class _Transform:
 
     def _lane_count(self, signal: RealTransform, lanes: int, are_columns: bool) -> int:
         """Lanes that are transformed together."""
-        vector, rows = codelets.lanes_per_vector(self.real_type), max(signal.read, signal.written)
+        vector, rows = lanes_per_vector(self.real_type), max(signal.read, signal.written)
         padding = vector if signal.is_odd else vector // 2  # rows of padding: lines are transposed by full vectors
         block_rows = (
             (_L2_COLUMN_BYTES if are_columns else _L1_BYTES) // element_type(self.real_type).dtype.itemsize // rows
@@ -475,7 +476,7 @@ class _Transform:
 
     def _bluestein(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """A length with a large prime factor, as a convolution of a length without one."""
-        padded_length, backward = _bluestein_length(n, codelets.elements_per_row(self.real_type) ** 2), self.backward
+        padded_length, backward = _bluestein_length(n, elements_per_row(self.real_type) ** 2), self.backward
         if padded_length and inner == 1 and source is not target and _uses_row_pairs(padded_length, self.real_type):
             self._transform_row_pairs(source, target, outer, n, ("padded", "lanes", "padded"), padded_length)
             return

@@ -90,7 +90,7 @@ def row_pair_kernel(form: RowPairForm) -> Kernel:
                 b.call(codelets.stockham_pass(real_type, form.last), (lanes, 0), (roots, 0), (plans[0], end))
             first_pass = codelets.first_pass_of_row_pairs(real_type, form.rows[k], form.backward or k > 0)
             read, factor = b.mul(first, n["read"]), b.mul(n["factor_stride"], k)
-            b.call(first_pass, (source, read), (lanes, 0), (roots, 0), (plan, 0), (arguments, 0), (factors, factor))
+            b.call(first_pass, (source, read), (lanes, 0), (roots, 0), (plan, 0), (factors, factor), (arguments, 0))
             _passes(b, real_type, form.passes, 1, lanes, roots, plan)
         packed.store_arguments(
             b, arguments, codelets.ROW_PAIR_ARGUMENTS, line_pitch=b.mul(n["written"], words_per_element[1])
@@ -103,7 +103,7 @@ def row_pair_kernel(form: RowPairForm) -> Kernel:
             )
         written, factor = b.mul(first, n["written"]), b.mul(n["factor_stride"], len(plans) % 2)
         b.call(
-            last_pass, (target, written), (lanes, 0), (roots, 0), (plans[-1], end), (arguments, 0), (factors, factor)
+            last_pass, (target, written), (lanes, 0), (roots, 0), (plans[-1], end), (factors, factor), (arguments, 0)
         )
     return b.kernel
 
@@ -240,4 +240,4 @@ class _LaneKernel:
             width=n["width"],
         )
         plan = self.plan, b.mul(stage, len(codelets.PASS_ARGUMENTS))
-        b.call(routine, columns, (self.lanes, 0), roots or (self.roots, 0), plan, (self.lane_arguments, 0), *extra)
+        b.call(routine, columns, (self.lanes, 0), roots or (self.roots, 0), plan, *extra, (self.lane_arguments, 0))
