@@ -34,7 +34,7 @@ class _Stage:
     @property
     def in_tree(self) -> pytrees.TreeDef:
         """The structure of `(args, kwargs)`."""
-        return pytrees.flatten_shown(self.args_info)[1]
+        return pytrees.flatten_shown(self.argument_types)[1]
 
     @property
     def out_tree(self) -> pytrees.TreeDef:
@@ -49,6 +49,11 @@ class _Stage:
     @property
     def args_info(self) -> Any:
         """`(args, kwargs)` with a `ShapeDtypeStruct` for each array."""
+        return self.argument_types
+
+    @property
+    def argument_types(self) -> Any:
+        """`args_info`, which `tinyxla.jax` gives JAX's form."""
         shapes = [x.array_shape for x in self._program.computation.parameters]
         count = self._program.structure.num_leaves
         found = [ShapeDtypeStruct(x.dimensions, x.dtype) for x in shapes[:count]]

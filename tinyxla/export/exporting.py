@@ -77,7 +77,7 @@ def export(
     @boundary
     def exported(*args: Any, **kwargs: Any) -> Exported:
         lowered = fun_jit.trace(*args, **kwargs).lower()
-        in_avals, in_tree = _flat(lowered.args_info)
+        in_avals, in_tree = _flat(lowered.argument_types)
         out_avals, out_tree = _flat(lowered.out_info)
         module = module_op(lowered._in_hlo())  # pyright: ignore[reportPrivateUsage]
         _check_custom_calls(lowered.fun_name, module, checks)

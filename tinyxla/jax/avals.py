@@ -13,6 +13,7 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
@@ -44,7 +45,7 @@ class ShapedArray(AbstractValue):
         memory_space: Any = None,
         manual_axis_type: Any = None,
     ) -> None:
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else np.dtype(getattr(dtype, "dtype", dtype))
         self.weak_type = bool(weak_type)
         self.sharding: Any = sharding or NamedSharding(AbstractMesh(), [None] * len(self.shape))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tinyxla.api.aot import Traced
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
@@ -28,12 +27,9 @@ class ArgInfo:
         return self._aval.dtype
 
 
-_structs: Any = Traced.args_info  # before it is given JAX's form; all stages have this one
-
-
 def args_info(stage: Any) -> Any:
     """`(args, kwargs)` with an `ArgInfo` for each array."""
-    leaves, tree = pytrees.flatten_shown(_structs.fget(stage))
+    leaves, tree = pytrees.flatten_shown(stage.argument_types)
     numbers = stage.donate_argnums
     infos = [ArgInfo(_aval(x), k in numbers) for k, x in enumerate(leaves)]
     return pytrees.unflatten(tree, infos)
