@@ -58,7 +58,8 @@ def test_examples(name: str) -> None:
 @pytest.mark.parametrize("name", ["tinyxla", *(f"tinyxla.{name}" for name in EACH_FUNCTION_HAS_ONE)])
 def test_each_public_function_has_an_example(name: str) -> None:
     module = importlib.import_module(name)
-    functions = {each: x for each in dir(module) if inspect.isfunction(x := getattr(module, each))}
+    public = [each for each in dir(module) if not each.startswith("_")]
+    functions = {each: x for each in public if inspect.isfunction(x := getattr(module, each))}
     assert functions
     assert [each for each, x in functions.items() if ">>> " not in (x.__doc__ or "")] == []
 

@@ -72,8 +72,8 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
         >>> import tinyxla as tx
         >>> from tinyxla.sharding import explicit_axes
         >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
-        ...     explicit_axes(lambda x: x.T, in_sharding=tx.P("x"))(tx.numpy.ones((2, 2))).sharding.spec
-        PartitionSpec(None, 'x')
+        ...     explicit_axes(lambda x: x.T, in_sharding=tx.P("x"))(tx.numpy.ones((2, 3))).shape
+        (3, 2)
     """
     if f is None:
         return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)

@@ -295,7 +295,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     sizes = shape_of("full", shape)
     if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
         return _full_of_keys(fill_value, dtype, sizes)
-    if dtype == float0:
+    if isinstance(dtype, np.dtype) and dtype == float0:
         return cast_to(Array, np.zeros(sizes, float0))  # NumPy's, as what has no derivative gets from `grad`
     return _full(sizes, fill_value, None if dtype is None else python_dtype(dtype))
 
