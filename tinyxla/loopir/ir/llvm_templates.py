@@ -1,5 +1,5 @@
-"""Templates of LLVM text: a macro language for routines that the loop IR cannot express, such as those with instructions
-of one processor, and for the run-time.
+"""Templates of LLVM text: a macro language for the run-time, and for routines that the loop IR cannot express, such as
+those with instructions of one processor.
 
 The text consists of LLVM instructions and macros for nested expressions, array elements and counted loops. An operand
 may be an instruction in parentheses. As an operand, `%words[3]` is the address of a 64-bit word, `%lanes[float %k]`
