@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _choose_samples(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
-    with at least `_LONG` sets two of eight. An eighth of what remains is marked `thorough`, the rest `exhaustive`. They
+    with at least `_LONG` sets one of eight. An eighth of what remains is marked `thorough`, the rest `exhaustive`. They
     are chosen by a hash of their names, since strides miss values of nested parameters."""
     sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
@@ -114,10 +114,9 @@ def _choose_samples(items: list[pytest.Item]) -> None:
     for (_, every), parameters in sweeps.items():
         if not every and len(parameters) < _LONG:
             continue
-        size, kept = (every, 1) if every else (8, 2)
+        size = every or 8
         for first in range(0, len(parameters), size):
-            block = sorted(parameters[first : first + size], key=_number)
-            others = block[kept:]
+            others = sorted(parameters[first : first + size], key=_number)[1:]
             eighth = (len(others) + 7) // 8
             for item in others[:eighth]:
                 item.add_marker("thorough")

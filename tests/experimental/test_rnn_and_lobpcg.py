@@ -32,6 +32,7 @@ def _example(layers: int, bidirectional: bool) -> tuple[Any, ...]:
 LENGTHS = np.array([5, 3, 1], np.int32)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_lstm_agrees_with_jax(layers: int, bidirectional: bool) -> None:

@@ -530,6 +530,7 @@ def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
         np.testing.assert_allclose(read.vjp().call(rows(3), g)[0], expected, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_damaged_artifacts_of_jax_are_refused() -> None:
     jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
     made = jax.export.export(jax.jit(lambda x: x @ x.T))(

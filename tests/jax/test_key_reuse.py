@@ -176,6 +176,7 @@ report("option", bits, key)
     ]
 
 
+@pytest.mark.thorough
 def test_random_functions_are_primitives_in_jaxprs() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp

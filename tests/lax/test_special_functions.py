@@ -113,6 +113,7 @@ def test_in_compiled_functions(dtype: Any, error: float) -> None:
                 np.testing.assert_array_equal(tx.jit(getattr(lax, name))(*edges), getattr(scipy.special, other)(*edges))
 
 
+@pytest.mark.thorough
 def test_derivatives_of_the_incomplete_gamma_function() -> None:
     """Also where a is a whole number, for which the continued fraction ends, but not that of the derivative."""
     at = np.array([[1, 1, 2, 3, 1.0001, 0.5, 10, 30, 1], [1.01, 5, 2.5, 3.1, 1.2, 1.5, 12, 31, 0.3]])
@@ -381,6 +382,7 @@ def _gamma_share(a: float, x: float, upper: bool) -> Any:
     return 1 - lower if upper else lower
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("upper", [False, True])
 def test_compiled_incomplete_gamma_functions_of_tiny_and_huge_parameters(upper: bool) -> None:
     """The upper share without the cancellation of 1 - P, and Temme's expansion above 1e6, against mpmath."""

@@ -49,6 +49,7 @@ def test_rotation_converters_equal_jax(method: str, shape: tuple[int, ...]) -> N
     close(getattr(Rotation.from_quat(quaternions(shape)), method)(), getattr(theirs, method)())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rotation_constructors_equal_jax(shape: tuple[int, ...]) -> None:
     other, v = jax_transform().Rotation, quaternions(shape, 3)

@@ -529,7 +529,7 @@ def test_changed_artifacts_are_read_or_refused(version: str) -> None:
     artifact = serialized(lowered("control flow"), version)
     random = np.random.default_rng(7)
     read = 0
-    for _ in range(4000):
+    for _ in range(1000):
         changed = bytearray(artifact)
         for _ in range(random.integers(1, 4)):
             at = int(random.integers(0, len(changed)))
@@ -546,7 +546,7 @@ def test_changed_artifacts_are_read_or_refused(version: str) -> None:
             if read % 20 == 0:
                 with contextlib.suppress(TinyxlaError):
                     jit(stablehlo.Program(module)).lower(PROGRAMS["control flow"][1][0]).compile()
-    assert read > 100
+    assert read > 50
 
 
 def test_errors_say_what_is_wrong() -> None:
