@@ -273,7 +273,7 @@ def test_artifacts_of_all_versions_are_read(version: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("version", VERSIONS)
 def test_programs_of_jax_at_all_versions_are_read(version: str) -> None:
-    for name in PROGRAMS:
+    for name in list(PROGRAMS)[VERSIONS.index(version) % 5 :: 5]:  # each at several versions
         try:
             artifact = serialized(lowered(name), version)
         except jax.errors.JaxRuntimeError:  # what the version did not have
