@@ -1364,7 +1364,7 @@ VIOLATIONS: dict[str, list[Violation]] = {
                 "out_specs": ((("x",),),),
                 "check_vma": False,
             },
-            "f32[5] has no equal parts under (('x',),) over AbstractMesh('x': 2); pad it.",
+            "f32[5] has no equal parts under (('x',),) over AbstractMesh('x': 2, axis_types=(Auto,)); pad it.",
         ),
     ],
     "while-pullback": [
