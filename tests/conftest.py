@@ -72,6 +72,25 @@ def use_target() -> Iterator[Callable[[str], None]]:
     config.update("target", before)
 
 
+def _with_devices(count: int) -> Iterator[None]:
+    before = config.num_cpu_devices
+    config.update("num_cpu_devices", count)
+    yield
+    config.update("num_cpu_devices", before)
+
+
+@pytest.fixture
+def four_devices() -> Iterator[None]:
+    """The process is divided into four devices until the test ends."""
+    yield from _with_devices(4)
+
+
+@pytest.fixture
+def eight_devices() -> Iterator[None]:
+    """The same with eight."""
+    yield from _with_devices(8)
+
+
 @pytest.fixture(autouse=True)
 def _fixed_seeds(seed: int) -> None:
     random.seed(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -11,13 +9,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 
-
-@pytest.fixture(autouse=True)
-def _four_devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 4)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("four_devices")
 
 
 def test_each_device_has_its_copy() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,7 @@ P = tx.P
 ROWS = np.arange(32.0, dtype=np.float32).reshape(8, 4)
 
 
-@pytest.fixture(autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 8)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("eight_devices")
 
 
 def _mapped(f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:

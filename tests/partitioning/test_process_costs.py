@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,7 @@ from tinyxla.tracing.core import trace
 P = tx.P
 
 
-@pytest.fixture(autouse=True)
-def devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 4)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("four_devices")
 
 
 def described(mesh: Any, shape: tuple[int, ...], *spec: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,7 @@ from tinyxla.errors import ArgumentError, DeletedError, MeshError, ShapeError
 P = tx.P
 
 
-@pytest.fixture(autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 8)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("eight_devices")
 
 
 def _grid(*shape: int) -> np.ndarray[Any, Any]:

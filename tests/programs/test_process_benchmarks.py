@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,22 +24,14 @@ from tests.support.processes import needs_mpi
 from tinyxla.distributed.scaling import Network, Processor, collective, predict
 
 SMALL = programs(part=4, width=16)
-DEVICES = 4
-
-
-@pytest.fixture
-def devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", DEVICES)
-    yield
-    tx.config.update("num_cpu_devices", before)
+DEVICES = 4  # of `four_devices`
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_programs_over_devices_compute_what_jax_does_on_one(name: str, devices: None) -> None:
+def test_programs_over_devices_compute_what_jax_does_on_one(name: str, four_devices: None) -> None:
     workload = SMALL[name]
     values: list[list[np.ndarray[Any, Any]]] = []
     for library, mesh in ((tx, mesh_of(tx)), (jax, jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",)))):
@@ -63,7 +54,7 @@ def expected(operation: str, parts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_operation_is_what_it_says(operation: str, devices: None) -> None:
+def test_an_operation_is_what_it_says(operation: str, four_devices: None) -> None:
     mesh, workload = mesh_of(tx), single(operation, 32)
     (x,) = workload.placed(tx, mesh, DEVICES)
     found = tx.jit(workload.make(tx, mesh))(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def devices() -> Iterator[None]:
-    tx.config.update("num_cpu_devices", 4)
-    yield
-    tx.config.update("num_cpu_devices", 1)
+pytestmark = pytest.mark.usefixtures("four_devices")
 
 
 def sharding(spec: Any, sizes: tuple[int, int] = (2, 2)) -> tx.NamedSharding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.sharding import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh
 from tinyxla.tracing.device import Device
 
-
-@pytest.fixture(autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 8)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("eight_devices")
 
 
 def test_axes_of_a_mesh() -> None:

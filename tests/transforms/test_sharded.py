@@ -4,7 +4,7 @@ same function mapped over the parts give."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,7 @@ P = tx.P
 SWAP = [(0, 1), (1, 0)]
 
 
-@pytest.fixture(autouse=True)
-def _four_devices() -> Iterator[None]:
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 4)
-    yield
-    tx.config.update("num_cpu_devices", before)
+pytestmark = pytest.mark.usefixtures("four_devices")
 
 
 def _halo(a: Any, w: Any) -> Any:

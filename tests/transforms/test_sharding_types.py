@@ -17,13 +17,10 @@ P = tx.P
 
 
 @pytest.fixture(autouse=True)
-def _current_mesh() -> Iterator[None]:
+def _current_mesh(eight_devices: None) -> Iterator[None]:
     """Four devices along x and two along y, both explicit."""
-    before = tx.config.num_cpu_devices
-    tx.config.update("num_cpu_devices", 8)
     with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)):
         yield
-    tx.config.update("num_cpu_devices", before)
 
 
 def _split(shape: tuple[int, ...], *spec: Any) -> Any:
