@@ -24,28 +24,42 @@ from tinyxla.runtime.mpi.comparison import Communicator, Part, Step
 from tinyxla.runtime.mpi.library import BUFFERS, HANDLES, MAX_COUNT, Routine
 from tinyxla.runtime.mpi.world import World, world
 
-_INTRINSICS = """
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-"""
-
-# `waits` are two words that tell which step waits for others, and how many have; see `World`.
-_GLUE = Template(
-    """
-define void @glue(ptr %table, i64 %first, i64 %last) {
+# Where this process takes part, what follows `call`, with the communicator and whether the operand is the result.
+_BEGIN = """
+define void @$NAME(ptr %table, i64 %first, i64 %last) {
 entry:
 $WORDS
   call void @llvm.memset.p0.i64(ptr %result, i8 0, i64 %zero_bytes, i1 false)
   call void @llvm.memmove.p0.p0.i64(ptr %result, ptr %operand, i64 %copy_bytes, i1 false)
-  br i1 (icmp sgt i64 %elements, 0), label %wait, label %done
-wait:
-  store i64 %number, ptr %waits
+  br i1 (icmp sgt i64 %elements, 0), label %call, label %done
+call:
   %handle = load i64, ptr %communicator
   %is_in_place = icmp eq ptr %operand, %result
+"""
+_END = """
+  br label %done
+done:
+  ret void
+}
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+# `waits` are two words that tell which step waits for others, and how many have; see `World`.
+_WAIT = """
+  store i64 %number, ptr %waits
+"""
+_WAITED = """
+  store i64 0, ptr %waits
+  store i64 (add i64 (load i64, ptr %waits[1]), 1), ptr %waits[1]
+"""
+
+_GLUE = Template(
+    f"""{_BEGIN}{_WAIT}
   br label %next
 next:
-  %start = phi i64 [ 0, %wait ], [ %end, %next ]
+  %start = phi i64 [ 0, %call ], [ %end, %next ]
   %left = sub i64 %elements, %start
   %chunk = call i64 @llvm.smin.i64(i64 %left, i64 $MAX_COUNT)
   %count = trunc i64 %chunk to i32
@@ -57,56 +71,32 @@ $NARROWED
   %error = call i32 %routine($ARGUMENTS)
   %end = add i64 %start, %chunk
   br i1 (icmp slt i64 %end, %elements), label %next, label %waited
-waited:
-  store i64 0, ptr %waits
-  store i64 (add i64 (load i64, ptr %waits[1]), 1), ptr %waits[1]
-  br label %done
-done:
-  ret void
-}
-"""
-    + _INTRINSICS
+waited:{_WAITED}{_END}"""
 )
 _COMMON = "operand result routine waits number in_place elements item_bytes zero_bytes copy_bytes".split()
 _COMPUTED = frozenset({"send", "receive", "count"})  # parameters that the code computes
 
 # The start of an exchange: its routines, each with the address of a request.
 _START = Template(
-    """
-define void @start(ptr %table, i64 %first, i64 %last) {
-entry:
-$WORDS
-  call void @llvm.memset.p0.i64(ptr %result, i8 0, i64 %zero_bytes, i1 false)
-  call void @llvm.memmove.p0.p0.i64(ptr %result, ptr %operand, i64 %copy_bytes, i1 false)
-  br i1 (icmp sgt i64 %elements, 0), label %start, label %done
-start:
-  %handle = load i64, ptr %communicator
-  %is_in_place = icmp eq ptr %operand, %result
+    f"""{_BEGIN}
   %send = select i1 %is_in_place, ptr %in_place, ptr %operand
   %receive = getelementptr i8, ptr %result, i64 0
   %count = trunc i64 %elements to i32
 $NARROWED
-$CALLS
-  br label %done
-done:
-  ret void
-}
-"""
-    + _INTRINSICS
+$CALLS{_END}"""
 )
 _STARTING = "operand result in_place elements zero_bytes copy_bytes".split()
 
-_DONE = Template("""
-define void @done(ptr %table, i64 %first, i64 %last) {
+_DONE = Template(
+    f"""
+define void @done(ptr %table, i64 %first, i64 %last) {{
 entry:
-$WORDS
-  store i64 %number, ptr %waits
-$CALLS
-  store i64 0, ptr %waits
-  store i64 (add i64 (load i64, ptr %waits[1]), 1), ptr %waits[1]
+$WORDS{_WAIT}
+$CALLS{_WAITED}
   ret void
-}
-""")
+}}
+"""
+)
 _WAITING = "routine waits number status".split()
 
 # MPI moves messages on while one of its routines runs.
@@ -130,14 +120,14 @@ class Exchanges:
     def __init__(self, name: str, block: Block) -> None:
         self._numbers: dict[Instruction, int] = {}
         self._request_numbers: dict[Instruction, int] = {}  # of the first request of an exchange that is split
+        self._request_count = 0
         self._under_way: list[Instruction] = []  # where the schedule ends that is being made
         self._steps: list[Step] = []
         self._participants: set[int] = set()
         self._communicators: dict[Communicator, None] = {}
         self._name = name
         self._collect(block)
-        count = sum(map(_request_count, self._request_numbers))
-        self._requests = Requests(count, _processes().library) if count else None
+        self._requests = Requests(self._request_count, _processes().library) if self._request_count else None
 
     @property
     def count(self) -> int:
@@ -153,7 +143,8 @@ class Exchanges:
                 is_split = isinstance(work, CollectiveStart)
                 message, operand = message_of(work.root), work.root.operands[0].array_shape
                 if is_split:
-                    self._request_numbers[work.root] = sum(map(_request_count, self._request_numbers))
+                    self._request_numbers[work.root] = self._request_count
+                    self._request_count += _request_count(work.root)
                 self._numbers[work.root] = len(self._steps)
                 self._steps.append(step_of(message, operand, str(work.root.source or ""), is_split))
                 self._participants.update(message.participants)
@@ -264,6 +255,7 @@ def _glue(kind: str, handle_bytes: int) -> int:
     """The address of the code for a kind of exchange, where handles have so many bytes."""
     arguments, narrowed = _arguments(ROUTINES[kind], handle_bytes)
     text = _GLUE.substitute(
+        NAME="glue",
         WORDS=load_words("table", _names(kind), _POINTERS),
         NARROWED="\n".join(narrowed),
         ARGUMENTS=arguments,
@@ -282,7 +274,10 @@ def _start(kind: str, handle_bytes: int) -> int:
         narrowed.update(lines)
         calls.append(f"  %error{k} = call i32 %routine{k}({arguments.replace('%request', f'%request{k}')})")
     text = _START.substitute(
-        WORDS=load_words("table", _start_names(kind), _POINTERS), NARROWED="\n".join(narrowed), CALLS="\n".join(calls)
+        NAME="start",
+        WORDS=load_words("table", _start_names(kind), _POINTERS),
+        NARROWED="\n".join(narrowed),
+        CALLS="\n".join(calls),
     )
     return compile_llvm(text, ["start"], is_cold=True)["start"]
 
