@@ -38,7 +38,7 @@ from tinyxla.loopir.ir.schedule import Directive
 from tinyxla.loopir.lower import storage_types
 from tinyxla.ops import calls, elementwise, indexing, reduction
 from tinyxla.ops.accuracy import working_type
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import ElementType, Shape, element_type
 
 _REASSOCIABLE = ("add", "multiply")
 ACCUMULATORS = 64  # per row of a reduction that is vectorized explicitly
@@ -436,15 +436,19 @@ class Lowering:
         op = reduction.monoid(x.attributes.to_apply)
         if op is None:
             return self.initial(x)
-        type = x.operands[0].array_shape.element_type
-        value = np.asarray(reduction.identity_element(op, type.dtype)).astype(type.dtype)
-        return [Literal(type.name, value.item())]
+        return [identity_literal(op, x.operands[0].array_shape.element_type)]
 
     def accumulate(self, x: Instruction, carried: Sequence[Operand], coordinates: Coordinates) -> list[Operand]:
         """The carried values of a reduction after the element at these coordinates."""
         count = len(x.operands) // 2
         elements = [self.value(o, coordinates) for o in x.operands[:count]]
         return self.apply(x.attributes.to_apply, [*carried, *elements])
+
+
+def identity_literal(op: str, type: ElementType) -> Literal:
+    """The identity of a monoid."""
+    value = np.asarray(reduction.identity_element(op, type.dtype)).astype(type.dtype)
+    return Literal(type.name, value.item())
 
 
 def zero(shape: Shape) -> Literal:

@@ -37,6 +37,7 @@ from tinyxla.loopir.lower.emit import (
     Temporary,
     Users,
     clamp_index,
+    identity_literal,
 )
 from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
@@ -218,7 +219,7 @@ def lower_argminmax(
     b, (values, positions) = low.builder, x.operands[:2]
     type, index_type = (o.array_shape.element_type for o in (values, positions))
     op = "maximum" if direction == "GT" else "minimum"
-    identity = Literal(type.name, np.asarray(reduction.identity_element(op, type.dtype)).astype(type.dtype).item())
+    identity = identity_literal(op, type)
     no_position = Literal(index_type.name, int(np.iinfo(index_type.dtype).max))
 
     def compare(x: Operand, y: Operand, direction: str) -> Operand:

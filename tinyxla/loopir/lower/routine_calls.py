@@ -1,4 +1,5 @@
-"""The calling convention of routines in LLVM text: scalar arguments are words of an array in scratch memory."""
+"""The calling convention of routines, in LLVM text and as kernels: scalar arguments are words of an array in scratch
+memory."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.sort import radix_sort
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.lower.routine_calls import ParametricBuilder
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import element_type
 
 VECTOR_BITS = 512  # of a vector
@@ -59,7 +59,7 @@ class _BatchedNetwork:
         group_extent = sort.inner if self.has_contiguous_lines else sort.lines
         block_count, width = parameter(-(-group_extent // self.lanes)), parameter(group_extent)
         levels = (max(0, sort.length - 1) // REGISTER_ROWS).bit_length()
-        sizes = (self.length, parameter(REGISTER_ROWS << levels), parameter(levels))
+        sizes = {"padded_length": parameter(REGISTER_ROWS << levels), "levels": parameter(levels)}
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             self.outer = b.floordiv(index, block_count) if self.has_contiguous_lines else 0
             block = b.sub(index, b.mul(self.outer, block_count))
@@ -69,8 +69,7 @@ class _BatchedNetwork:
             elif not self.has_contiguous_lines:
                 self._nest(self.length, self._copy)
             differing_bits = self._row_loop(self.length, self._store_key, self.initial_bits)
-            for k, value in enumerate(sizes):
-                b.store(arguments, k, value)
+            store_arguments(b, arguments, _NETWORK_ARGUMENTS, length=self.length, **sizes)
             b.call(network, (self.rows, 0), (arguments, 0))
             if self.keys_only and not self.has_contiguous_lines:
                 self._row_loop(self.keep, self._keys_to_elements)

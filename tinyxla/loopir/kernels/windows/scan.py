@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyxla.compiler.analysis.fusibility import is_costly
 from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS as VECTOR_COLUMNS
-from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Operand, operand_of
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import LineLayout, WindowReduction, load, store
 from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
@@ -207,8 +207,7 @@ def _lower_vector_scan(
     low, b = scan.low, scan.low.builder
     type = fold.x.operands[0].array_shape.element_type.name
     routine = vector_scan.declare_scan(op, type, backward)
-    neutral = reduction.identity_element(op, element_type(type).dtype)
-    identity = Literal(type, float(neutral) if type[0] == "f" else int(neutral))
+    (identity,) = low.identity(fold.x)
     carry, count = b.scratch(type, 2), b.scratch(INDEX, 1)
     source = low.buffer(fold.arrays[0])
     result = b.scratch(type, ROW_RESULTS) if fold.exceeds_cache else low.buffer(target, True)
