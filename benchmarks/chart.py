@@ -121,7 +121,7 @@ def _grid(low: float, high: float, position: Callable[[float], float], bottom: i
 
 
 def _legend() -> list[str]:
-    """What the marks stand for, above the ticks."""
+    """The legend of the marks, above the ticks."""
     return [
         f'<path class="ahead" d="M{_LABELS} 8h24v10h-24z"/>',
         f'<path class="behind" d="M{_LABELS + 26} 8h12v10h-12z"/>',

@@ -90,7 +90,7 @@ def measured(processes: Sequence[int], quick: bool) -> Measured:
 
 
 def check_table(found: Measured, workloads: Sequence[ShardedWorkload]) -> tuple[list[str], list[list[str]]]:
-    """What is predicted for numbers of processes that there are, beside what they take."""
+    """Predicted beside measured times, for the numbers of processes that were measured."""
     rows: list[list[str]] = []
     for workload in workloads:
         for count, network in found.networks.items():
@@ -104,7 +104,7 @@ def check_table(found: Measured, workloads: Sequence[ShardedWorkload]) -> tuple[
 
 
 def predictions(workload: ShardedWorkload, processor: Processor, network: Network, kind: str) -> Iterator[Prediction]:
-    """Those for `PREDICTED` processes."""
+    """The predictions for `PREDICTED` processes."""
     for count in PREDICTED:
         scale = count if kind == "weak" else STRONG
         yield predict(lowered(workload, count, scale), processor, network)

@@ -128,7 +128,7 @@ def _mpi_operation(everyone: Any, operation: str, x: np.ndarray[Any, Any]) -> tu
 
 
 def _mpi_between(everyone: Any, operation: str, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Call:
-    """What makes the next operand of the result of an operation, in place."""
+    """A function that turns the result of an operation into the next operand, in place."""
     rank, count = everyone.rank, everyone.size
     if operation == "all-reduce":
         return lambda: np.divide(y, count, out=x)

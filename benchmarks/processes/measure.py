@@ -33,8 +33,8 @@ Run = tuple[Callable[[], object], Callable[[object], Iterator[list[Part]]]]
 
 @dataclass(frozen=True)
 class Request:
-    """What is measured: workloads of certain kinds, small ones if it is quick; each at these scales, by default the
-    number of processes."""
+    """A selection of workloads to measure: those of some kinds, small ones if it is quick, each at some scales; without
+    scales at the number of processes."""
 
     kinds: tuple[str, ...] = ("single", "looped", "program")
     quick: bool = False

@@ -1,4 +1,4 @@
-"""What a workload over a mesh is: one computation of sharded arrays, written once for tinyxla and JAX."""
+"""Workloads over a mesh: computations of sharded arrays, each written once for tinyxla and JAX."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ class ShardedWorkload:
         return self._mapped(tx, describe, scale)
 
     def _mapped(self, tx: Any, function: Callable[[Argument], Any], scale: int) -> tuple[Any, ...]:
-        is_argument = lambda x: isinstance(x, Argument)  # noqa: E731
+        def is_argument(x: Any) -> bool:
+            return isinstance(x, Argument)
+
         return tx.tree_util.tree_map(function, self.arguments(scale), is_leaf=is_argument)
 
 
@@ -110,7 +112,9 @@ def _heat(tx: Any, mesh: Any) -> Function:
         wide = xp.pad(strip, ((0, 0), (1, 1)))
         return strip + _COURANT * (tall[2:] + tall[:-2] + wide[:, 2:] + wide[:, :-2] - 4 * strip)
 
-    solve = lambda strip: lax.fori_loop(0, STEPS, step, strip)  # noqa: E731
+    def solve(strip: Any) -> Any:
+        return lax.fori_loop(0, STEPS, step, strip)
+
     return tx.shard_map(solve, mesh=mesh, in_specs=spec, out_specs=spec)
 
 

@@ -46,9 +46,7 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: A
 
     @transformed("auto_axes", f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        where = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
-        if where is None:
-            raise ArgumentError("auto_axes: there must be an out_sharding, which says how the results are split.")
+        where = _given("auto_axes", "out_sharding", "results", out_sharding, kwargs)
         names = _names("auto_axes", axes)
         return placed("auto_axes: out_sharding", with_auto_axes(names, lambda: f(*args, **kwargs)), where)
 
@@ -81,9 +79,7 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
 
     @transformed("explicit_axes", f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        where = kwargs.pop("in_sharding", None) if in_sharding is None else in_sharding
-        if where is None:
-            raise ArgumentError("explicit_axes: there must be an in_sharding, which says how the arguments are split.")
+        where = _given("explicit_axes", "in_sharding", "arguments", in_sharding, kwargs)
 
         def typed() -> Any:
             result = f(*placed("explicit_axes: in_sharding", args, where), **kwargs)
@@ -92,6 +88,14 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
         return with_explicit_axes(_names("explicit_axes", axes), typed)
 
     return function
+
+
+def _given(what: str, option: str, arrays: str, sharding: Any, kwargs: dict[str, Any]) -> Any:
+    """How arrays are split, as the transformation says, or else the call by a keyword."""
+    where = kwargs.pop(option, None) if sharding is None else sharding
+    if where is None:
+        raise ArgumentError(f"{what}: there must be an {option}, which says how the {arrays} are split.")
+    return where
 
 
 def _names(what: str, axes: Any) -> frozenset[Hashable]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -486,8 +487,8 @@ class Update:
         what = f"at[].{name}"
         where = options.pop("out_sharding", None)
         if where is not None:
-            changed: Callable[[], Array] = lambda: self._update(name, combine, computation, values, options)  # noqa: E731
-            return placed_result(f"{what}: out_sharding", changed, where)
+            update = partial(self._update, name, combine, computation, values, options)
+            return placed_result(f"{what}: out_sharding", update, where)
         mode = check_mode(what, options.get("mode"))
         if mode is None and config.out_of_bounds_updates == "drop":
             mode = "drop"

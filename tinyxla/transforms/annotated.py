@@ -3,6 +3,7 @@ of a mesh it varies, or how it is split."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from tinyxla.tracing.core import GraphTrace, GraphTracer
 Fact = TypeVar("Fact")
 
 
-class AnnotatedTrace(GraphTrace, Generic[Fact]):
+class AnnotatedTrace(GraphTrace, ABC, Generic[Fact]):
     """Records a graph, and a fact of each array.
 
     Args:
@@ -32,13 +33,13 @@ class AnnotatedTrace(GraphTrace, Generic[Fact]):
         self.known: dict[Instruction, list[Fact]] = {}
         self._given = parameters
 
+    @abstractmethod
     def _of_value(self, value: Any) -> Fact:
         """The fact of a value from outside."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _of_results(self, x: Instruction, operands: list[list[Fact]]) -> list[Fact]:
         """The facts of an instruction's result, from those of its operands."""
-        raise NotImplementedError
 
     def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
         tracer = super().parameter(shape, weak_type)

@@ -105,9 +105,8 @@ class Watchdog:
 
     def _check(self, current: Wait) -> None:
         difference, wait = self._difference(), self._wait()
-        if (
-            difference and wait is not None and wait.number == current.number
-        ):  # it waited meanwhile, and changed nothing
+        still_waits = wait is not None and wait.number == current.number  # so the difference is of the same part
+        if difference and still_waits:
             self.abort(difference.rstrip("."))
         ended = sorted(self._ended.intersection(current.members))
         if ended:
