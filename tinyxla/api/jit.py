@@ -299,7 +299,8 @@ class PartitionedProgram(Program):
 
 def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
     """The executable of a computation, which may overwrite some arguments; equal computations share one."""
-    found = _compiled(computation, config.while_residual_bytes, config.interpret_first, donated)
+    options = config.while_residual_bytes, config.disabled_passes, config.target  # of the compiler
+    found = _compiled(computation, options, config.interpret_first, donated)
     return found if _observer is None else _observer(found)
 
 
@@ -316,7 +317,7 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
 
 @functools.lru_cache(4096)
 def _compiled(
-    computation: Computation, residual_bytes: int, interpret_first: bool, donated: tuple[int, ...]
+    computation: Computation, options: tuple[object, ...], interpret_first: bool, donated: tuple[int, ...]
 ) -> Executable:
     _check_compilable(computation)
     module = Module(computation.name, computation)

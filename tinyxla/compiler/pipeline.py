@@ -40,6 +40,7 @@ from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, shape_of, walk_steps
 from tinyxla.compiler.schedule.bufferization import alias_in_place, elide_update_copies, schedule_last_uses_early
 from tinyxla.compiler.schedule.build import Construction, build, give_results_memory
+from tinyxla.compiler.schedule.concurrent_steps import run_concurrently
 from tinyxla.compiler.schedule.latency_hiding import hide_latency
 from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_operands
 from tinyxla.errors import AttributeValueError
@@ -132,6 +133,7 @@ SCHEDULE: tuple[Pass, ...] = (
     Pass("elide-update-copies", elide_update_copies, "Updates write into their operand, where nothing else reads it."),
     Pass("alias-in-place", alias_in_place, "Results of kernels share the memory of operands that end there."),
     Pass("latency-hiding", hide_latency, "Kernels run between the start and the end of messages among processes."),
+    Pass("concurrent-steps", run_concurrently, "Independent long steps of one thread run on several."),
 )
 
 # Of each kernel with the bytes of its arguments.
@@ -174,6 +176,10 @@ def compile_program(
         run["latency-hiding"](block, aliases)
     if check:
         check("latency-hiding", block)
+    if "concurrent-steps" in run:
+        run["concurrent-steps"](block, aliases)
+    if check:
+        check("concurrent-steps", block)
     for step, *_ in walk_steps(block):
         work = step.work
         if not isinstance(work, LoweredKernel):

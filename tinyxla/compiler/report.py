@@ -183,7 +183,8 @@ class StepInfo:
 
     Attributes:
         number: its number in the program, counting steps in loops and branches.
-        kind: what runs: "row", "loop", ... for kernels, "product", "host call", "while", "conditional".
+        kind: what runs: "row", "loop", ... for kernels, "product", "host call", "while", "conditional",
+            "concurrent" for steps that run at the same time.
         instructions: the names of the instructions it computes, as in `lowered.as_text()`.
         roots: the operations whose results it writes.
         lines: the user's source lines of these.

@@ -82,13 +82,20 @@ class SwitchBlocks:
     results: list[Pointer]
 
 
-Work = LoweredKernel | BlasCall | HostCall | Collective | LoopBlocks | SwitchBlocks
+@dataclass(eq=False)
+class ConcurrentBlocks:
+    """Blocks that are independent of each other: they run at the same time, each on one thread."""
+
+    blocks: list[Block]
+
+
+Work = LoweredKernel | BlasCall | HostCall | Collective | LoopBlocks | SwitchBlocks | ConcurrentBlocks
 
 
 @dataclass(eq=False)
 class Step:
     """One step of a schedule, with the storages that it reads and writes, and the step of the plan that it belongs to;
-    a copy belongs to none."""
+    a copy belongs to none, nor do concurrent steps together."""
 
     work: Work
     reads: list[Storage]
@@ -97,7 +104,7 @@ class Step:
 
     @property
     def is_copy(self) -> bool:
-        return self.planned is None
+        return self.planned is None and not isinstance(self.work, ConcurrentBlocks)
 
 
 @dataclass(eq=False)
@@ -166,10 +173,15 @@ def walk_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[
     (None if that is not known)."""
     for step in block.steps:
         yield step, block, depth, times
-        trip_count = step.work.trip_count if isinstance(step.work, LoopBlocks) else None
-        inside = None if trip_count is None or times is None else trip_count * times
+        inside = None if times is None or (runs := runs_of_blocks(step)) is None else runs * times
         for part in inner_blocks(step):
             yield from walk_steps(part, depth + 1, inside)
+
+
+def runs_of_blocks(step: Step) -> int | None:
+    """How often the nested blocks of a step run in one run of it; None if that is not known."""
+    work = step.work
+    return work.trip_count if isinstance(work, LoopBlocks) else 1 if isinstance(work, ConcurrentBlocks) else None
 
 
 def inner_blocks(step: Step) -> list[Block]:
@@ -177,7 +189,7 @@ def inner_blocks(step: Step) -> list[Block]:
     work = step.work
     if isinstance(work, LoopBlocks):
         return [work.condition, work.body]
-    return work.blocks if isinstance(work, SwitchBlocks) else []
+    return work.blocks if isinstance(work, SwitchBlocks | ConcurrentBlocks) else []
 
 
 def nest_of(step: Step, block: Block) -> LoopNest | None:

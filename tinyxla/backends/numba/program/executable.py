@@ -24,6 +24,7 @@ from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
+    ConcurrentBlocks,
     LoopBlocks,
     Pointer,
     Step,
@@ -201,6 +202,8 @@ class CompiledModule:
             self._emit_loop(work, schedule, repeats * _ITERATIONS)
         elif isinstance(work, SwitchBlocks):
             self._emit_branches(work, schedule, repeats)
+        elif isinstance(work, ConcurrentBlocks):
+            self._emit_concurrent(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
             once = work.extent == repeats == 1
@@ -261,6 +264,16 @@ class CompiledModule:
                 schedule.move(self.slots[pointer], self._slot(result))
             schedule.jump(done)
         schedule.place(done)
+
+    def _emit_concurrent(self, concurrent: ConcurrentBlocks, schedule: Schedule, repeats: int) -> None:
+        labels = [schedule.label() for _ in concurrent.blocks]
+        joined = schedule.label()
+        schedule.fork(labels, joined)
+        for label, block in zip(labels, concurrent.blocks, strict=True):
+            schedule.place(label)
+            self._emit(block, schedule, repeats)
+            schedule.end()
+        schedule.place(joined)
 
     # --- calls
 
@@ -389,6 +402,8 @@ class Liveness:
                     self.visit(inside)
                     self._touch(inside.results)
                 self._touch(step.work.results)
+            elif isinstance(step.work, ConcurrentBlocks):
+                self._visit_concurrent(step.work)
         self._time += 1
         self._touch(block.results)
 
@@ -407,6 +422,16 @@ class Liveness:
             first, last = self.spans[x]
             if first < start <= last:  # it is needed again in the next iteration
                 self.spans[x] = (first, self._time)
+
+    def _visit_concurrent(self, concurrent: ConcurrentBlocks) -> None:
+        """What one branch uses is in use as long as all of them run."""
+        start, before = self._time, len(self._touched)
+        for inside in concurrent.blocks:
+            self.visit(inside)
+        self._touched[before:] = dict.fromkeys(self._touched[before:])
+        for x in self._touched[before:]:
+            first, last = self.spans[x]
+            self.spans[x] = (min(first, start), max(last, self._time))
 
     def _touch(self, storages: Sequence[Storage]) -> None:
         for x in storages:

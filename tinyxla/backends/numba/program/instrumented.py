@@ -12,7 +12,7 @@ import numpy as np
 from tinyxla.backends.clock import now
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.backends.numba.runtime.bytecode import Schedule, template
-from tinyxla.compiler.schedule.blocks import Step, walk_steps
+from tinyxla.compiler.schedule.blocks import ConcurrentBlocks, Step, walk_steps
 
 _HEAD = 3  # words: the time of the last mark, the first free word, and the last one
 BEFORE, SCHEDULE, FIRST_STEP = range(3)  # what time goes to: what was before the call, the schedule itself, and steps
@@ -63,6 +63,11 @@ class ObservedModule(CompiledModule):
         super()._emit_step(step, schedule, repeats)
         self._around = around or SCHEDULE
         schedule.mark(self._record_slot, pair_of(number))
+
+    def _emit_concurrent(self, concurrent: ConcurrentBlocks, schedule: Schedule, repeats: int) -> None:
+        """One after the other, so that each step has its own time."""
+        for block in concurrent.blocks:
+            self._emit(block, schedule, repeats)
 
     def _filled(self, base: int) -> Any:
         start = now()

@@ -1,5 +1,5 @@
 """Bound on parallel efficiency: what part of the time of its threads a program can use at most, by the cuts of its
-kernels (load balance) and the steps that run on one thread (Amdahl's law).
+kernels (load balance) and the steps that run on one thread (Amdahl's law), alone or beside others.
 
 A step of work w whose chunks keep the busiest of T threads for the part s of it (its span) takes w s; all steps of a
 program with the works w, one after the other, take at least the sum of w s, where T threads without loss take the sum
@@ -15,7 +15,7 @@ from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall
 from tinyxla.compiler.pipeline import compile_program
-from tinyxla.compiler.schedule.blocks import Block, shape_of, walk_steps
+from tinyxla.compiler.schedule.blocks import Block, ConcurrentBlocks, LoopBlocks, inner_blocks, shape_of
 from tinyxla.hlo import Module
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel
@@ -40,9 +40,25 @@ def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequenc
 
 def efficiency_of(block: Block, threads: int) -> float:
     """The bound for a schedule."""
+    total, busiest = _times(block, threads)
+    return total / (threads * busiest) if busiest else 1.0
+
+
+def _times(block: Block, threads: int) -> tuple[float, float]:
+    """The work of a block's steps, and what the busiest thread has of it."""
     total = busiest = 0.0
-    for step, _, _, times in walk_steps(block):
-        work, kernel = 0.0, step.work
+    for step in block.steps:
+        kernel = step.work
+        inner = [_times(x, threads) for x in inner_blocks(step)]
+        if isinstance(kernel, ConcurrentBlocks):
+            total += sum(whole for whole, _ in inner)
+            busiest += max(max(last for _, last in inner), sum(whole for whole, _ in inner) / threads)
+            continue
+        times = kernel.trip_count if isinstance(kernel, LoopBlocks) else 1
+        times = 1 if times is None else times
+        total += sum(whole for whole, _ in inner) * times
+        busiest += sum(last for _, last in inner) * times
+        work = 0.0
         extent = grain = 1
         if isinstance(kernel, LoweredKernel):
             cost = kernel_cost(kernel)
@@ -54,10 +70,9 @@ def efficiency_of(block: Block, threads: int) -> float:
             if isinstance(kernel, BlasCall):
                 product = gemm_step_of(kernel.root, 1)
                 extent, grain = product.extent, product.grain
-        work *= 1 if times is None else times
         total += work
         busiest += work * span(extent, grain, threads)
-    return total / (threads * busiest) if busiest else 1.0
+    return total, busiest
 
 
 def span(extent: int, grain: int, threads: int) -> float:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
-from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, nest_of, shape_of, walk_steps
+from tinyxla.compiler.schedule.blocks import (
+    Block,
+    ConcurrentBlocks,
+    LoopBlocks,
+    Pointer,
+    Step,
+    SwitchBlocks,
+    Work,
+    nest_of,
+    shape_of,
+    walk_steps,
+)
 from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.compiler.schedule.describe import accesses_of
 from tinyxla.hlo import Instruction, Module
@@ -24,6 +35,11 @@ if TYPE_CHECKING:
     from tinyxla.backends.numba.program.executable import CompiledModule
 
 _KINDS = {BlasCall: "product", Collective: "collective", HostCall: "host call"}
+_KINDS_OF_BLOCKS: dict[type[Work], str] = {
+    LoopBlocks: "while",
+    SwitchBlocks: "conditional",
+    ConcurrentBlocks: "concurrent",
+}
 _HALVES: dict[type[Collective], str] = {CollectiveStart: "-start", CollectiveDone: "-done"}
 _UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
@@ -98,7 +114,7 @@ def _step(
 ) -> StepInfo:
     work = step.work
     over = ""
-    roots = list(work.roots) if isinstance(work, LoweredKernel) else [work.root]
+    roots = [] if isinstance(work, ConcurrentBlocks) else work.roots if isinstance(work, LoweredKernel) else [work.root]
     inside = _computed(step, roots, block) if isinstance(work, LoweredKernel) else roots
     if isinstance(work, LoweredKernel):
         kind, over = work.kernel.name, f"{work.extent} by {work.grain}"
@@ -111,7 +127,8 @@ def _step(
                 str(message),
             )
     else:
-        kind = "while" if isinstance(work, LoopBlocks) else "conditional"
+        kind = _KINDS_OF_BLOCKS[type(work)]
+        over = f"{len(work.blocks)} steps" if isinstance(work, ConcurrentBlocks) else ""
     weights: dict[str, float] = {}
     for x in inside:
         if x.source is not None:
@@ -132,7 +149,7 @@ def _step(
         over=over,
         depth=depth,
         times=times,
-        type="LoopNest" if step.planned is None else type(step.planned).__name__,
+        type=type(step.planned).__name__ if step.planned else "LoopNest" if step.is_copy else "Concurrent",
         loops=loops_of(work.kernel) if isinstance(work, LoweredKernel) else "",
         schedule=_schedule(step, buffers),
         accesses=tuple(accesses_of(step, block, buffers.name)),

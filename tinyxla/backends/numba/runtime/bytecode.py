@@ -4,11 +4,13 @@ A *schedule* is an array of 64-bit words, made by `Schedule`; *slots* are the 64
 inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the
 grain at which that may be cut, the slots whose words are its arguments, and words that are arguments themselves; it
 runs `kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule,
-and arithmetic on slots, so that a loop over a sequence advances an address instead of copying.
+and arithmetic on slots, so that a loop over a sequence advances an address instead of copying. A *fork* runs parts of
+the schedule at the same time, as a parallel region whose chunks are these parts.
 
 Signals end what runs too long: loops (those of a schedule, and those inside a kernel whose length is not known) call
-`poll`. Once a second that lets Python handle the signals that came in on the main thread; where a handler raises an
-exception, as that of Ctrl-C does, the run ends, and the call from Python raises it.
+`poll`, as does who waits for workers. Once a second that lets Python handle the signals that came in on the main
+thread; where a handler raises an exception, as that of Ctrl-C does, the run ends on that thread and on the workers that
+run its chunks, and the call from Python raises it.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class Opcode(IntEnum):
     HOST = 9
     CHECK = 10
     MARK = 11
+    FORK = 12
 
 
 _SOURCE = Template("""
@@ -59,9 +62,15 @@ _SOURCE = Template("""
 define i64 @$POLL() {
 entry:
   %thread = call i64 @PyThread_get_thread_ident()
-  br i1 (icmp eq i64 %thread, (load i64, ptr @main)), label %on_main, label %quiet
+  %is_ended = icmp ne i64 (load atomic i64, ptr @ended monotonic, align 8), 0
+  br i1 (icmp eq i64 %thread, (load i64, ptr @main)), label %on_main, label %on_other
+on_other:
+  br i1 %is_ended, label %ask_pool, label %quiet
+ask_pool:
+  %works = call i1 @works_for(i64 %thread, i64 (load i64, ptr @main))
+  br i1 %works, label %end, label %quiet
 on_main:
-  br i1 (icmp ne i64 (load i64, ptr @ended), 0), label %end, label %timed
+  br i1 %is_ended, label %end, label %timed
 timed:
   %now = call i64 @time(ptr null)
   br i1 (icmp ne i64 %now, (load i64, ptr @second)), label %handle, label %quiet
@@ -78,7 +87,7 @@ answered:
   call void @PyGILState_Release(i32 %state)
   br i1 (icmp ne i32 %status, 0), label %raise, label %quiet
 raise:
-  store i64 1, ptr @ended
+  store atomic i64 1, ptr @ended monotonic, align 8
   br label %end
 end:
   ret i64 1
@@ -89,7 +98,7 @@ quiet:
 define void @launch(ptr %schedule, ptr %slots, ptr %pool) {
   %state = call ptr @PyEval_SaveThread()
   %mode = call i64 @flush_subnormals()
-  call void @run(ptr %schedule, ptr %slots, ptr %pool)
+  call void @run(ptr %schedule, ptr %schedule[1], ptr %slots, ptr %pool)
   call void @set_float_mode(i64 %mode)
   call void @PyEval_RestoreThread(ptr %state)
   %error = call ptr @PyErr_Occurred()
@@ -98,7 +107,7 @@ raised:
   %thread = call i64 @PyThread_get_thread_ident()
   br i1 (icmp eq i64 %thread, (load i64, ptr @main)), label %on_main, label %done
 on_main:
-  store i64 0, ptr @ended
+  store atomic i64 0, ptr @ended monotonic, align 8
   br label %done
 done:
   ret void
@@ -134,16 +143,17 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 
-define void @run(ptr %schedule, ptr %slots, ptr %pool) {
+; Run the steps of a schedule from `first_step` to the next end.
+define internal void @run(ptr %schedule, ptr %first_step, ptr %slots, ptr %pool) {
 entry:
   %table = alloca i64, i64 (load i64, ptr %schedule), align 8
-  %first_step = getelementptr i64, ptr %schedule, i64 1
+  %forked = alloca i64, i64 4, align 8
   br label %next
 next:
   %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
     [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
     [ %after, %set ], [ %after, %move ], [ %after, %add ], [ %after, %host_done ], [ %after_check, %check ],
-    [ %after, %marked ]
+    [ %after, %marked ], [ %joined, %fork ]
   %after = getelementptr i64, ptr %step, i64 3  ; where a step has two operands
   switch i64 (load i64, ptr %step), label %end [
 $CASES
@@ -265,7 +275,35 @@ host_failed:
   call void @PyGILState_Release(i32 %state)
   br label %end
 
+fork:  ; number of branches, distance of what follows, distances of the branches
+  store ptr %schedule, ptr %forked
+  store ptr %step, ptr %forked[1]
+  store ptr %slots, ptr %forked[2]
+  store ptr %pool, ptr %forked[3]
+  call void @run_split(ptr %pool, ptr @run_branches, ptr %forked, i64 (load i64, ptr %step[1]), i64 1)
+  %joined = getelementptr i64, ptr %step, i64 (load i64, ptr %step[2])
+  br label %next
+
 end:
+  ret void
+}
+
+; A kernel whose iterations are the branches of a fork.
+define internal void @run_branches(ptr %forked, i64 %first, i64 %last) {
+entry:
+  %schedule = load ptr, ptr %forked
+  %step = load ptr, ptr %forked[1]
+  %slots = load ptr, ptr %forked[2]
+  %pool = load ptr, ptr %forked[3]
+  %branches = getelementptr i64, ptr %step, i64 3
+  br label %branch
+branch:
+  %number = phi i64 [ %first, %entry ], [ %one_more, %branch ]
+  %distance = load i64, ptr %branches[%number]
+  call void @run(ptr %schedule, ptr %step[%distance], ptr %slots, ptr %pool)
+  %one_more = add i64 %number, 1
+  br i1 (icmp slt i64 %one_more, %last), label %branch, label %done
+done:
   ret void
 }
 
@@ -287,7 +325,7 @@ declare i32 @tinyxla_clock($PARAMETERS)
 def _source() -> str:
     return (
         denormals.source()
-        + thread_pool.source()
+        + thread_pool.source(POLL)
         + _SOURCE.substitute(
             CASES="\n".join(f"    i64 {opcode}, label %{opcode.name.lower()}" for opcode in Opcode),
             HEADER=object.__basicsize__,
@@ -382,6 +420,14 @@ class Schedule:
         """Call the Python function `f(number, slots)` whose object is at `address`, and must stay alive; `slots` is an
         address too. An exception ends the run, and `launch` raises it."""
         self._step(Opcode.HOST, address, number)
+
+    def fork(self, branches: Sequence[Label], joined: Label) -> None:
+        """Run what begins at the labels at the same time, each up to its `end`, and go on at `joined`."""
+        self._step(Opcode.FORK, len(branches), joined, *branches)
+
+    def end(self) -> None:
+        """End a branch of a fork."""
+        self._step(Opcode.END)
 
     def check(self) -> None:
         """Let signals end the run: to be part of each loop."""

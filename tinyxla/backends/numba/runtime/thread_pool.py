@@ -35,6 +35,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from string import Template
 
+from tinyxla.runtime.threads import MAX_THREADS
+
 _PAIR = 16  # words on two cache lines: processors fetch lines in pairs
 
 
@@ -78,9 +80,30 @@ _PAUSES = {
     "arm64": "void @llvm.aarch64.hint(i32 1)",
 }
 
-NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce")
+NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce", "workers")
 
 _SOURCE = Template("""
+@workers = global [$MOST_WORKERS x i64] zeroinitializer  ; identities of the threads that work
+@owner = internal global i64 0  ; identity of the thread whose job runs, 0 if there is none
+
+; Whether a thread is a worker, and runs chunks of another thread's job.
+define internal i1 @works_for(i64 %thread, i64 %owner) noinline {
+entry:
+  br i1 (icmp eq i64 (load atomic i64, ptr @owner monotonic, align 8), %owner), label %look, label %no
+look:
+  %number = phi i64 [ 0, %entry ], [ %next, %other ]
+  %place = getelementptr i64, ptr @workers, i64 %number
+  %worker = load atomic i64, ptr %place monotonic, align 8
+  br i1 (icmp eq i64 %worker, %thread), label %yes, label %other
+other:
+  %next = add i64 %number, 1
+  br i1 (icmp slt i64 %next, $MOST_WORKERS), label %look, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 $declare_pause
 
 define internal void @pause() alwaysinline {
@@ -100,7 +123,8 @@ done:
   ret void
 }
 
-; Wait until a word is 0, or no more: for so many pauses, and then as long as others want to run.
+; Wait until a word is 0, or no more: for so many pauses, and then as long as others want to run, while signals are
+; handled.
 define internal void @wait_until(ptr %word, i1 %is_zero, i64 %pauses) {
 entry:
   br label %look
@@ -116,6 +140,7 @@ relax:
   br label %look
 yield:
   call i32 @tinyxla_yield()
+  call i64 @$POLL()
   br label %look
 done:
   ret void
@@ -257,6 +282,9 @@ done:
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
   call i64 @flush_subnormals()
+  %identity = call i64 @PyThread_get_thread_ident()
+  %place = getelementptr i64, ptr @workers, i64 %index
+  store atomic i64 %identity, ptr %place monotonic, align 8
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
   %has_futex = icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0
   br i1 (icmp eq i64 %slept, $ASLEEP), label %awake, label %top
@@ -326,6 +354,8 @@ acquire:
   %acquired = extractvalue { i64, i1 } %exchange, 1
   br i1 %acquired, label %publish, label %alone
 publish:
+  %identity = call i64 @PyThread_get_thread_ident()
+  store atomic i64 %identity, ptr @owner monotonic, align 8
   store ptr %kernel, ptr %pool[$KERNEL]
   store ptr %table, ptr %pool[$TABLE]
   store i64 %extent, ptr %pool[$EXTENT]
@@ -344,6 +374,7 @@ rouse:
 take_part:
   call void @take_chunks(ptr %pool, i1 false)
   call void @wait_until(ptr %pool[$PENDING], i1 true, i64 (load i64, ptr %pool[$SPIN]))
+  store atomic i64 0, ptr @owner monotonic, align 8
   store atomic i64 0, ptr %pool[$LOCK] release, align 8
   ret void
 alone:
@@ -363,8 +394,8 @@ declare i64 @llvm.abs.i64(i64, i1)
 """)
 
 
-def source() -> str:
-    """The LLVM text of `run_split`, `work`, `set_helpers` and `spin` for this machine."""
+def source(poll: str) -> str:
+    """The LLVM text of the functions `NAMES` for this machine; `poll` is called while one waits."""
     little = sys.byteorder == "little"
     pause = _PAUSES.get(platform.machine())
     signature = pause.replace("i32 1", "i32") if pause else ""
@@ -387,6 +418,8 @@ def source() -> str:
         FUTEX_WAKE=129,
         EVERYBODY=0x7FFF_FFFF,
         MOST_PROCESSORS=_MOST_PROCESSORS,
+        MOST_WORKERS=MAX_THREADS,
+        POLL=poll,
         SET_BYTES=_MOST_PROCESSORS // 8,
     )
 
@@ -403,6 +436,7 @@ class ThreadPool:
         )
         self._set_helpers = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["set_helpers"])
         self._spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["spin"])
+        self._identities = functions["workers"]
         self._callbacks = (self._start_missing_workers, self._wake_workers)  # which native code calls
         self._memory = (ctypes.c_int64 * (_WORDS + _PAIR))()
         address = ctypes.addressof(self._memory)
@@ -459,6 +493,7 @@ class ThreadPool:
         self._idle_lock = threading.RLock()  # taken itself: an interrupt may come while `_idle` takes it, in Python
         self._idle = threading.Condition(self._idle_lock)
         self._workers: list[threading.Thread] = []
+        ctypes.memset(self._identities, 0, 8 * MAX_THREADS)
         self._closed = False
         for word in (Word.LOCK, Word.TICKET, Word.PENDING, Word.SLEEPING):
             self.state[word] = 0

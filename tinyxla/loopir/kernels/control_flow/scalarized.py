@@ -126,7 +126,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 ):
                     low.store(results[position], (*batch_index, *index), element)
     extent = x.operands[mapped.index(True)].array_shape.dimensions[0] if x.op is lanes else 1
-    return [*copies, make_kernel(low, extent, region.work * ASSUMED_STEPS, list(results.values()))]
+    steps = x.attributes.known_trip_count if x.op.name == "while" else None
+    work = region.work * (ASSUMED_STEPS if steps is None else steps)
+    return [*copies, make_kernel(low, extent, work, list(results.values()))]
 
 
 class InMemory(NamedTuple):
