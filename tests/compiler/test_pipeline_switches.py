@@ -117,3 +117,16 @@ def test_stages_show_graph_plan_schedule_and_kernels() -> None:
     shown = [name for name in stages if name in order]
     assert shown == sorted(shown, key=order.index)
     assert "== lowering\n" in str(stages)
+
+
+def test_equal_programs_are_compiled_again_with_other_options() -> None:
+    """Compiled programs are kept, for the options that they were compiled with."""
+
+    def program() -> str:
+        return tx.jit(lambda x: tnp.tanh(x) * 2).lower(np.ones((600, 80), np.float32)).compile().as_text()
+
+    with setting("target", "last_level_bytes=4096"):
+        assert "nontemporal" in program()
+        with setting("disabled_passes", ("nontemporal-stores",)):
+            assert "nontemporal" not in program()
+    assert "nontemporal" not in program()

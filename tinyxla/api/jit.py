@@ -61,11 +61,12 @@ from tinyxla.tracing.array import (
     wrap_dense,
 )
 from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
-from tinyxla.tracing.promotion import as_array, config
+from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import (
     OuterReferenceError,
     Reference,
@@ -299,8 +300,7 @@ class PartitionedProgram(Program):
 
 def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
     """The executable of a computation, which may overwrite some arguments; equal computations share one."""
-    options = config.while_residual_bytes, config.disabled_passes, config.target  # of the compiler
-    found = _compiled(computation, options, config.interpret_first, donated)
+    found = _compiled(computation, config.interpret_first, donated)
     return found if _observer is None else _observer(found)
 
 
@@ -315,10 +315,8 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
         function.forget_executables()
 
 
-@functools.lru_cache(4096)
-def _compiled(
-    computation: Computation, options: tuple[object, ...], interpret_first: bool, donated: tuple[int, ...]
-) -> Executable:
+@cached_by_options(4096)
+def _compiled(computation: Computation, interpret_first: bool, donated: tuple[int, ...]) -> Executable:
     _check_compilable(computation)
     module = Module(computation.name, computation)
 

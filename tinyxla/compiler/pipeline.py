@@ -10,7 +10,6 @@ through the list once, and the backend only reads the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tinyxla.compiler.analysis.regions import REGIONS
@@ -50,7 +49,7 @@ from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
-from tinyxla.tracing.config import config
+from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.transforms.computations import with_computations
 
 
@@ -73,7 +72,7 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
         if x.op.name != "lanes":
             return None
         if not is_large(x.attributes.to_apply):
-            to_apply = _optimized_lane(x.attributes.to_apply, config.while_residual_bytes, config.disabled_passes)
+            to_apply = _optimized_lane(x.attributes.to_apply)
             if scalarize_lane(to_apply, x.attributes.mapped) is not None:
                 return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
         return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
@@ -81,9 +80,9 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-@lru_cache(256)
-def _optimized_lane(computation: Computation, residual_bytes: int, disabled: tuple[str, ...]) -> Computation:
-    """The optimized computation of one instance; options that decide how are keys of the cache."""
+@cached_by_options(256)
+def _optimized_lane(computation: Computation) -> Computation:
+    """The optimized computation of one instance."""
     return optimize(computation)
 
 

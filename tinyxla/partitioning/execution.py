@@ -25,6 +25,7 @@ from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.config import cached_by_options
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, spec_of
@@ -86,7 +87,7 @@ class Partitioned(NamedTuple):
     results: tuple[Result, ...]
 
 
-@lru_cache(1024)
+@cached_by_options(1024)
 def partitioned(
     computation: Computation,
     mesh: Mesh,

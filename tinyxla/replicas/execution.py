@@ -32,6 +32,7 @@ from tinyxla.runtime.rendezvous import Rendezvous, running
 from tinyxla.runtime.threads import Task
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.config import cached_by_options
 from tinyxla.tracing.core import state, trace
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.computations import run
@@ -204,7 +205,7 @@ def _mapped(
     return [x for x, _ in aligned], tuple(None if axis is None else 0 for _, axis in aligned)
 
 
-@lru_cache(256)
+@cached_by_options(256)
 def _lanes_program(
     name: str, computation: Computation, count: int, uniform: tuple[bool, ...], backend: str | None
 ) -> tuple[Axes, Executable]:
@@ -280,7 +281,7 @@ def _raise_first(tasks: Sequence[Task], meeting: Rendezvous) -> None:
         tasks[number].raise_error()
 
 
-@lru_cache(256)
+@cached_by_options(256)
 def _compiled(program: Program, backend: str | None) -> Executable:
     pure = backend == "interpreter"  # calls are compiled wherever they are evaluated, so there must be none
     computation = inline_calls(program.computation) if pure else program.computation

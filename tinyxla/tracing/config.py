@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from tinyxla.errors import AttributeValueError, UnknownOptionError, warn
 from tinyxla.shapes import KEY_TYPES
@@ -274,6 +275,32 @@ set_mode_source(lambda: config.traceback_filtering)
 _asked = os.environ.get("TINYXLA_TRACEBACK_FILTERING", "")
 if _asked in MODES:
     Config.traceback_filtering = _asked
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class CachedByOptions(Generic[_P, _R]):
+    """A function of the compiler with `functools.lru_cache`, whose options are part of the key."""
+
+    def __init__(self, function: Callable[_P, _R], size: int) -> None:
+        functools.update_wrapper(self, function)
+
+        def found(options: object, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            return function(*args, **kwargs)
+
+        self._found = functools.lru_cache(size)(found)
+        self.cache_clear, self.cache_info = self._found.cache_clear, self._found.cache_info
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        options = config.while_residual_bytes, config.disabled_passes, config.target
+        return self._found(options, *args, **kwargs)
+
+
+def cached_by_options(size: int) -> Callable[[Callable[_P, _R]], CachedByOptions[_P, _R]]:
+    """A decorator: `functools.lru_cache(size)` with the options of the compiler as part of the key."""
+    return lambda function: CachedByOptions(function, size)
 
 
 class Block(ContextDecorator, ABC):
