@@ -14,6 +14,8 @@ from tests.loopir.test_loop_ir import run_native, run_python
 from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
+from tinyxla.loopir.kernels.gemm import packing
+from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
 from tinyxla.loopir.kernels.gemm.dot_product import _declare_microkernel  # pyright: ignore[reportPrivateUsage]
 from tinyxla.loopir.kernels.linalg import panel_kernels
 from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
@@ -79,6 +81,19 @@ def test_conversions() -> None:
     check(["s32"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))
     check(["bf16"], "f32", lambda b, x: b.convert("f32", x[0]), lambda x: x.astype(np.float32))
     check(["u32"], "u32", lambda b, x: b.shift_left(x[0], 5), lambda x: x << 5)
+
+
+def test_bits_of_vectors_as_wider_lanes() -> None:
+    def pairs(b: Builder, x: list[Value]) -> Operand:
+        wide = b.compute("bitcast-convert", "u32", x[0], lanes=LANES // 2)
+        whole = b.compute("bitcast-convert", "u32", b.shuffle((6, 7), x[0]), lanes=1)
+        return b.shuffle([0, 1, 2, 3, 4, 4, 4, 4], wide, b.broadcast(whole, LANES // 2))
+
+    def expected(x: Any) -> Any:
+        words = np.ascontiguousarray(x).view(np.uint32)
+        return np.concatenate((words, words[:, 3:].repeat(4, axis=1)), 1)
+
+    check(["u16"], "u32", pairs, expected)
 
 
 @pytest.mark.parametrize("type", ["u8", "s32", "f64"])
@@ -279,6 +294,55 @@ def test_sorting_network(length: int, generator: np.random.Generator) -> None:
     rows = generator.integers(0, 1 << 16, (padded, 32)).astype(np.uint16)
     for (found,) in run_both(_network("u16"), [rows.ravel()], (length, padded, levels)):
         np.testing.assert_array_equal(found.reshape(padded, 32)[:length], np.sort(rows[:length], axis=0))
+
+
+@pytest.mark.parametrize(("source", "target"), [("bf16", "f32"), ("f16", "f64"), ("f64", "f32"), ("u8", "s32")])
+def test_pack_rows(source: str, target: str, generator: np.random.Generator) -> None:
+    rows, columns, pitch = 3, 41, 64
+    x = generator.integers(0, 100, (rows, 50)).astype(element_types[source].dtype)
+    packed = np.zeros((rows, pitch), element_types[target].dtype)
+    routine = packing.pack_rows(source, Arithmetic(target), False)
+    for found, _ in run_both(routine, [packed.ravel(), x.ravel()], (columns, 50, rows, pitch, rows)):
+        np.testing.assert_array_equal(found.reshape(packed.shape)[:, :columns], x[:, :columns])
+        assert not found.reshape(packed.shape)[:, columns:].any()
+
+
+@pytest.mark.parametrize("source", ["s8", "s16"])
+def test_packed_rows_combine_pairs(source: str, generator: np.random.Generator) -> None:
+    """Of an odd number of rows the last one is paired with zeros."""
+    terms, columns, pitch = 5, 41, 64
+    x = generator.integers(-100, 100, (terms, columns)).astype(element_types[source].dtype)
+    expected = np.zeros((3, pitch, 2), np.int16)
+    expected[:, :columns] = np.concatenate((x, 0 * x[:1])).reshape(3, 2, columns).transpose(0, 2, 1)
+    routine = packing.pack_rows(source, Arithmetic("s32", "s16"), True)
+    for found, _ in run_both(routine, [np.zeros(3 * pitch, np.uint32), x.ravel()], (columns, columns, 3, pitch, terms)):
+        np.testing.assert_array_equal(found.view(np.int16).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize(("source", "kind"), [("f16", Arithmetic("f32")), ("s8", Arithmetic("s32", "s16"))])
+def test_pack_transposed(source: str, kind: Arithmetic, generator: np.random.Generator) -> None:
+    """Rows past the last one repeat it, and terms past the last one are zeros."""
+    rows, terms, factors, height = 3, 37, kind.factors_per_word, packing.transpose_size()
+    words = -(-terms // factors)
+    x = generator.integers(-100, 100, (rows, terms)).astype(element_types[source].dtype)
+    wide = np.pad(x[[*range(rows), *[rows - 1] * (height - rows)]], ((0, 0), (0, words * factors - terms)))
+    expected = wide.reshape(height, words, factors).transpose(1, 0, 2).astype(element_types[kind.panel_type].dtype)
+    packed = np.zeros(expected.size * expected.itemsize * 8 // kind.word_bits, f"u{kind.word_bits // 8}")
+    packed = packed if factors > 1 else packed.view(expected.dtype)
+    arguments = (words, terms, rows, height, terms)
+    for found, _ in run_both(packing.pack_transposed(source, kind), [packed, x.ravel()], arguments):
+        np.testing.assert_array_equal(found.view(expected.dtype).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("bits", [16, 64, 128])
+def test_exact_transpose_stores_no_other_rows(bits: int, generator: np.random.Generator) -> None:
+    rows, columns, pitch, words = 3, 13, 10, max(1, bits // 64)
+    x = generator.integers(0, 100, (rows, columns, words)).astype(f"u{bits // words // 8}")
+    expected = np.full((columns, pitch, words), 7, x.dtype)
+    expected[:, :rows] = x.transpose(1, 0, 2)
+    target, arguments = np.full(expected.size, 7, x.dtype), (columns, columns, rows, pitch, 0)
+    for found, _ in run_both(packing.transpose(bits, is_exact=True), [target, x.ravel()], arguments):
+        np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("type", ["f32", "f64"])

@@ -85,7 +85,8 @@ class _Fingerprint:
                 lines.append(f"{self._new(statement.result)} view {source} {text(statement.index)}")
             elif isinstance(statement, Prefetch):
                 target = self.names[statement.buffer.name]
-                lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing}")
+                level = statement.cache_level
+                lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing} {level}")
             elif isinstance(statement, Multiply):
                 matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
                 lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.accumulate)))}")

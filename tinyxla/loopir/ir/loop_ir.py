@@ -135,11 +135,13 @@ class View:
 
 @dataclass(slots=True)
 class Prefetch:
-    """A hint that the cache line of an element is read soon, or written (`for_writing`)."""
+    """A hint that the cache line of an element is read soon, or written (`for_writing`), and belongs into the cache of
+    a level."""
 
     buffer: Buffer
     index: Index
     for_writing: bool = False
+    cache_level: int = 2
 
 
 @dataclass(slots=True)
@@ -274,7 +276,8 @@ class Builder:
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
         """One operation, on vectors if an operand is one; an equal operation in this block or one around it is
-        reused. The attribute `lanes` makes a vector of scalar operands."""
+        reused. The attribute `lanes` makes a vector of scalar operands, and is the number of lanes of a vector that
+        `bitcast-convert` makes of wider or narrower ones."""
         type = storage_type(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
         key = (op, type, tuple(_operand_key(x) for x in operands), sorted_attributes)
@@ -325,8 +328,8 @@ class Builder:
         self._blocks[-1].append(View(result, buffer, index))
         return result
 
-    def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False) -> None:
-        self._blocks[-1].append(Prefetch(buffer, index, for_writing))
+    def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False, cache_level: int = 2) -> None:
+        self._blocks[-1].append(Prefetch(buffer, index, for_writing, cache_level))
 
     def multiply(
         self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], accumulate: Index = 0

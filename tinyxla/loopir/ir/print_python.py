@@ -419,6 +419,9 @@ class _Printer:
         operands = [self._operand(operand) for operand in compute.operands]
         if max(map(lanes_of, compute.operands), default=1) == 1:
             return self._operation(compute, operands)
+        if op == "bitcast-convert":
+            vector = self._operation(compute, operands)
+            return vector if compute.result.lanes > 1 else f"{vector}[0]"
         if op in _VECTOR and compute.result.type not in _16_BIT_FLOATS:
             return _VECTOR[op].format(*operands)
         lane = [f"x{k}" for k in range(len(operands))]

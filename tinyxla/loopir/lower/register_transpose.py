@@ -9,7 +9,7 @@ transposing, 1972).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value
 from tinyxla.loopir.ir.routines import declare_kernel
@@ -80,15 +80,15 @@ def _declare(n: int, bytes_each: int) -> str:
         b.prefetch(prefetched, b.add(start, n * words - 1))  # in a line where no row ends
         start = b.add(start, source_pitch)
     start = 0
-    for row in _transposed(b, rows, words):
+    for row in transposed(b, rows, words):
         b.store(target, start, row)
         start = b.add(start, target_pitch)
     return declare_kernel(f"transpose_{n}_{bytes_each}", b.kernel)
 
 
-def _transposed(b: Builder, rows: list[Value], words: int) -> list[Value]:
+def transposed(b: Builder, square: Sequence[Value], words: int) -> list[Value]:
     """The rows of the transposed square; each element is so many words."""
-    n, step = len(rows), 1
+    rows, n, step = [*square], len(square), 1
     while step < n:
         lower = [n + j - step if j & step else j for j in range(n)]
         upper = [n + j if j & step else j + step for j in range(n)]

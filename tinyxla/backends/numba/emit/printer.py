@@ -80,6 +80,7 @@ _LONG_BODY = 45  # lines of functions in a loop from which on two iterations at 
 _LONGER_BODY = 90  # from which on masks take less than compiling what goes through the last elements one by one
 _AT_ONCE = 4  # vectors, at most
 _MASKED = ['vectorize.predicate.enable", i1 true']
+_MAX_LOCALITY = 3  # of LLVM's prefetches: into the first-level cache
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
 _BETWEEN_POLLS = 1 << 14  # iterations
@@ -447,7 +448,7 @@ class _Printer:
     def _prefetch(self, x: Prefetch) -> None:
         memory, base, position = memory_type(x.buffer.type), self._base(x.buffer), self._index(x.index)
         address = self.emitter.value(f"getelementptr {memory}, ptr {base}, i64 {position}")  # may lie outside
-        hints = "i32 1, i32 3" if x.for_writing else "i32 0, i32 2"
+        hints = f"i32 {int(x.for_writing)}, i32 {_MAX_LOCALITY + 1 - x.cache_level}"
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.emitter.line(f"call void @llvm.prefetch.p0(ptr {address}, {hints}, i32 1)")
 

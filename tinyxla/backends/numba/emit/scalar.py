@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tinyxla.loopir.ir.llvm_templates import REGISTER_TYPES, constant
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.scalar_math.float_formats import FORMATS, power_of_two
 from tinyxla.scalar_math.scalar import Operand, Scalar
 
@@ -338,6 +338,15 @@ class LlvmVector(LlvmScalar):
 
     def of(self, type: str, text: str) -> LlvmVector:
         return LlvmVector(self.emitter, type, text, self.lanes)
+
+    def bitcast(self, type: str) -> LlvmScalar:
+        """The same bits as lanes of a type: fewer if they are wider, or one scalar."""
+        bytes_before, bytes_after = (BYTES[REGISTER_TYPES[x]] for x in (self.type, type))
+        lanes = self.lanes * bytes_before // bytes_after
+        target = LlvmVector(self.emitter, type, self.text, lanes) if lanes > 1 else LlvmScalar(self.emitter, type, "")
+        if target.register == self.register:
+            return target
+        return target.of(type, self.emitter.value(f"bitcast {self.register} {self.text} to {target.register}"))
 
     def _suffix(self) -> str:
         return mangled(REGISTER_TYPES[self.type], self.lanes)
