@@ -14,8 +14,6 @@ from tests.loopir.test_loop_ir import run_native, run_python
 from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
-from tinyxla.loopir.kernels.gemm import packing
-from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
 from tinyxla.loopir.kernels.gemm.dot_product import _declare_microkernel  # pyright: ignore[reportPrivateUsage]
 from tinyxla.loopir.kernels.linalg import panel_kernels
 from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
@@ -157,6 +155,36 @@ def test_carried_vectors() -> None:
         np.testing.assert_array_equal(found, x.reshape(3, LANES).sum(0))
 
 
+def test_branches() -> None:
+    """The values of one of two bodies, which may store."""
+    b = Builder("branches")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+
+    def stored(x: float) -> list[Operand]:
+        b.store(target, i, Literal("f32", x))
+        return []
+
+    def zeros() -> list[Operand]:
+        with b.loop(0, b.kernel.last, sequential=True):
+            stored(6)
+        return [b.broadcast(Literal("f32", 0.0), LANES), b.convert("f32", i)]
+
+    with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (i, _):
+        x, y = b.branch(
+            b.compare("LT", i, 2), lambda: [b.load(source, i, LANES), *stored(5), Literal("f32", 1.0)], zeros
+        )
+        b.branch(b.compare("EQ", i, 3), lambda: stored(7), list)
+        b.store(target, b.add(b.mul(i, LANES), LANES), b.compute("add", "f32", x, y))
+    x = np.arange(2 * LANES, dtype=np.float32)
+    expected = np.zeros((5, LANES))
+    expected[0, :4] = 5, 5, 6, 7
+    expected[1:] = np.stack((1 + x[:LANES], 2 + x[:LANES], np.full(LANES, 2), np.full(LANES, 3)))
+    for run in (run_native, run_python):
+        found = np.zeros(5 * LANES, np.float32)
+        run(b.kernel, [x, found], 0, 4)
+        np.testing.assert_array_equal(found.reshape(5, LANES), expected)
+
+
 def test_views() -> None:
     b = Builder("views")
     source, target = b.argument("f32"), b.argument("f32", written=True)
@@ -246,6 +274,15 @@ def test_fingerprints_tell_vectors_apart() -> None:
         return kernel_fingerprint(b.kernel)
 
     assert len({looped(), looped(step=2), looped(nonempty=True), viewed(1), viewed(2)}) == 5
+
+    def branched(condition: str, chosen: float) -> str:
+        b = Builder("branched")
+        target, constants = b.argument("f32", written=True), [Literal("f32", x) for x in (chosen, 2.0)]
+        (x,) = b.branch(b.compare(condition, b.kernel.last, 1), *((lambda y=y: [y]) for y in constants))
+        b.store(target, 0, x)
+        return kernel_fingerprint(b.kernel)
+
+    assert len({branched("LT", 1.0), branched("GT", 1.0), branched("LT", 3.0)}) == 3
     assert len(unmasked | {loaded(4, (0, 1), "load"), loaded(4, (0, 1), "store")}) == 5
 
 
@@ -294,55 +331,6 @@ def test_sorting_network(length: int, generator: np.random.Generator) -> None:
     rows = generator.integers(0, 1 << 16, (padded, 32)).astype(np.uint16)
     for (found,) in run_both(_network("u16"), [rows.ravel()], (length, padded, levels)):
         np.testing.assert_array_equal(found.reshape(padded, 32)[:length], np.sort(rows[:length], axis=0))
-
-
-@pytest.mark.parametrize(("source", "target"), [("bf16", "f32"), ("f16", "f64"), ("f64", "f32"), ("u8", "s32")])
-def test_pack_rows(source: str, target: str, generator: np.random.Generator) -> None:
-    rows, columns, pitch = 3, 41, 64
-    x = generator.integers(0, 100, (rows, 50)).astype(element_types[source].dtype)
-    packed = np.zeros((rows, pitch), element_types[target].dtype)
-    routine = packing.pack_rows(source, Arithmetic(target), False)
-    for found, _ in run_both(routine, [packed.ravel(), x.ravel()], (columns, 50, rows, pitch, rows)):
-        np.testing.assert_array_equal(found.reshape(packed.shape)[:, :columns], x[:, :columns])
-        assert not found.reshape(packed.shape)[:, columns:].any()
-
-
-@pytest.mark.parametrize("source", ["s8", "s16"])
-def test_packed_rows_combine_pairs(source: str, generator: np.random.Generator) -> None:
-    """Of an odd number of rows the last one is paired with zeros."""
-    terms, columns, pitch = 5, 41, 64
-    x = generator.integers(-100, 100, (terms, columns)).astype(element_types[source].dtype)
-    expected = np.zeros((3, pitch, 2), np.int16)
-    expected[:, :columns] = np.concatenate((x, 0 * x[:1])).reshape(3, 2, columns).transpose(0, 2, 1)
-    routine = packing.pack_rows(source, Arithmetic("s32", "s16"), True)
-    for found, _ in run_both(routine, [np.zeros(3 * pitch, np.uint32), x.ravel()], (columns, columns, 3, pitch, terms)):
-        np.testing.assert_array_equal(found.view(np.int16).reshape(expected.shape), expected)
-
-
-@pytest.mark.parametrize(("source", "kind"), [("f16", Arithmetic("f32")), ("s8", Arithmetic("s32", "s16"))])
-def test_pack_transposed(source: str, kind: Arithmetic, generator: np.random.Generator) -> None:
-    """Rows past the last one repeat it, and terms past the last one are zeros."""
-    rows, terms, factors, height = 3, 37, kind.factors_per_word, packing.transpose_size()
-    words = -(-terms // factors)
-    x = generator.integers(-100, 100, (rows, terms)).astype(element_types[source].dtype)
-    wide = np.pad(x[[*range(rows), *[rows - 1] * (height - rows)]], ((0, 0), (0, words * factors - terms)))
-    expected = wide.reshape(height, words, factors).transpose(1, 0, 2).astype(element_types[kind.panel_type].dtype)
-    packed = np.zeros(expected.size * expected.itemsize * 8 // kind.word_bits, f"u{kind.word_bits // 8}")
-    packed = packed if factors > 1 else packed.view(expected.dtype)
-    arguments = (words, terms, rows, height, terms)
-    for found, _ in run_both(packing.pack_transposed(source, kind), [packed, x.ravel()], arguments):
-        np.testing.assert_array_equal(found.view(expected.dtype).reshape(expected.shape), expected)
-
-
-@pytest.mark.parametrize("bits", [16, 64, 128])
-def test_exact_transpose_stores_no_other_rows(bits: int, generator: np.random.Generator) -> None:
-    rows, columns, pitch, words = 3, 13, 10, max(1, bits // 64)
-    x = generator.integers(0, 100, (rows, columns, words)).astype(f"u{bits // words // 8}")
-    expected = np.full((columns, pitch, words), 7, x.dtype)
-    expected[:, :rows] = x.transpose(1, 0, 2)
-    target, arguments = np.full(expected.size, 7, x.dtype), (columns, columns, rows, pitch, 0)
-    for found, _ in run_both(packing.transpose(bits, is_exact=True), [target, x.ravel()], arguments):
-        np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("type", ["f32", "f64"])

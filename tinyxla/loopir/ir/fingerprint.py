@@ -12,6 +12,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    If,
     Kernel,
     Literal,
     Load,
@@ -87,6 +88,14 @@ class _Fingerprint:
                 target = self.names[statement.buffer.name]
                 level = statement.cache_level
                 lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing} {level}")
+            elif isinstance(statement, If):
+                lines.append(f"if {text(statement.condition)} {{")
+                self._block(statement.on_true)
+                lines.append("} else {")
+                self._block(statement.on_false)
+                lines.append("}")
+                for choice in statement.choices:
+                    lines.append(f"{self._new(choice.result)} choice {text(choice.on_true)} {text(choice.on_false)}")
             elif isinstance(statement, Multiply):
                 matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
                 lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.accumulate)))}")

@@ -176,6 +176,26 @@ class Loop:
     nonempty: bool = False
 
 
+@dataclass(slots=True)
+class Choice:
+    """A value after an `If`: `on_true` of its first body, or `on_false` of the second one."""
+
+    result: Value
+    on_true: Operand
+    on_false: Operand
+
+
+@dataclass(slots=True)
+class If:
+    """if condition: on_true, else: on_false (MLIR's scf.if), and what values become of both. Routines have these alone:
+    passes do not look into them."""
+
+    condition: Value
+    on_true: list[Statement]
+    on_false: list[Statement]
+    choices: list[Choice]
+
+
 def leaves_remainder(loop: Loop, min_iterations: int = MIN_SPLIT_ITERATIONS) -> bool:
     """True if the constant trip count of a vectorizable loop is no multiple of `VECTOR_ITERATIONS`, and too small
     for the scalar remainder not to matter."""
@@ -226,7 +246,7 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = Compute | Load | Store | Shuffle | View | Prefetch | Loop | Multiply | Call
+Statement = Compute | Load | Store | Shuffle | View | Prefetch | Loop | If | Multiply | Call
 
 
 @dataclass(slots=True)
@@ -438,6 +458,22 @@ class Builder:
     def shift_right(self, x: Index | Operand, bits: int | Operand) -> Value:
         """Logical shift: zeros are shifted in."""
         return self._bitwise("shift-right-logical", x, bits)
+
+    def branch(
+        self, condition: Value, on_true: Callable[[], Sequence[Operand]], on_false: Callable[[], Sequence[Operand]]
+    ) -> list[Value]:
+        """The values that one of two functions gives, by a condition; each emits its statements into a block."""
+        statement = If(condition, [], [], [])
+        self._blocks[-1].append(statement)
+        values: list[Sequence[Operand]] = []
+        for emit, block in ((on_true, statement.on_true), (on_false, statement.on_false)):
+            self._blocks.append(block)
+            self._available.append({})
+            values.append(emit())
+            self._available.pop()
+            self._blocks.pop()
+        statement.choices = [Choice(self._new(x.type, "r", lanes_of(x)), x, y) for x, y in zip(*values, strict=True)]
+        return [choice.result for choice in statement.choices]
 
     def _bitwise(self, op: str, x: Index | Operand, y: int | Operand) -> Value:
         x = operand_of(x)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
-from tinyxla.loopir.ir.loop_ir import Compute, Load, Loop, Prefetch, Shuffle, Statement, Store
+from tinyxla.loopir.ir.loop_ir import Compute, If, Load, Loop, Prefetch, Shuffle, Statement, Store
 from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
 INLINE = frozenset(
-    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag iota is-finite lane-mask"
-    " maximum maximum-of-numbers minimum minimum-of-numbers multiply multiply-add negate not or real"
-    " round-nearest-even select sqrt subtract xor copy".split()
+    "abs add and ceil chain-divide chain-multiply clamp compare complex divide dot-product-add floor imag iota"
+    " is-finite lane-mask maximum maximum-of-numbers minimum minimum-of-numbers multiply multiply-add negate not"
+    " or real round-nearest-even select sqrt subtract xor copy".split()
 )
 
 
@@ -42,9 +42,9 @@ def has_slow_path(x: Compute) -> bool:
 
 
 def is_vector_code(statements: Sequence[Statement]) -> bool:
-    """True if statements are written in vectors or prefetch, and so need none of LLVM's passes."""
+    """True if statements are written in vectors or as routines are, and so need none of LLVM's passes."""
     return any(
-        isinstance(x, (Shuffle, Prefetch))
+        isinstance(x, (Shuffle, Prefetch, If))
         or (isinstance(x, Load) and x.result.lanes > 1)
         or (isinstance(x, Loop) and is_vector_code(x.body))
         for x in statements

@@ -18,6 +18,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    If,
     Index,
     Kernel,
     Literal,
@@ -34,6 +35,7 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
 )
 from tinyxla.loopir.ir.routines import kernel_of
+from tinyxla.loopir.ir.schedule import WITHOUT_EFFECT
 from tinyxla.ops import ops
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
@@ -104,6 +106,7 @@ _VECTOR: Mapping[str, str] = {
     **_ARITHMETIC,
     **_BITWISE,
     "abs": "abs({0})",
+    "dot-product-add": "dot_product_add({0}, {1}, {2}, {factors})",
     **{name: f"np.{name}({{0}}, {{1}})" for name in ("maximum", "minimum")},
     "multiply-add": "{0} * {1} + {2}",
     "negate": "-{0}",
@@ -177,6 +180,33 @@ def divide(x, y):
         return -x
     quotient = x // y
     return quotient + 1 if quotient * y != x and (x < 0) != (y < 0) else quotient
+""",
+    "dot_product_add": """
+def dot_product_add(x, y, addend, factors):
+    products = x.view(factors).astype(addend.dtype) * y.view(factors).astype(addend.dtype)
+    return addend + products.reshape(addend.size, -1).sum(1, addend.dtype)
+""",
+    "elements": """
+class elements:  # of an array from one on, before which others have negative indices
+    def __init__(self, array, start):
+        is_part = isinstance(array, elements)
+        self.array, self.start = (array.array, array.start + start) if is_part else (array, start)
+        self.dtype = self.array.dtype
+
+    def __getitem__(self, index):
+        return self.array[self.index(index)]
+
+    def __setitem__(self, index, value):
+        self.array[self.index(index)] = value
+
+    def index(self, index):
+        if not isinstance(index, slice):
+            return self.start + index
+        return slice(self.start + index.start, None if index.stop is None else self.start + index.stop)
+
+    def view(self, dtype):
+        array = self.array.view(dtype)
+        return elements(array, self.start * self.dtype.itemsize // array.dtype.itemsize)
 """,
     "erf": """
 def erf(x):
@@ -317,31 +347,37 @@ class _Printer:
             elif isinstance(statement, Shuffle):
                 self.lines.append(f"{indent}{statement.result.name} = {self._shuffle(statement)}")
             elif isinstance(statement, View):
-                elements = f"{statement.buffer.name}[{self._index(statement.index)}:]"
+                elements = self._elements(statement.buffer, statement.index)
                 self.lines.append(f"{indent}{statement.result.name} = {elements}")
             elif isinstance(statement, Prefetch):
                 continue  # without effect on values
+            elif isinstance(statement, If):
+                self._branch(statement, indent)
             elif isinstance(statement, Multiply):
                 self.lines.append(f"{indent}{self._multiply(statement)}")
             elif isinstance(statement, Call):
-                self.lines.append(f"{indent}{self._call(statement)}")
+                if statement.routine not in WITHOUT_EFFECT:
+                    self.lines.append(f"{indent}{self._call(statement)}")
             else:
                 self._loop(statement, indent)
 
     def _call(self, x: Call) -> str:
         """A call of a kernel, with arrays of its types, or of native code."""
-        arguments = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in x.arguments]
         kernel = kernel_of(x.routine)
         if kernel is None:
-            return f"call({', '.join([repr(x.routine), *arguments])})"
+            arrays = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in x.arguments]
+            return f"call({', '.join([repr(x.routine), *arrays])})"
         self.routines[x.routine] = kernel
+        arguments = [self._elements(*argument) for argument in x.arguments]
         for k, (parameter, (given, _)) in enumerate(zip(kernel.arguments, x.arguments, strict=False)):
             if parameter.type != given.type:
                 arguments[k] += f".view({_CONSTRUCTORS[parameter.type]})"
         bounds = ["0", "1"]
         if kernel.parameters:
-            words = arguments.pop()
-            bounds.append(f"*{words}[:{len(kernel.parameters)}].tolist()")
+            arguments.pop()
+            words, first = x.arguments[-1]
+            start = self._index(first)
+            bounds.append(f"*{words.name}[{start} : {start} + {len(kernel.parameters)}].tolist()")
         return f"{x.routine}({', '.join([*arguments, *bounds])})"
 
     def _load(self, x: Load) -> str:
@@ -355,6 +391,10 @@ class _Printer:
         if x.mask is not None:
             return f"masked_store({x.buffer.name}, {self._index(x.index)}, {x.mask.name}, {value})"
         return f"{self._element(x.buffer, x.index, lanes_of(x.value))} = {value}"
+
+    def _elements(self, buffer: Buffer, index: Index) -> str:
+        """The elements of a buffer from an index on; all of a buffer are the buffer."""
+        return buffer.name if index == 0 else f"elements({buffer.name}, {self._index(index)})"
 
     def _element(self, buffer: Buffer, index: Index, lanes: int) -> str:
         """An element of a buffer, or those of a vector."""
@@ -375,6 +415,17 @@ class _Printer:
             for strides in [(m.pitch, 1)]
         ]
         return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.accumulate))])})"
+
+    def _branch(self, x: If, indent: str) -> None:
+        bodies = (x.on_true, [choice.on_true for choice in x.choices]), (x.on_false, [y.on_false for y in x.choices])
+        for keyword, (body, operands) in zip((f"if {x.condition.name}:", "else:"), bodies, strict=True):
+            self.lines.append(f"{indent}{keyword}")
+            before = len(self.lines)
+            self._block(body, indent + "    ")
+            for choice, operand in zip(x.choices, operands, strict=True):
+                self.lines.append(f"{indent}    {choice.result.name} = {self._operand(operand)}")
+            if len(self.lines) == before:
+                self.lines.append(f"{indent}    pass")
 
     def _loop(self, loop: Loop, indent: str) -> None:
         self.indices.add(loop.index.name)
@@ -423,7 +474,7 @@ class _Printer:
             vector = self._operation(compute, operands)
             return vector if compute.result.lanes > 1 else f"{vector}[0]"
         if op in _VECTOR and compute.result.type not in _16_BIT_FLOATS:
-            return _VECTOR[op].format(*operands)
+            return _VECTOR[op].format(*operands, **{x: _CONSTRUCTORS.get(y, y) for x, y in attributes.items()})
         lane = [f"x{k}" for k in range(len(operands))]
         return f"lanewise(lambda {', '.join(lane)}: {self._operation(compute, lane)}, {', '.join(operands)})"
 

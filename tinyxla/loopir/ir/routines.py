@@ -27,10 +27,12 @@ class LlvmRoutine:
 
 @dataclass(eq=False, frozen=True, slots=True)
 class KernelRoutine:
-    """A kernel of the loop IR; its parameters are passed as the address of an array of 64-bit words."""
+    """A kernel of the loop IR; its parameters are passed as the address of an array of 64-bit words. One that `is_cold`
+    runs seldom, so that cheap compilation matters more than fast code."""
 
     symbol: str
     kernel: Kernel
+    is_cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ def kernel_of(routine: str) -> Kernel | None:
     return _kernels.get(routine_symbol(routine))
 
 
-def declare_kernel(name: str, kernel: Kernel) -> str:
+def declare_kernel(name: str, kernel: Kernel, is_cold: bool = False) -> str:
     """Register a kernel as a routine; returns its name, for `Call`, which passes the addresses of its arguments and
     that of an array of its parameters, if it has some."""
-    declare(KernelRoutine(routine_symbol(name), kernel))
+    declare(KernelRoutine(routine_symbol(name), kernel, is_cold))
     return name
 
 

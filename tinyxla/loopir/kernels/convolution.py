@@ -48,10 +48,11 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.amx import MAX_K_WORDS
 from tinyxla.loopir.kernels.gemm.arithmetic import EXACT_ROWS, Arithmetic, choose_arithmetic
-from tinyxla.loopir.kernels.gemm.microkernel import (
-    MICROKERNEL_ARGUMENTS,
+from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS, declare_microkernel
+from tinyxla.loopir.kernels.gemm.offset_list import (
+    DIMENSION_WORDS,
+    OFFSET_LIST_ARGUMENTS,
     OFFSETS_PER_VECTOR,
-    declare_microkernel,
     declare_offset_list,
 )
 from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, pack_rows
@@ -409,10 +410,11 @@ class _ImplicitGemm:
         """An offset list for `count` elements of the axes from the `first` one on, with room for `max_count`."""
         b = self.low.builder
         into = b.scratch(INDEX, max_count + OFFSETS_PER_VECTOR)
-        arguments = b.scratch(INDEX, 4 + 3 * max(_MIN_LIST_RANK, len(axes)))
+        first_dimension = len(OFFSET_LIST_ARGUMENTS)
+        arguments = b.scratch(INDEX, first_dimension + DIMENSION_WORDS * max(_MIN_LIST_RANK, len(axes)))
         sizes = [(self.parameter(axis.size), self.parameter(getattr(axis, array)), 0) for axis in _padded_axes(axes)]
         _store_all(self.low, arguments, (start, first, count, len(sizes), *itertools.chain(*sizes)))
-        b.call(declare_offset_list(), (into, 0), (arguments, 0))
+        b.call(declare_offset_list(), (into, 0), (arguments, first_dimension), (arguments, 0))
         return into
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast, mangled
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
+from tinyxla.loopir.target import has_feature
 from tinyxla.ops import ops
 from tinyxla.scalar_math import complex_numbers, elementary
 from tinyxla.scalar_math.complex_numbers import Complex
@@ -107,6 +108,31 @@ def _lane_mask(first: LlvmScalar, stop: LlvmScalar, lanes: int) -> LlvmVector:
     return LlvmVector(first.emitter, "pred", text, lanes)
 
 
+_PAIR_PRODUCTS = {  # x86's products of pairs of s16 by the number of their sums
+    4: "x86.sse2.pmadd.wd",
+    8: "x86.avx2.pmadd.wd",
+    16: "x86.avx512.pmaddw.d.512",
+}
+
+
+def _dot_product_add(x: LlvmVector, y: LlvmVector, addend: LlvmVector, factors: str) -> LlvmVector:
+    """The addend plus the products of the pairs of factors that each word holds."""
+    emitter, words, sums, lanes = addend.emitter, x.register, addend.register, addend.lanes
+    if factors == "s16" and has_feature("avx512vnni") and lanes == max(_PAIR_PRODUCTS):
+        arguments = f"{sums} {addend.text}, {words} {x.text}, {words} {y.text}"
+        text = emitter.intrinsic("x86.avx512.vpdpwssd.512", sums, arguments, ", ".join([sums] * 3))
+        return addend.of(addend.type, text)
+    halves = f"<{2 * lanes} x {'bfloat' if factors == 'bf16' else 'i16'}>"
+    left, right = (emitter.value(f"bitcast {words} {operand.text} to {halves}") for operand in (x, y))
+    if factors == "bf16":
+        arguments = f"{sums} {addend.text}, {halves} {left}, {halves} {right}"
+        text = emitter.intrinsic("x86.avx512bf16.dpbf16ps.512", sums, arguments, f"{sums}, {halves}, {halves}")
+        return addend.of(addend.type, text)
+    arguments = f"{halves} {left}, {halves} {right}"
+    products = emitter.intrinsic(_PAIR_PRODUCTS[lanes], sums, arguments, f"{halves}, {halves}")
+    return addend.of(addend.type, emitter.value(f"add {sums} {addend.text}, {products}"))
+
+
 def _chain(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Of zero and anything zero; with `either`, of anything and zero, too."""
 
@@ -144,6 +170,7 @@ _FLOAT: Mapping[str, Callable[..., Any]] = {
     "compare": _compare,
     "complex": Complex,
     "divide": _divide,
+    "dot-product-add": _dot_product_add,
     "floor": lambda x: x.floor(),
     "imag": _imaginary_of_real,
     "is-finite": lambda x: x.abs() < float("inf"),
@@ -177,6 +204,7 @@ _INTEGER: Mapping[str, Callable[..., Any]] = {
     "count-leading-zeros": elementary.count_leading_zeros,
     "divide": elementary.divide,
     "divide-in-vectors": elementary.divide_in_vectors,
+    "dot-product-add": _dot_product_add,
     "imag": _imaginary_of_real,
     "iota": iota,
     "lane-mask": _lane_mask,

@@ -46,6 +46,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    If,
     Index,
     Kernel,
     Literal,
@@ -293,6 +294,8 @@ class _Printer:
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.arguments]
                 self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
+            elif isinstance(statement, If):
+                self._branch(statement)
             else:
                 before, loop, after = split_nan_check(statement, self.kernel.first)
                 self._block(before)
@@ -506,6 +509,29 @@ class _Printer:
                 emitter, carried.result.type, f"{carried.result.name}.done", carried.result.lanes
             )
             emitter.lines += _phis(result, (value, usual), (again, repeated))
+
+    def _branch(self, x: If) -> None:
+        emitter = self.emitter
+        label = f"if{len(emitter.lines)}"
+        blocks = [f"{label}.true", f"{label}.false"]
+        condition = self._operand(x.condition)
+        emitter.line(f"br i1 {condition.text}, label %{blocks[0]}, label %{blocks[1]}")
+        ends: list[str] = []
+        chosen: list[list[Number]] = []
+        for block, body, operands in (
+            (blocks[0], x.on_true, [choice.on_true for choice in x.choices]),
+            (blocks[1], x.on_false, [choice.on_false for choice in x.choices]),
+        ):
+            emitter.start_block(block)
+            self._block(body)
+            chosen.append([self._operand(operand) for operand in operands])
+            ends.append(emitter.block)
+            emitter.line(f"br label %{label}.end")
+        emitter.start_block(f"{label}.end")
+        for choice, *values in zip(x.choices, *chosen, strict=True):
+            result = named(emitter, choice.result.type, choice.result.name, choice.result.lanes)
+            emitter.lines += _phis(result, *zip(values, ends, strict=True))
+            self.values[choice.result.name] = result
 
     def _loop(self, loop: Loop) -> None:
         kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None

@@ -278,12 +278,14 @@ def define_llvm(symbol: str, text: str, name: str, is_optimized: bool = False, i
     _define(_module(text, [name], is_optimized, is_cold, symbol))
 
 
-def define_kernel(symbol: str, kernel: Kernel) -> None:
+def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
-    arguments and that of its parameters."""
-    key = _key("routine", kernel_fingerprint(kernel), _emission_version())
+    arguments and that of its parameters. Of a kernel that `is_cold` few instructions are executed: it is compiled
+    without optimization."""
+    pipeline = "calls" if is_cold else _pipeline(kernel.body, is_builtin=True)
+    key = _key("routine", kernel_fingerprint(kernel), _emission_version(), pipeline)
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
-    _define(_Unit(key, ["kernel"], text, _pipeline(kernel.body, is_builtin=True), symbol))
+    _define(_Unit(key, ["kernel"], text, pipeline, symbol))
 
 
 def _define(unit: _Unit) -> None:

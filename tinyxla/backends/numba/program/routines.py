@@ -26,8 +26,8 @@ def _begin(routine: Routine) -> None:
     match routine:
         case LlvmRoutine(symbol, text, function, is_optimized, is_cold):
             define_llvm(symbol, text, function, is_optimized, is_cold)
-        case KernelRoutine(symbol, kernel):
-            define_kernel(symbol, kernel)
+        case KernelRoutine(symbol, kernel, is_cold):
+            define_kernel(symbol, kernel, is_cold)
         case FortranRoutine(name):
             provide_routine(name)
         case NativeRoutine(name, address):

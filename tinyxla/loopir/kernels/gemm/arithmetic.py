@@ -18,11 +18,7 @@ _MIN_AMX_PRODUCTS = 1 << 13  # least m * n * k, in words, for which AMX is faste
 _MIN_SHARED_ROWS, _MAX_SHARED_ROWS = 6, 16  # rows of a tile of one vector that shares loads between terms
 _MAX_AMX_BLOCKS = 4  # AMX blocks side by side for which A stays in the L1 cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
-PAIR_INSTRUCTIONS = {  # dot product of two s16: bytes of a vector to the processor feature and LLVM's intrinsic
-    64: ("avx512bw", "avx512.pmaddw.d.512"),
-    32: ("avx2", "avx2.pmadd.wd"),
-    16: ("sse2", "sse2.pmadd.wd"),
-}
+_PAIR_FEATURES = {64: "avx512bw", 32: "avx2", 16: "sse2"}  # with dot products of two s16, by bytes of a vector
 
 
 def bits_of(type: str) -> int:
@@ -162,7 +158,7 @@ def choose_arithmetic(operands: str, result: str, m: int, n: int, k: int) -> Ari
 
 def _multiplies_pairs() -> bool:
     """Whether the processor has a dot product of s16 pairs."""
-    return vector_bytes() in PAIR_INSTRUCTIONS and has_feature(PAIR_INSTRUCTIONS[vector_bytes()][0])
+    return vector_bytes() in _PAIR_FEATURES and has_feature(_PAIR_FEATURES[vector_bytes()])
 
 
 def _instruction_for(operands: str, result: str) -> Arithmetic | None:

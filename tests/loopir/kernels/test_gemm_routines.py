@@ -1,0 +1,150 @@
+"""Routines of the packed GEMM: compiled, as Python, and by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tests.loopir.test_vectors import run_both
+from tinyxla.loopir.kernels.gemm import microkernel, offset_list, packing
+from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
+from tinyxla.shapes.element_types import element_types
+
+
+@pytest.mark.parametrize(("source", "target"), [("bf16", "f32"), ("f16", "f64"), ("f64", "f32"), ("u8", "s32")])
+def test_pack_rows(source: str, target: str, generator: np.random.Generator) -> None:
+    rows, columns, pitch = 3, 41, 64
+    x = generator.integers(0, 100, (rows, 50)).astype(element_types[source].dtype)
+    packed = np.zeros((rows, pitch), element_types[target].dtype)
+    routine = packing.pack_rows(source, Arithmetic(target), False)
+    for found, _ in run_both(routine, [packed.ravel(), x.ravel()], (columns, 50, rows, pitch, rows)):
+        np.testing.assert_array_equal(found.reshape(packed.shape)[:, :columns], x[:, :columns])
+        assert not found.reshape(packed.shape)[:, columns:].any()
+
+
+@pytest.mark.parametrize("source", ["s8", "s16"])
+def test_packed_rows_combine_pairs(source: str, generator: np.random.Generator) -> None:
+    """Of an odd number of rows the last one is paired with zeros."""
+    terms, columns, pitch = 5, 41, 64
+    x = generator.integers(-100, 100, (terms, columns)).astype(element_types[source].dtype)
+    expected = np.zeros((3, pitch, 2), np.int16)
+    expected[:, :columns] = np.concatenate((x, 0 * x[:1])).reshape(3, 2, columns).transpose(0, 2, 1)
+    routine = packing.pack_rows(source, Arithmetic("s32", "s16"), True)
+    for found, _ in run_both(routine, [np.zeros(3 * pitch, np.uint32), x.ravel()], (columns, columns, 3, pitch, terms)):
+        np.testing.assert_array_equal(found.view(np.int16).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize(("source", "kind"), [("f16", Arithmetic("f32")), ("s8", Arithmetic("s32", "s16"))])
+def test_pack_transposed(source: str, kind: Arithmetic, generator: np.random.Generator) -> None:
+    """Rows past the last one repeat it, and terms past the last one are zeros."""
+    rows, terms, factors, height = 3, 37, kind.factors_per_word, packing.transpose_size()
+    words = -(-terms // factors)
+    x = generator.integers(-100, 100, (rows, terms)).astype(element_types[source].dtype)
+    wide = np.pad(x[[*range(rows), *[rows - 1] * (height - rows)]], ((0, 0), (0, words * factors - terms)))
+    expected = wide.reshape(height, words, factors).transpose(1, 0, 2).astype(element_types[kind.panel_type].dtype)
+    packed = np.zeros(expected.size * expected.itemsize * 8 // kind.word_bits, f"u{kind.word_bits // 8}")
+    packed = packed if factors > 1 else packed.view(expected.dtype)
+    arguments = (words, terms, rows, height, terms)
+    for found, _ in run_both(packing.pack_transposed(source, kind), [packed, x.ravel()], arguments):
+        np.testing.assert_array_equal(found.view(expected.dtype).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("bits", [16, 64, 128])
+def test_exact_transpose_stores_no_other_rows(bits: int, generator: np.random.Generator) -> None:
+    rows, columns, pitch, words = 3, 13, 10, max(1, bits // 64)
+    x = generator.integers(0, 100, (rows, columns, words)).astype(f"u{bits // words // 8}")
+    expected = np.full((columns, pitch, words), 7, x.dtype)
+    expected[:, :rows] = x.transpose(1, 0, 2)
+    target, arguments = np.full(expected.size, 7, x.dtype), (columns, columns, rows, pitch, 0)
+    for found, _ in run_both(packing.transpose(bits, is_exact=True), [target, x.ravel()], arguments):
+        np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+def operands(generator: np.random.Generator, dtype: np.dtype[Any], *shapes: int | tuple[int, ...]) -> list[Any]:
+    """Small integers, whose sums are exact."""
+    return [generator.integers(-9, 10, shape).astype(dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Arithmetic("f32", vectors=2),
+        Arithmetic("f64"),
+        Arithmetic("s32", vectors=2, strided_rows=2),
+        Arithmetic("s64", strided_rows=6, shared_terms=3),
+        Arithmetic("f32", skinny_rows=4, vectors=2),
+    ],
+)
+@pytest.mark.parametrize("accumulate", [0, 1])
+def test_microkernel(kind: Arithmetic, accumulate: int, generator: np.random.Generator) -> None:
+    """Full tiles and one with a mask; rows of A in order, as far apart as shared terms are."""
+    m, n, k, stride, dtype = 2 * kind.mr, kind.nr + 3, 4, 5, element_types[kind.accumulator].dtype
+    terms, c_pitch = k * kind.shared_terms, n + 2
+    a, b, c = operands(generator, dtype, (m + terms) * stride, terms * n, m * c_pitch)
+    rows = np.arange(m) * stride
+    columns = rows[:1] + np.arange(k) * stride * kind.shared_terms
+    lists = [rows, np.arange(m) * c_pitch, columns, np.arange(k) * n * kind.shared_terms]
+    arguments = (m, n, k, accumulate, stride, n)
+    wanted = c.reshape(m, c_pitch).copy()
+    left = a[rows[:, None] + np.arange(terms) * stride]
+    wanted[:, :n] = accumulate * wanted[:, :n] + left @ b.reshape(terms, n)
+    for found, *_ in run_both(microkernel.declare_microkernel(kind), [c, a, b, *lists], arguments):
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+
+
+def test_microkernel_multiplies_pairs(generator: np.random.Generator) -> None:
+    kind = Arithmetic("s32", "s16")
+    m, n, k = kind.mr + 1, kind.nr + 3, 5
+    a, b = operands(generator, np.dtype(np.int16), (m, k, 2), (k, n, 2))
+    lists = [np.arange(m) * k, np.arange(m) * n, np.arange(k), np.arange(k) * n]
+    arrays = [np.zeros(m * n, np.int32), *(x.ravel().view(np.uint32) for x in (a, b)), *lists]
+    wanted = np.einsum("mkp,knp->mn", a.astype(np.int32), b.astype(np.int32))
+    for found, *_ in run_both(microkernel.declare_microkernel(kind), arrays, (m, n, k, 0, 0, 0)):
+        np.testing.assert_array_equal(found.reshape(m, n), wanted)
+
+
+@pytest.mark.parametrize("depth_multiplier", [1, 2, 8, 16])
+def test_depthwise_microkernel(depth_multiplier: int, generator: np.random.Generator) -> None:
+    kind = Arithmetic("f32", vectors=2)
+    inputs = -(-kind.nr // depth_multiplier) + 1
+    m, n, k, dtype = kind.mr, inputs * depth_multiplier, 3, np.dtype(np.float32)
+    a, b, c = operands(generator, dtype, (m + k, inputs), (k, n), (m, n))
+    lists = [np.arange(m) * inputs, np.arange(m) * n, np.arange(k) * inputs, np.arange(k) * n]
+    repeated = a.repeat(depth_multiplier, axis=1)
+    wanted = c + sum(repeated[t : t + m] * b[t] for t in range(k))
+    routine = microkernel.declare_microkernel(kind, depth_multiplier)
+    for found, *_ in run_both(routine, [c.ravel(), a.ravel(), b.ravel(), *lists], (m, n, k, 1, 0, 0)):
+        np.testing.assert_array_equal(found.reshape(m, n), wanted)
+
+
+@pytest.mark.parametrize("sizes", [(9,), (3, 4), (2, 3, 2, 5)])
+def test_offset_list(sizes: tuple[int, ...]) -> None:
+    """From any element on, by strides of both signs."""
+    strides, start = [(-7) ** d for d in range(len(sizes))], 100
+    dimensions = np.array([(*pair, 0) for pair in zip(sizes, strides, strict=True)])
+    index = np.unravel_index(np.arange(np.prod(sizes)), sizes[::-1])
+    wanted = start + np.tensordot(strides[::-1], index, 1)
+    for ordinal, count in ((0, len(wanted)), (1, 1), (len(wanted) // 3, len(wanted) // 2)):
+        offsets = np.zeros(count + offset_list.OFFSETS_PER_VECTOR, np.int64)
+        arguments = (start, ordinal, count, len(sizes))
+        for found, _ in run_both(offset_list.declare_offset_list(), [offsets, dimensions.ravel()], arguments):
+            np.testing.assert_array_equal(found[:count], wanted[ordinal : ordinal + count])
+
+
+def test_printed_microkernels_read_before_their_argument(generator: np.random.Generator) -> None:
+    """Substitution from the last row on has offsets below zero."""
+    n, rhs = 40, 5
+    a = np.triu(generator.normal(size=(n, n)) / n + np.eye(n)).astype(np.float32)
+    b = generator.normal(size=(n, rhs)).astype(np.float32)
+    compiled = tx.jit(lambda a, b: tx.lax.linalg.triangular_solve(a, b, left_side=True)).lower(a, b).compile()
+    (kernel,) = [k for k in compiled.kernels if "trsm" in k.source]
+    assert "ctypes" not in kernel.source
+    namespace: dict[str, Any] = {}
+    exec(kernel.source, namespace)
+    found = b.ravel().copy()
+    strides = (n * rhs - rhs, -rhs, n * n - 1, -n, -1)
+    namespace[kernel.name](a.ravel(), found, 0, 1, n, rhs, 1, *strides, 0)
+    np.testing.assert_allclose(found.reshape(b.shape), np.asarray(compiled(a, b)), rtol=1e-4, atol=1e-5)
