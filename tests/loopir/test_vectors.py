@@ -17,6 +17,7 @@ from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.dot_product import _declare_microkernel  # pyright: ignore[reportPrivateUsage]
 from tinyxla.loopir.kernels.linalg import panel_kernels
 from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ignore[reportPrivateUsage]
+from tinyxla.loopir.lower.pad import _declare_row  # pyright: ignore[reportPrivateUsage]
 from tinyxla.shapes.element_types import element_types
 
 LANES = 8
@@ -185,6 +186,20 @@ def test_branches() -> None:
         np.testing.assert_array_equal(found.reshape(5, LANES), expected)
 
 
+@pytest.mark.parametrize("type", ["pred", "u8", "bf16", "f64", "c64"])
+def test_copies_and_zeros(type: str) -> None:
+    b = Builder("copies")
+    source, target = b.argument(type), b.argument(type, written=True)
+    b.copy_elements(target, 1, source, b.kernel.first, b.kernel.last)
+    b.fill_zeros(b.view(target, 2), 1, 2)
+    x = np.ones(9, element_types[type].dtype)
+    expected = [0, 1, 1, 0, 0, 1, 1, 1, 0]
+    for run in (run_native, run_python):
+        found = np.zeros_like(x)
+        run(b.kernel, [x, found], 2, 7)
+        np.testing.assert_array_equal(found, np.array(expected, x.dtype))
+
+
 def test_views() -> None:
     b = Builder("views")
     source, target = b.argument("f32"), b.argument("f32", written=True)
@@ -275,6 +290,15 @@ def test_fingerprints_tell_vectors_apart() -> None:
 
     assert len({looped(), looped(step=2), looped(nonempty=True), viewed(1), viewed(2)}) == 5
 
+    def moved(start: int, count: int) -> str:
+        b = Builder("moved")
+        source, target = b.argument("f32"), b.argument("f32", written=True)
+        b.copy_elements(target, 0, source, start, 4)
+        b.fill_zeros(target, 4, count)
+        return kernel_fingerprint(b.kernel)
+
+    assert len({moved(0, 4), moved(1, 4), moved(0, 5)}) == 3
+
     def branched(condition: str, chosen: float) -> str:
         b = Builder("branched")
         target, constants = b.argument("f32", written=True), [Literal("f32", x) for x in (chosen, 2.0)]
@@ -323,6 +347,18 @@ def run_both(routine: str, arrays: Sequence[np.ndarray[Any, Any]], parameters: S
         found.append([x.copy() for x in arrays])
         run(kernel, found[-1], 0, 1, parameters)
     return found
+
+
+def test_zero_padding(generator: np.random.Generator) -> None:
+    """Rows outside of the operand along either outer axis are zeros."""
+    x = generator.integers(1, 100, (2, 3, 30)).astype(np.uint8)
+    expected = np.pad(x, ((1, 0), (1, 2), (3, 4)))
+    sizes, axes = (3, 30, 4, 37), (6, 1, 3, 30, 3, 1, 2, 90, 1, 0, 1, 0)
+    for row, wanted in enumerate(expected.reshape(18, 37)):
+        arrays = [np.full(expected.size, 7, np.uint8), x.ravel()]
+        for found, _ in run_both(_declare_row(), arrays, (row, *sizes, *axes)):
+            np.testing.assert_array_equal(found.reshape(18, 37)[row], wanted)
+            assert np.sum(found != 7) == np.sum(wanted != 7)
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 31, 100])

@@ -12,6 +12,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    Copy,
+    Fill,
     If,
     Kernel,
     Literal,
@@ -88,6 +90,13 @@ class _Fingerprint:
                 target = self.names[statement.buffer.name]
                 level = statement.cache_level
                 lines.append(f"prefetch {target} {text(statement.index)} {statement.for_writing} {level}")
+            elif isinstance(statement, Copy):
+                x = statement
+                ends = f"{self.names[x.target.name]} {text(x.target_index)} {self.names[x.source.name]}"
+                lines.append(f"copy {ends} {text(x.source_index)} {text(x.count)}")
+            elif isinstance(statement, Fill):
+                target = self.names[statement.buffer.name]
+                lines.append(f"fill {target} {text(statement.index)} {text(statement.count)}")
             elif isinstance(statement, If):
                 lines.append(f"if {text(statement.condition)} {{")
                 self._block(statement.on_true)

@@ -145,6 +145,27 @@ class Prefetch:
 
 
 @dataclass(slots=True)
+class Copy:
+    """target[target_index + k] = source[source_index + k] for k < count (memcpy), of elements of one type that do not
+    overlap. Routines have these alone, and `Fill`."""
+
+    target: Buffer
+    target_index: Index
+    source: Buffer
+    source_index: Index
+    count: Index
+
+
+@dataclass(slots=True)
+class Fill:
+    """buffer[index + k] = 0 for k < count (memset)."""
+
+    buffer: Buffer
+    index: Index
+    count: Index
+
+
+@dataclass(slots=True)
 class LoopCarried:
     """A loop-carried value: `init` on entry, `arg` within an iteration, `next` at its end, `result` after the loop."""
 
@@ -246,7 +267,7 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = Compute | Load | Store | Shuffle | View | Prefetch | Loop | If | Multiply | Call
+Statement = Compute | Load | Store | Shuffle | View | Prefetch | Copy | Fill | Loop | If | Multiply | Call
 
 
 @dataclass(slots=True)
@@ -350,6 +371,15 @@ class Builder:
 
     def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False, cache_level: int = 2) -> None:
         self._blocks[-1].append(Prefetch(buffer, index, for_writing, cache_level))
+
+    def copy_elements(
+        self, target: Buffer, target_index: Index, source: Buffer, source_index: Index, count: Index
+    ) -> None:
+        self._blocks[-1].append(Copy(target, target_index, source, source_index, count))
+
+    def fill_zeros(self, buffer: Buffer, index: Index, count: Index) -> None:
+        """Store zeros from an index on."""
+        self._blocks[-1].append(Fill(buffer, index, count))
 
     def multiply(
         self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], accumulate: Index = 0

@@ -18,6 +18,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    Copy,
+    Fill,
     If,
     Index,
     Kernel,
@@ -351,6 +353,15 @@ class _Printer:
                 self.lines.append(f"{indent}{statement.result.name} = {elements}")
             elif isinstance(statement, Prefetch):
                 continue  # without effect on values
+            elif isinstance(statement, Copy):
+                target, source = (
+                    self._slice(*end, statement.count)
+                    for end in ((statement.target, statement.target_index), (statement.source, statement.source_index))
+                )
+                self.lines.append(f"{indent}{target} = {source}")
+            elif isinstance(statement, Fill):
+                elements = self._slice(statement.buffer, statement.index, statement.count)
+                self.lines.append(f"{indent}{elements} = 0")
             elif isinstance(statement, If):
                 self._branch(statement, indent)
             elif isinstance(statement, Multiply):
@@ -375,9 +386,7 @@ class _Printer:
         bounds = ["0", "1"]
         if kernel.parameters:
             arguments.pop()
-            words, first = x.arguments[-1]
-            start = self._index(first)
-            bounds.append(f"*{words.name}[{start} : {start} + {len(kernel.parameters)}].tolist()")
+            bounds.append(f"*{self._slice(*x.arguments[-1], len(kernel.parameters))}.tolist()")
         return f"{x.routine}({', '.join([*arguments, *bounds])})"
 
     def _load(self, x: Load) -> str:
@@ -398,8 +407,12 @@ class _Printer:
 
     def _element(self, buffer: Buffer, index: Index, lanes: int) -> str:
         """An element of a buffer, or those of a vector."""
+        return f"{buffer.name}[{self._index(index)}]" if lanes == 1 else self._slice(buffer, index, lanes)
+
+    def _slice(self, buffer: Buffer, index: Index, count: Index) -> str:
+        """So many elements of a buffer."""
         start = self._index(index)
-        return f"{buffer.name}[{start}]" if lanes == 1 else f"{buffer.name}[{start} : {start} + {lanes}]"
+        return f"{buffer.name}[{start} : {start} + {self._index(count)}]"
 
     def _shuffle(self, x: Shuffle) -> str:
         operands = [self._operand(operand) for operand in x.operands]

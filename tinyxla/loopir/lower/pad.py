@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import functools
 import math
-from string import Template
 
 import numpy as np
 
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
+from tinyxla.loopir.ir.loop_ir import INDEX, Index, Kernel, Operand, Value
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.lower.axes import MANY_PROCESSORS, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments, store_arguments
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement
 
@@ -93,50 +93,34 @@ def _kernel() -> Kernel:
     store_arguments(b, arguments, _ROUTINE_ARGUMENTS, **b.parameter)
     with b.loop(b.kernel.first, b.kernel.last, sequential=True) as (row, _):
         store_arguments(b, arguments, _ROUTINE_ARGUMENTS, row=row)
-        b.call(_declare(), (target, 0), (source, 0), (arguments, 0))
+        b.call(_declare_row(), (target, 0), (source, 0), (arguments, 0))
     return b.kernel
 
 
 @functools.cache
-def _declare() -> str:
+def _declare_row() -> str:
     """Declare the routine that writes one row; returns its name."""
-    axes = "".join(_AXIS_TEXT.substitute(k=k, outer=k + 1) for k in range(_MAX_AXES))
-    return declare_routine(
-        "pad",
-        _ROUTINE.substitute(arguments=load_arguments(_ROUTINE_ARGUMENTS), axes=axes, axis=_MAX_AXES),
-        is_cold=True,
-    )
+    b = ParametricBuilder("pad_row", " ".join(_ROUTINE_ARGUMENTS))
+    target, source, n = b.argument("u8", True), b.argument("u8"), b.parameter
+    outer: Index = n["row"]
+    source_start: Index = 0
+    conditions: list[Value] = []
+    for k in range(_MAX_AXES):
+        size, low, count, stride = (n[f"{name}{k}"] for name in _AXIS_PARAMETERS)
+        index = b.sub(b.remainder(outer, size), low)
+        conditions += [b.compare("GE", index, 0), b.compare("LT", index, count)]
+        outer, source_start = b.floordiv(outer, size), b.add(source_start, b.mul(index, stride))
+    row = b.view(target, b.mul(n["row"], n["row_bytes"]))
 
+    def copy() -> list[Operand]:
+        b.fill_zeros(row, 0, n["before"])
+        b.copy_elements(row, n["before"], source, source_start, n["copied"])
+        b.fill_zeros(row, b.add(n["before"], n["copied"]), n["after"])
+        return []
 
-_AXIS_TEXT = Template("""
-  %row$outer = udiv i64 %row$k, %size$k
-  %index$k = urem i64 %row$k, %size$k
-  %at$k = sub i64 %index$k, %low$k
-  %is_in$k = icmp ult i64 %at$k, %count$k
-  %in$outer = and i1 %in$k, %is_in$k
-  %shift$k = mul i64 %at$k, %stride$k
-  %offset$outer = add i64 %offset$k, %shift$k""")
+    def clear() -> list[Operand]:
+        b.fill_zeros(row, 0, n["row_bytes"])
+        return []
 
-_ROUTINE = Template("""
-define void @routine(ptr %to, ptr %from, ptr %numbers) nounwind {
-  %in0 = icmp eq i64 0, 0
-  %offset0 = add i64 0, 0
-$arguments
-  %row0 = add i64 %row, 0
-$axes
-  %start = getelementptr i8, ptr %to, i64 (mul i64 %row, %row_bytes)
-  br i1 %in$axis, label %copy, label %zeros
-copy:
-  call void @llvm.memset.p0.i64(ptr %start, i8 0, i64 %before, i1 false)
-  %begin = getelementptr i8, ptr %start, i64 %before
-  call void @llvm.memcpy.p0.p0.i64(ptr %begin, ptr %from[i8 %offset$axis], i64 %copied, i1 false)
-  call void @llvm.memset.p0.i64(ptr %begin[i8 %copied], i8 0, i64 %after, i1 false)
-  ret void
-zeros:
-  call void @llvm.memset.p0.i64(ptr %start, i8 0, i64 %row_bytes, i1 false)
-  ret void
-}
-
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-""")
+    b.branch(functools.reduce(b.and_, conditions), copy, clear)
+    return declare_kernel("pad_row", b.kernel, is_cold=True)

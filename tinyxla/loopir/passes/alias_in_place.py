@@ -12,6 +12,9 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    Copy,
+    Fill,
+    If,
     Index,
     Kernel,
     Load,
@@ -94,6 +97,7 @@ class Dependences:
             for carried in x.carried:
                 self._definitions[carried.arg] = self._definitions[carried.result] = x
         elif not isinstance(x, Prefetch):
+            assert not isinstance(x, (Copy, Fill, If)), "routines have these alone"
             self._definitions[x.result] = x
             if isinstance(x, Load) and x.result.lanes > 1:
                 self._opaque.add(id(x.buffer))

@@ -46,6 +46,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
     Compute,
+    Copy,
+    Fill,
     If,
     Index,
     Kernel,
@@ -294,6 +296,8 @@ class _Printer:
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.arguments]
                 self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
+            elif isinstance(statement, (Copy, Fill)):
+                self._copy(statement)
             elif isinstance(statement, If):
                 self._branch(statement)
             else:
@@ -454,6 +458,20 @@ class _Printer:
         hints = f"i32 {int(x.for_writing)}, i32 {_MAX_LOCALITY + 1 - x.cache_level}"
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.emitter.line(f"call void @llvm.prefetch.p0(ptr {address}, {hints}, i32 1)")
+
+    def _copy(self, x: Copy | Fill) -> None:
+        buffer, index = (x.target, x.target_index) if isinstance(x, Copy) else (x.buffer, x.index)
+        target = self._addresses(buffer, index)[0]
+        element_bytes = BYTES[memory_type(buffer.type)] * (2 if buffer.type in PARTS else 1)
+        count = self.emitter.value(f"mul i64 {self._index(x.count)}, {element_bytes}")
+        if isinstance(x, Copy):
+            source = self._addresses(x.source, x.source_index)[0]
+            name, arguments = "memcpy.p0.p0.i64", f"ptr {target}, ptr {source}, i64 {count}"
+            self.emitter.declarations.add(f"declare void @llvm.{name}(ptr, ptr, i64, i1)")
+        else:
+            name, arguments = "memset.p0.i64", f"ptr {target}, i8 0, i64 {count}"
+            self.emitter.declarations.add(f"declare void @llvm.{name}(ptr, i8, i64, i1)")
+        self.emitter.line(f"call void @llvm.{name}({arguments}, i1 false)")
 
     def _multiply(self, x: Multiply) -> None:
         """A call of the function that `blas_gemm.declare_gemm` defines."""
