@@ -24,7 +24,6 @@ pytest.importorskip("llvmlite")
 import tinyxla as tx
 from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.backends.numba.program import blas_gemm
-from tinyxla.backends.numba.program.small_gemm import small_kernel
 from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, thread_pool
 from tinyxla.errors import AttributeValueError
 
@@ -555,7 +554,7 @@ def test_products(type: str, batch: int, m: int, n: int, k: int, transpose_a: bo
 def test_vectors_with_rows_of_a_small_matrix_have_a_kernel(m: int, n: int) -> None:
     leading = (11, 29, 29) if m == 1 else (29, 1, 1)
     step = blas_gemm.gemm_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
-    assert step.kernel == small_kernel("f32", 1, 29, 11, True, False)
+    assert step.kernel == blas_gemm.compiled_small("f32", 1, 29, 11, True, False)
 
 
 @settings(deadline=None, max_examples=60)

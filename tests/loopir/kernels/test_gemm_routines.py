@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+from tests.loopir.test_loop_ir import run_native, run_python
 from tests.loopir.test_vectors import run_both
-from tinyxla.loopir.kernels.gemm import microkernel, offset_list, packing
+from tinyxla.loopir.kernels.gemm import microkernel, offset_list, packing, small_gemm
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
 from tinyxla.shapes.element_types import element_types
 
@@ -132,6 +133,35 @@ def test_offset_list(sizes: tuple[int, ...]) -> None:
         arguments = (start, ordinal, count, len(sizes))
         for found, _ in run_both(offset_list.declare_offset_list(), [offsets, dimensions.ravel()], arguments):
             np.testing.assert_array_equal(found[:count], wanted[ordinal : ordinal + count])
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize(("m", "n", "k"), [(3, 3, 3), (5, 13, 9)])
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_small_gemm(
+    type: str, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool, generator: np.random.Generator
+) -> None:
+    batch, dtype = 2, element_types[type].dtype
+    a, b = operands(generator, dtype, (batch, k, m) if transpose_a else (batch, m, k), (batch, k, n))
+    stored = b.transpose(0, 2, 1) if transpose_b else b
+    kernel = small_gemm.small_kernel(type, m, n, k, transpose_a, transpose_b)
+    wanted = (a.transpose(0, 2, 1) if transpose_a else a) @ b
+    for run in (run_native, run_python):
+        found = np.zeros(wanted.size, dtype)
+        parameters = (m * k, k * n, m * n, a.shape[-1], stored.shape[-1], n)
+        run(kernel, [a.ravel(), stored.ravel(), found], 0, batch, parameters)
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize(("m", "k"), [(3, 9), (17, 21)])
+def test_small_matrix_vector_product(m: int, k: int, generator: np.random.Generator) -> None:
+    a, x = operands(generator, np.dtype(np.float32), (2, m, k), (2, k))
+    wanted = np.einsum("bmk,bk->bm", a, x)
+    for run in (run_native, run_python):
+        found = np.zeros(wanted.size, a.dtype)
+        run(small_gemm.row_kernel("f32", m, k), [a.ravel(), x.ravel(), found], 0, 2, (m * k, k, m, k, 1, 1))
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 
 
 def test_printed_microkernels_read_before_their_argument(generator: np.random.Generator) -> None:

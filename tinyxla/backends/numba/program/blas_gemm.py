@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from string import Template
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol
-from tinyxla.backends.numba.program.small_gemm import row_kernel, small_kernel, vectors_in_matrix
+from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, define_symbol
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.problem import gemm_problem
+from tinyxla.loopir.kernels.gemm.small_gemm import row_kernel, small_kernel, vectors_in_matrix
 from tinyxla.loopir.target import current_target
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _row_gemv_step(gemm: _Gemm) -> MatmulStep:
     x = _as_gemv(gemm)
     constants = (*x.batch_strides, gemm.step_c, x.leading_dimension, 1, 1)
     return MatmulStep(
-        "row_gemv", row_kernel(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm)
+        "row_gemv", _compiled_row(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm)
     )
 
 
@@ -256,7 +256,7 @@ def _column_gemv_step(gemm: _Gemm) -> MatmulStep:
     x = _as_gemv(gemm)
     matrix, vector, result = x.order
     constants = (x.batch_strides[1], x.batch_strides[0], gemm.step_c, x.stride_x, x.leading_dimension, 1)
-    kernel = small_kernel(gemm.type, 1, x.length, gemm.k, True, False)
+    kernel = compiled_small(gemm.type, 1, x.length, gemm.k, True, False)
     return MatmulStep("column_gemv", kernel, (vector, matrix, result), constants, gemm.batch, _parallel_grain(gemm))
 
 
@@ -282,7 +282,19 @@ def _small_gemm_step(gemm: _Gemm) -> MatmulStep:
     """The step of a batch of small GEMMs."""
     shape = (gemm.type, gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b)
     constants = (gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc)
-    return MatmulStep("small_gemm", small_kernel(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
+    return MatmulStep("small_gemm", compiled_small(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
+
+
+@functools.cache
+def compiled_small(type: str, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> int:
+    """The address of a batched small GEMM (`small_kernel`)."""
+    return compile_kernel(small_kernel(type, m, n, k, transpose_a, transpose_b), is_builtin=True)
+
+
+@functools.cache
+def _compiled_row(type: str, m: int, k: int) -> int:
+    """The address of a batch of small matrix-vector products (`row_kernel`)."""
+    return compile_kernel(row_kernel(type, m, k), is_builtin=True)
 
 
 def _blas_address(type: ElementType, name: str) -> int:
