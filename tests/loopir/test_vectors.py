@@ -186,6 +186,23 @@ def test_branches() -> None:
         np.testing.assert_array_equal(found.reshape(5, LANES), expected)
 
 
+def test_addresses_and_nontemporal_stores() -> None:
+    """Of elements from the first multiple of 32 bytes on."""
+    b = Builder("stream")
+    source, target = b.argument("f32"), b.argument("f32", written=True)
+    view = b.view(target, 3)
+    distance = b.sub(b.address(view, 5), b.address(target))
+    first = b.floordiv(b.remainder(b.sub(32, b.remainder(b.address(target), 32)), 32), 4)
+    b.store(target, first, b.load(source, 0, LANES), is_nontemporal=True)
+    b.fence()
+    b.store(target, b.add(first, LANES), b.convert("f32", distance))
+    x = np.arange(1, 1 + LANES, dtype=np.float32)
+    for run in (run_native, run_python):
+        found = np.zeros(3 * LANES, np.float32)
+        run(b.kernel, [x, found], 0, 1)
+        np.testing.assert_array_equal(found[found != 0], [*x, 32])
+
+
 @pytest.mark.parametrize("type", ["pred", "u8", "bf16", "f64", "c64"])
 def test_copies_and_zeros(type: str) -> None:
     b = Builder("copies")

@@ -32,7 +32,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 
 def _compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, bool]:
     program = tx.jit(function).lower(*arguments).compile()
-    return np.asarray(program(*arguments)), any("call('prefetch_read'" in kernel.source for kernel in program.kernels)
+    return np.asarray(program(*arguments)), any("prefetch_read(" in kernel.source for kernel in program.kernels)
 
 
 @pytest.mark.sample(every=4)

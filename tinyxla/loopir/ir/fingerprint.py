@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.loopir.ir.loop_ir import (
+    Address,
     Buffer,
     Call,
     Compute,
     Copy,
+    Fence,
     Fill,
     If,
     Kernel,
@@ -78,8 +80,8 @@ class _Fingerprint:
                 lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}{lanes}{masked}")
             elif isinstance(statement, Store):
                 target = self.names[statement.buffer.name]
-                masked = self._mask(statement.mask)
-                lines.append(f"store {target} {text(statement.index)} {text(statement.value)}{masked}")
+                options = self._mask(statement.mask) + " nontemporal" * statement.is_nontemporal
+                lines.append(f"store {target} {text(statement.index)} {text(statement.value)}{options}")
             elif isinstance(statement, Shuffle):
                 operands = " ".join(map(text, statement.operands))
                 lines.append(f"{self._new(statement.result)} shuffle {operands} {statement.order}")
@@ -97,6 +99,11 @@ class _Fingerprint:
             elif isinstance(statement, Fill):
                 target = self.names[statement.buffer.name]
                 lines.append(f"fill {target} {text(statement.index)} {text(statement.count)}")
+            elif isinstance(statement, Address):
+                source = self.names[statement.buffer.name]
+                lines.append(f"{self._new(statement.result)} address {source} {text(statement.index)}")
+            elif isinstance(statement, Fence):
+                lines.append("fence")
             elif isinstance(statement, If):
                 lines.append(f"if {text(statement.condition)} {{")
                 self._block(statement.on_true)

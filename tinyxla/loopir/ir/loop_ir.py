@@ -103,12 +103,14 @@ class Load:
 
 @dataclass(slots=True)
 class Store:
-    """buffer[index] = value; of a vector, the elements from the index on, but for lanes whose `mask` is false."""
+    """buffer[index] = value; of a vector, the elements from the index on, but for lanes whose `mask` is false. A vector
+    whose address is a multiple of its bytes may be stored past the caches (`is_nontemporal`)."""
 
     buffer: Buffer
     index: Index
     value: Operand
     mask: Value | None = None
+    is_nontemporal: bool = False
 
 
 @dataclass(slots=True)
@@ -163,6 +165,20 @@ class Fill:
     buffer: Buffer
     index: Index
     count: Index
+
+
+@dataclass(slots=True)
+class Address:
+    """The address of an element in bytes, as an index. Routines have these alone."""
+
+    result: Value
+    buffer: Buffer
+    index: Index
+
+
+@dataclass(slots=True)
+class Fence:
+    """Other threads see all non-temporal stores before what is stored later."""
 
 
 @dataclass(slots=True)
@@ -267,7 +283,9 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = Compute | Load | Store | Shuffle | View | Prefetch | Copy | Fill | Loop | If | Multiply | Call
+Statement = (
+    Compute | Load | Store | Shuffle | View | Prefetch | Copy | Fill | Address | Fence | Loop | If | Multiply | Call
+)
 
 
 @dataclass(slots=True)
@@ -341,8 +359,16 @@ class Builder:
             self._blocks[-1].append(Load(result, buffer, index, mask))
         return result
 
-    def store(self, buffer: Buffer, index: Index, value: Operand, *, mask: Value | None = None) -> None:
-        self._blocks[-1].append(Store(buffer, index, value, mask))
+    def store(
+        self,
+        buffer: Buffer,
+        index: Index,
+        value: Operand,
+        *,
+        mask: Value | None = None,
+        is_nontemporal: bool = False,
+    ) -> None:
+        self._blocks[-1].append(Store(buffer, index, value, mask, is_nontemporal))
 
     def lane_mask(self, first: Index, stop: Index, lanes: int) -> Value:
         """The lanes of a vector that lie below `stop` if its first one lies at `first`: first + k < stop of lane k."""
@@ -371,6 +397,15 @@ class Builder:
 
     def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False, cache_level: int = 2) -> None:
         self._blocks[-1].append(Prefetch(buffer, index, for_writing, cache_level))
+
+    def address(self, buffer: Buffer, index: Index = 0) -> Value:
+        """The address of an element in bytes."""
+        result = self._new(INDEX)
+        self._blocks[-1].append(Address(result, buffer, index))
+        return result
+
+    def fence(self) -> None:
+        self._blocks[-1].append(Fence())
 
     def copy_elements(
         self, target: Buffer, target_index: Index, source: Buffer, source_index: Index, count: Index

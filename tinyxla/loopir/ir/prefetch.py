@@ -9,15 +9,17 @@ tile, the step before it of the tile after that, and so on. When a tile is compu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tinyxla.loopir.ir.affine import IndexRewriter, is_unit_stride
-from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Call, Compute, Index, Load, Loop, Statement, Value
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Call, Compute, Index, Load, Loop, Statement, Value
 from tinyxla.loopir.ir.operations import is_function
-from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.ir.routines import declare_kernel
 
 PREFETCH_READ, PREFETCH_WRITE = "prefetch_read", "prefetch_write"  # routines without effect on values
 PREFETCHES_PER_TILE = 8  # steps in which a tile is prefetched
+_LINE_BYTES = 64  # of a cache line
 _CHEAP_FUNCTIONS = ("convert", "bitcast-convert")  # functions as cheap as an instruction
 _EXPENSIVE_OPS = ("divide", "sqrt")  # inline instructions with long latency
 
@@ -57,38 +59,25 @@ def has_expensive_ops(loop: Loop) -> bool:
     )
 
 
+@functools.cache
 def declare_prefetch_read() -> str:
     """Declare the routine that prefetches a range for reading; returns its name."""
-    return _declare(PREFETCH_READ, "i32 0, i32 2")
+    return _declare(PREFETCH_READ, for_writing=False)
 
 
+@functools.cache
 def declare_prefetch_write() -> str:
     """Declare the routine that prefetches a range for writing (with ownership), so that the first store to a line
     does not wait for the line; returns its name."""
-    return _declare(PREFETCH_WRITE, "i32 1, i32 3")
+    return _declare(PREFETCH_WRITE, for_writing=True)
 
 
-def _declare(name: str, hints: str) -> str:
-    declare_llvm(name, _TEXT.replace("$HINTS", hints), "prefetch", is_optimized=True)
-    return name
-
-
-_TEXT = """
-define void @prefetch(ptr %first, ptr %last) {
-entry:
-  %start = call ptr @llvm.ptrmask.p0.i64(ptr %first, i64 -64)
-  %end = ptrtoint ptr %last to i64
-  br label %cache_line
-cache_line:
-  %address = phi ptr [ %start, %entry ], [ %next, %cache_line ]
-  call void @llvm.prefetch.p0(ptr %address, $HINTS, i32 1)
-  %next = getelementptr i8, ptr %address, i64 64
-  %next_address = ptrtoint ptr %next to i64
-  br i1 (icmp ult i64 %next_address, %end), label %cache_line, label %done
-done:
-  ret void
-}
-
-declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-"""
+def _declare(name: str, for_writing: bool) -> str:
+    """Declare `prefetch(first, last)`, of the cache lines from an address to another."""
+    b = Builder(name)
+    first, last = b.argument("u8"), b.argument("u8")
+    start = b.address(first)
+    first_line, size = b.sub(0, b.and_(start, _LINE_BYTES - 1)), b.sub(b.address(last), start)
+    with b.loop(first_line, size, sequential=True, step=_LINE_BYTES, nonempty=True) as (k, _):
+        b.prefetch(first, k, for_writing, cache_level=1 if for_writing else 2)
+    return declare_kernel(name, b.kernel)

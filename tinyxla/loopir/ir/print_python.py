@@ -15,10 +15,12 @@ from typing import Any
 
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
+    Address,
     Buffer,
     Call,
     Compute,
     Copy,
+    Fence,
     Fill,
     If,
     Index,
@@ -37,7 +39,6 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
 )
 from tinyxla.loopir.ir.routines import kernel_of
-from tinyxla.loopir.ir.schedule import WITHOUT_EFFECT
 from tinyxla.ops import ops
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
@@ -156,6 +157,10 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 
 # Functions that NumPy lacks, printed before kernels that call them.
 _HELPERS: Mapping[str, str] = {
+    "address": """
+def address(array, index):  # in bytes from the beginning of the array that it is a part of
+    return (getattr(array, "start", 0) + index) * array.dtype.itemsize
+""",
     "call": """
 def call(name, *arrays):
     routine = tinyxla.backends.numba.runtime.blas_symbols.routine(name)
@@ -351,8 +356,12 @@ class _Printer:
             elif isinstance(statement, View):
                 elements = self._elements(statement.buffer, statement.index)
                 self.lines.append(f"{indent}{statement.result.name} = {elements}")
-            elif isinstance(statement, Prefetch):
+            elif isinstance(statement, Prefetch | Fence):
                 continue  # without effect on values
+            elif isinstance(statement, Address):
+                self.indices.add(statement.result.name)
+                element = f"{statement.buffer.name}, {self._index(statement.index)}"
+                self.lines.append(f"{indent}{statement.result.name} = address({element})")
             elif isinstance(statement, Copy):
                 target, source = (
                     self._slice(*end, statement.count)
@@ -367,8 +376,7 @@ class _Printer:
             elif isinstance(statement, Multiply):
                 self.lines.append(f"{indent}{self._multiply(statement)}")
             elif isinstance(statement, Call):
-                if statement.routine not in WITHOUT_EFFECT:
-                    self.lines.append(f"{indent}{self._call(statement)}")
+                self.lines.append(f"{indent}{self._call(statement)}")
             else:
                 self._loop(statement, indent)
 

@@ -20,7 +20,7 @@ from tinyxla.loopir.ir.loop_ir import Call, Kernel, Loop, Multiply, Statement
 from tinyxla.loopir.ir.prefetch import PREFETCH_READ, PREFETCH_WRITE
 
 NONTEMPORAL_STORE, FENCE = "stream", "fence"  # routines
-WITHOUT_EFFECT = (PREFETCH_READ, PREFETCH_WRITE, FENCE)  # on values
+_WITHOUT_EFFECT = (PREFETCH_READ, PREFETCH_WRITE, FENCE)
 
 
 class Directive(NamedTuple):
@@ -52,7 +52,7 @@ def schedule_of(
                 found.append(Directive("prefetch", tuple(dict.fromkeys(targets))))
             elif x.routine.startswith(NONTEMPORAL_STORE):
                 found.append(Directive("nontemporal", tuple(dict.fromkeys(targets))))
-            elif x.routine not in WITHOUT_EFFECT:
+            elif x.routine not in _WITHOUT_EFFECT:
                 routines[x.routine] = None
     found += [Directive("call", (name,)) for name in routines]
     if extent > grain:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tinyxla.loopir.ir.loop_ir import (
+    Address,
     Buffer,
     Call,
     Compute,
     Copy,
+    Fence,
     Fill,
     If,
     Index,
@@ -97,7 +99,7 @@ class Dependences:
             for carried in x.carried:
                 self._definitions[carried.arg] = self._definitions[carried.result] = x
         elif not isinstance(x, Prefetch):
-            assert not isinstance(x, (Copy, Fill, If)), "routines have these alone"
+            assert not isinstance(x, (Address, Copy, Fence, Fill, If)), "routines have these alone"
             self._definitions[x.result] = x
             if isinstance(x, Load) and x.result.lanes > 1:
                 self._opaque.add(id(x.buffer))

@@ -10,6 +10,7 @@ carry values, or are short.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from tinyxla.loopir.ir.affine import WIDE, IndexRewriter, is_unit_stride, stride
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer,
+    Builder,
     Call,
     Compute,
     Index,
@@ -38,13 +40,14 @@ from tinyxla.loopir.ir.prefetch import (
     prefetch_stream_of,
     unit_stride_input_loads,
 )
-from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.ir.schedule import FENCE, NONTEMPORAL_STORE
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import current_target, has_feature, processor_name
 
 BLOCK_ITERATIONS = 1024
 _STEP_ITERATIONS = BLOCK_ITERATIONS // PREFETCHES_PER_TILE
+_STORE_BYTES = 64  # of a non-temporal store: a cache line
 MIN_LOOP_ITERATIONS = 64  # in kernels with transposes, which prefetch; twice as many in others
 STREAM_ROUTINE, _FENCE_ROUTINE = NONTEMPORAL_STORE, FENCE
 _KERNEL_NAMES = ("loop", "part", "row", "scan")  # of loop nests
@@ -73,49 +76,25 @@ def use_nontemporal_stores(lowered: LoweredKernel, sizes: Sequence[int]) -> Lowe
     return replace(lowered, kernel=replace(kernel, body=body, scratch=[*kernel.scratch, *stores.scratch]))
 
 
-_TEXT = """
-define void @stream(ptr %from, ptr %to, ptr %end) {
-entry:
-  %start = ptrtoint ptr %to to i64
-  %stop = ptrtoint ptr %end to i64
-  %bytes = sub i64 %stop, %start
-  %head = call i64 @llvm.smin.i64(i64 (and i64 (sub i64 0, %start), 63), i64 %bytes)
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %head, i1 false)
-  %full_lines_bytes = and i64 (sub i64 %bytes, %head), -64
-  %full_lines_end = add i64 %head, %full_lines_bytes
-  br i1 (icmp ne i64 %full_lines_bytes, 0), label %line, label %tail
-line:
-  %k = phi i64 [ %head, %entry ], [ %next, %line ]
-  %values = load <16 x i32>, ptr %from[i8 %k], align 1
-  store <16 x i32> %values, ptr %to[i8 %k], align 64, !nontemporal !0
-  %next = add i64 %k, 64
-  br i1 (icmp ult i64 %next, %full_lines_end), label %line, label %tail
-tail:
-  %last_target = getelementptr i8, ptr %to, i64 %full_lines_end
-  %left = sub i64 %bytes, %full_lines_end
-  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %from[i8 %full_lines_end], i64 %left, i1 false)
-  ret void
-}
-
-define void @fence() {
-  call void @llvm.x86.sse.sfence()
-  ret void
-}
-
-declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare void @llvm.x86.sse.sfence()
-
-!0 = !{i32 1}
-"""
-
-
+@functools.cache
 def _declare() -> str:
-    """Declare the routine that copies a range by non-temporal stores, and the fence that ends a kernel, since other
-    threads see such stores in any order; returns the name of the former."""
-    for name in (STREAM_ROUTINE, _FENCE_ROUTINE):
-        declare_llvm(name, _TEXT, name, is_optimized=True)
-    return STREAM_ROUTINE
+    """Declare `stream(source, target, target_end)`, which copies a range by non-temporal stores, and the fence that
+    ends a kernel, since other threads see such stores in any order; returns the name of the former."""
+    b = Builder(STREAM_ROUTINE)
+    source, target, target_end = b.argument("u8"), b.argument("u8", True), b.argument("u8", True)
+    start = b.address(target)
+    size = b.sub(b.address(target_end), start)
+    past_line = b.and_(start, _STORE_BYTES - 1)
+    head = b.min(b.remainder(b.sub(_STORE_BYTES, past_line), _STORE_BYTES), size)
+    stop = b.add(head, b.mul(b.floordiv(b.sub(size, head), _STORE_BYTES), _STORE_BYTES))
+    b.copy_elements(target, 0, source, 0, head)
+    with b.loop(head, stop, sequential=True, step=_STORE_BYTES) as (k, _):
+        b.store(target, k, b.load(source, k, _STORE_BYTES), is_nontemporal=True)
+    b.copy_elements(target, stop, source, stop, b.sub(size, stop))
+    fence = Builder(_FENCE_ROUTINE)
+    fence.fence()
+    declare_kernel(_FENCE_ROUTINE, fence.kernel)
+    return declare_kernel(STREAM_ROUTINE, b.kernel)
 
 
 class _StreamedStores:

@@ -41,12 +41,15 @@ from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kind
 from tinyxla.loopir.ir.affine import stride_of
 from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
+    INDEX,
     LONG_LOOP_ITERATIONS,
     VECTOR_ITERATIONS,
+    Address,
     Buffer,
     Call,
     Compute,
     Copy,
+    Fence,
     Fill,
     If,
     Index,
@@ -296,6 +299,12 @@ class _Printer:
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.arguments]
                 self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
+            elif isinstance(statement, Address):
+                address = self._addresses(statement.buffer, statement.index)[0]
+                text = self.emitter.value(f"ptrtoint ptr {address} to i64")
+                self.values[statement.result.name] = LlvmScalar(self.emitter, INDEX, text)
+            elif isinstance(statement, Fence):
+                self._call("llvm.x86.sse.sfence", [])
             elif isinstance(statement, (Copy, Fill)):
                 self._copy(statement)
             elif isinstance(statement, If):
@@ -417,8 +426,11 @@ class _Printer:
             texts = [emitter.value(f"fptrunc {value.register} {value.text} to {held}")]
         if store.mask is not None:
             return self._masked_store(memory, texts[0], addresses[0], store.mask)
+        suffix = f"align {BYTES[memory]}{self.parallel}"
+        if store.is_nontemporal:
+            suffix = f"align {BYTES[memory] * lanes_of(store.value)}, !nontemporal {self._describe('!{i32 1}')}"
         for text, address in zip(texts, addresses, strict=True):
-            emitter.line(f"store {held} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
+            emitter.line(f"store {held} {text}, ptr {address}, {suffix}")
         return None
 
     def _masked_load(self, memory: str, lanes: int, address: str, mask: Value) -> str:
