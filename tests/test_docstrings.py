@@ -7,10 +7,13 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
 import tinyxla as tx
+from tests.docs.modules import load
+from tinyxla.numpy.types import ScalarType
 
 HAVE_EXAMPLES = """
 api.callbacks api.jit api.context_managers api.devices cache debug dtypes ffi flatten_util lax lax.contraction
@@ -23,11 +26,9 @@ scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.s
 numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
 """.split()
 
-
-EACH_FUNCTION_HAS_ONE = """
-numpy numpy.fft numpy.linalg random nn nn.initializers tree ops scipy.linalg scipy.special scipy.fft scipy.signal
-scipy.interpolate scipy.ndimage scipy.integrate scipy.cluster.vq image flatten_util
-""".split()
+NEED_NONE = {  # methods by their names: why no example of a class shows them
+    **dict.fromkeys(("tree_flatten", "tree_unflatten"), "a protocol: `tree_util` calls them"),
+}
 
 
 def modules() -> Iterator[str]:
@@ -46,22 +47,68 @@ def modules() -> Iterator[str]:
 MODULES = ["tinyxla", *modules()]
 
 
+class Finder(doctest.DocTestFinder):
+    """What `doctest` finds, and the functions of a module that a decorator of another one has wrapped."""
+
+    def _from_module(self, module: ModuleType | None, object: object) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        whole = inspect.unwrap(object) if inspect.isfunction(object) else object
+        return super()._from_module(module, whole)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     """Examples run as pasted into a new interpreter: they import what they use."""
     module = importlib.import_module(name)
-    found = doctest.testmod(module, globs={"__name__": "__main__"}, report=True)
-    assert found.failed == 0, f"{found.failed} of {found.attempted} examples of {name} fail; see the output"
-    assert found.attempted > 0 or name.removeprefix("tinyxla.") not in HAVE_EXAMPLES
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for found in Finder().find(module, name, globs={"__name__": "__main__"}):
+        runner.run(found)
+    assert runner.failures == 0, f"{runner.failures} of {runner.tries} examples of {name} fail; see the output"
+    assert runner.tries > 0 or name.removeprefix("tinyxla.") not in HAVE_EXAMPLES
 
 
-@pytest.mark.parametrize("name", ["tinyxla", *(f"tinyxla.{name}" for name in EACH_FUNCTION_HAS_ONE)])
-def test_each_public_function_has_an_example(name: str) -> None:
-    module = importlib.import_module(name)
-    public = [each for each in dir(module) if not each.startswith("_")]
-    functions = {each: x for each in public if inspect.isfunction(x := getattr(module, each))}
-    assert functions
-    assert [each for each, x in functions.items() if ">>> " not in (x.__doc__ or "")] == []
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """The names and docstrings of the reference that need an example: functions, classes and their methods. Names of
+    element types need none, and what other packages define has none."""
+    reference = load("reference")
+    for module in map(importlib.import_module, reference.MODULES):
+        for item in reference.public_items(module):
+            value = item.value
+            is_own = str(getattr(value, "__module__", None) or type(value).__module__).startswith("tinyxla")
+            if not is_own or not callable(value) or isinstance(value, ScalarType):
+                continue
+            yield f"{module.__name__}.{item.name}", reference.documentation(value)
+            if inspect.isclass(value) and not issubclass(value, BaseException):
+                for name, text in methods_of(value):
+                    yield f"{module.__name__}.{item.name}.{name}", text
+
+
+def methods_of(kind: type) -> Iterator[tuple[str, str]]:
+    for name, member in vars(kind).items():
+        function = getattr(member, "__func__", member)
+        if inspect.isroutine(function) and not name.startswith("_") and name not in NEED_NONE:
+            yield name, inspect.getdoc(function) or ""
+
+
+NOT_YET = tuple(
+    f"tinyxla.{name}"
+    for name in """
+    Array Device NamedSharding P PartitionSpec ShapeDtypeStruct custom_jvp custom_vjp cache checkpoint_policies
+    custom_batching custom_derivatives debug dtypes errors example_libraries experimental export ffi image kernels
+    nn numpy ops profiler random scipy stablehlo stages text tree_util
+    """.split()
+)
+
+
+def test_public_names_have_examples() -> None:
+    missing = sorted({name for name, text in public_docstrings() if ">>> " not in text})
+    assert [name for name in missing if not name.startswith(NOT_YET)] == []
+
+
+def test_examples_of_public_names_are_found() -> None:
+    """`test_examples` runs what the finder finds in a module: that is every example of the reference."""
+    modules = [(name, importlib.import_module(name)) for name in MODULES]
+    found = {inspect.cleandoc(x.docstring or "") for name, module in modules for x in Finder().find(module, name)}
+    assert sorted(name for name, text in public_docstrings() if ">>> " in text and text not in found) == []
 
 
 def test_modules_with_examples_are_modules() -> None:

@@ -25,7 +25,13 @@ DotDimensionNumbers = tuple[Pairs, Pairs]
 
 
 class Precision(enum.Enum):
-    """How exactly products are computed on hardware that has a choice."""
+    """How exactly products are computed on hardware that has a choice.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.dot(np.ones((2, 3)), np.ones((3, 4)), precision=lax.Precision.HIGHEST).shape
+    (2, 4)
+    """
 
     DEFAULT = 0
     HIGH = 1
@@ -34,7 +40,14 @@ class Precision(enum.Enum):
 
 class DotAlgorithm(NamedTuple):
     """How hardware is asked to compute products: in which types, as sums of how many components. Products are always at
-    least as exact here."""
+    least as exact here.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> algorithm = lax.DotAlgorithm(np.float16, np.float16, accumulation_type=np.float32)
+    >>> lax.dot(np.ones(4, np.float16), np.ones(4, np.float16), precision=algorithm)
+    Array(4., dtype=float16)
+    """
 
     lhs_precision_type: Any
     rhs_precision_type: Any
@@ -54,9 +67,13 @@ DotAlgorithmPreset = enum.Enum(
     """,
     module=__name__,
 )
-DotAlgorithmPreset.__doc__ = (
-    "Ways to compute products under names of XLA's. Products are always at least as exact here."
-)
+DotAlgorithmPreset.__doc__ = """Algorithms of products, under XLA's names. Products are always at least as exact here.
+
+>>> import numpy as np
+>>> from tinyxla import lax
+>>> lax.dot(np.ones((2, 3)), np.ones((3, 4)), precision=lax.DotAlgorithmPreset.BF16_BF16_F32).dtype
+dtype('float32')
+"""
 
 
 PrecisionLike = DotAlgorithm | DotAlgorithmPreset | Precision | str | None | tuple[Any, Any]
@@ -226,7 +243,15 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
 
 class RaggedDotDimensionNumbers(NamedTuple):
     """Dimension numbers of a ragged product: those of `dot_general`, the one dimension of lhs that is cut into groups,
-    and the dimension of rhs that counts groups, if it has one."""
+    and the dimension of rhs that counts groups, if it has one.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> numbers = lax.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], rhs_group_dimensions=[0])
+    >>> x, weights = np.ones((5, 3)), np.ones((2, 3, 4))  # rows 0 and 1 times weights[0], the others times weights[1]
+    >>> lax.ragged_dot_general(x, weights, np.array([2, 3]), numbers).shape
+    (5, 4)
+    """
 
     dot_dimension_numbers: DotDimensionNumbers
     lhs_ragged_dimensions: Sequence[int]

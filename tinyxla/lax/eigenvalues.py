@@ -19,7 +19,14 @@ from tinyxla.tracing.array import Array
 
 
 class EigImplementation(enum.Enum):
-    """Who computes eigenvalues of general matrices: here it is LAPACK."""
+    """Who computes eigenvalues of general matrices: here it is LAPACK.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> w, *_ = lax.linalg.eig(np.diag([1.0, 2.0]), implementation=lax.linalg.EigImplementation.LAPACK)
+    >>> w
+    Array([1.+0.j, 2.+0.j], dtype=complex64)
+    """
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -27,7 +34,14 @@ class EigImplementation(enum.Enum):
 
 
 class EighImplementation(enum.Enum):
-    """The algorithm for eigenvalues of Hermitian matrices: here it is LAPACK's, divide and conquer after QR."""
+    """The algorithm for eigenvalues of Hermitian matrices: here it is LAPACK's, divide and conquer after QR.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> v, w = lax.linalg.eigh(np.diag([2.0, 1.0]), implementation=lax.linalg.EighImplementation.QR)
+    >>> w
+    Array([1., 2.], dtype=float32)
+    """
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -35,7 +49,13 @@ class EighImplementation(enum.Enum):
 
 
 class SvdAlgorithm(enum.Enum):
-    """The algorithm for singular values: here it is LAPACK's, divide and conquer."""
+    """The algorithm for singular values: here it is LAPACK's, divide and conquer.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.linalg.svd(np.diag([1.0, -2.0]), compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.JACOBI)
+    Array([2., 1.], dtype=float32)
+    """
 
     DEFAULT = "default"
     QR = "QR"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.lax.examples import documented
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
 from tinyxla.numpy import transcendental
 from tinyxla.numpy.arguments import array_of, cast, integer_of, named, python_dtype
@@ -107,7 +108,7 @@ def _unary(name: str, op: Callable[..., Any], text: str) -> Unary:
 
     if isinstance(op, Op):
         UNARY[op.name] = name
-    return named(function, name, text)
+    return named(function, name, documented(name, text, ("x",)))
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,12 @@ class Tolerance:
 
 
 class AccuracyMode(enum.Enum):
-    """The most accurate implementation of a function, or the usual one."""
+    """The most accurate implementation of a function, or the usual one.
+
+    >>> from tinyxla import lax
+    >>> lax.exp(1.0, accuracy=lax.AccuracyMode.HIGHEST)
+    Array(2.7182817, dtype=float32, weak_type=True)
+    """
 
     HIGHEST = 1
     DEFAULT = 2
@@ -161,7 +167,7 @@ def _accurate(name: str, op: Op, text: str) -> Accurate:
         return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
     UNARY[op.name] = name
-    return named(function, name, text)
+    return named(function, name, documented(name, text, ("x",)))
 
 
 def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
@@ -170,7 +176,7 @@ def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
 
     if isinstance(op, Op):
         BINARY[op.name] = name
-    return named(function, name, text)
+    return named(function, name, documented(name, text, ("x", "y")))
 
 
 def _conjugate(x: Any) -> Any:
@@ -182,35 +188,39 @@ def _conjugate(x: Any) -> Any:
 # --- one operation each -----------------------------------------------------------------------------------------------
 
 abs_ = _unary("abs", elementwise.abs_, "The absolute value: a real number also for complex elements.")
-cbrt = _accurate("cbrt", elementwise.cbrt, "The cube root.")
-ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smaller.")
-clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
-conj = _unary("conj", _conjugate, "The complex conjugate, which is complex also of real numbers.")
+cbrt = _accurate("cbrt", elementwise.cbrt, "The cube root, also of negative numbers.")
+ceil = _unary("ceil", elementwise.ceil, "The ceiling: the least whole number that is not less than x.")
+clz = _unary("clz", elementwise.clz, "The number of leading zero bits of an integer; of 0, all its bits.")
+conj = _unary("conj", _conjugate, "The complex conjugate; of a real number, that number as a complex one.")
 cos = _accurate("cos", elementwise.cos, "The cosine.")
 cospi = _unary("cospi", elementwise.cospi, "The cosine of pi x: exact where it is 0, 1 or -1, however large x is.")
 cosh = _accurate("cosh", elementwise.cosh, "The hyperbolic cosine.")
 erf = _accurate("erf", elementwise.erf, "The error function.")
 erf_inv = _unary("erf_inv", elementwise.erf_inv, "The inverse of the error function.")
 exp = _accurate("exp", elementwise.exp, "The exponential function.")
-expm1 = _accurate("expm1", elementwise.expm1, "exp(x) - 1, exact near 0.")
-floor = _unary("floor", elementwise.floor, "The greatest whole number that is not larger.")
+expm1 = _accurate("expm1", elementwise.expm1, "exp(x) - 1, accurate where x is near 0.")
+floor = _unary("floor", elementwise.floor, "The floor: the greatest whole number that is not greater than x.")
 imag = _unary("imag", elementwise.imag, "The imaginary part.")
 is_finite = _unary("is_finite", elementwise.is_finite, "Whether an element is neither infinite nor NaN.")
 log = _accurate("log", elementwise.log, "The natural logarithm.")
-log1p = _accurate("log1p", elementwise.log1p, "log(1 + x), exact near 0.")
-logistic = _accurate("logistic", elementwise.logistic, "1 / (1 + exp(-x)).")
-neg = _unary("neg", elementwise.neg, "The negative.")
-population_count = _unary("population_count", elementwise.population_count, "The number of bits that are set.")
+log1p = _accurate("log1p", elementwise.log1p, "log(1 + x), accurate where x is near 0.")
+logistic = _accurate("logistic", elementwise.logistic, "The logistic function (sigmoid), 1 / (1 + exp(-x)).")
+neg = _unary("neg", elementwise.neg, "-x; of an unsigned integer 2 to the number of its bits, minus x.")
+population_count = _unary(
+    "population_count", elementwise.population_count, "The number of bits of an integer that are set."
+)
 real = _unary("real", elementwise.real, "The real part.")
-rsqrt = _accurate("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
-sign = _unary("sign", elementwise.sign, "-1, 0 or 1; for complex elements x / abs(x).")
+rsqrt = _accurate("rsqrt", elementwise.rsqrt, "The reciprocal of the square root.")
+sign = _unary("sign", elementwise.sign, "The sign: -1, 0 or 1; of complex elements x / abs(x).")
 sin = _accurate("sin", elementwise.sin, "The sine.")
 sinh = _accurate("sinh", elementwise.sinh, "The hyperbolic sine.")
 sinpi = _unary("sinpi", elementwise.sinpi, "The sine of pi x: exact where it is 0, 1 or -1, however large x is.")
 sqrt = _accurate("sqrt", elementwise.sqrt, "The square root.")
 tan = _accurate("tan", elementwise.tan, "The tangent.")
 tanh = _accurate("tanh", elementwise.tanh, "The hyperbolic tangent.")
-bitwise_not = _unary("bitwise_not", elementwise.not_, "All bits inverted; the logical not of booleans.")
+bitwise_not = _unary(
+    "bitwise_not", elementwise.not_, "The complement: all bits inverted, or the logical not of booleans."
+)
 
 
 def _of_inexact(name: str, function: Callable[..., Any], text: str) -> Unary:
@@ -222,7 +232,7 @@ def _of_inexact(name: str, function: Callable[..., Any], text: str) -> Unary:
             raise DTypeError(f"lax.{name} takes floating-point or complex numbers, but got {described([value])}.")
         return function(value)
 
-    return named(checked, name, text)
+    return named(checked, name, documented(name, text, ("x",)))
 
 
 acos = _of_inexact("acos", transcendental.arccos, "The inverse of the cosine.")
@@ -244,13 +254,15 @@ def exp2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     return _exp2(x)
 
 
-add = _binary("add", elementwise.add, "x + y.")
-atan2 = _binary("atan2", elementwise.atan2, "The angle of the point with abscissa y and ordinate x.")
-bitwise_and = _binary("bitwise_and", elementwise.and_, "The bits that both have.")
-bitwise_or = _binary("bitwise_or", elementwise.or_, "The bits that either has.")
-bitwise_xor = _binary("bitwise_xor", elementwise.xor, "The bits that one of both has.")
-complex_ = _binary("complex", elementwise.complex_, "x + iy of real x and y.")
-div = _binary("div", elementwise.div, "x / y; of integers the quotient rounded towards 0.")
+add = _binary("add", elementwise.add, "The sum x + y; integers wrap around, of booleans it is the logical or.")
+atan2 = _binary("atan2", elementwise.atan2, "The angle of the point with ordinate x and abscissa y, from -pi to pi.")
+bitwise_and = _binary("bitwise_and", elementwise.and_, "The bitwise and of integers, or the logical and of booleans.")
+bitwise_or = _binary("bitwise_or", elementwise.or_, "The bitwise or of integers, or the logical or of booleans.")
+bitwise_xor = _binary(
+    "bitwise_xor", elementwise.xor, "The bitwise exclusive or of integers, or the logical one of booleans."
+)
+complex_ = _binary("complex", elementwise.complex_, "The complex number x + iy of real x and y, float32 or float64.")
+div = _binary("div", elementwise.div, "The quotient x / y; of integers it is rounded towards 0.")
 eq = _binary("eq", elementwise.eq, "Whether x = y.")
 ge = _binary("ge", elementwise.ge, "Whether x >= y.")
 gt = _binary("gt", elementwise.gt, "Whether x > y.")
@@ -258,7 +270,7 @@ le = _binary("le", elementwise.le, "Whether x <= y.")
 lt = _binary("lt", elementwise.lt, "Whether x < y.")
 max_ = _binary("max", elementwise.max_, "The larger of both; NaN if one is.")
 min_ = _binary("min", elementwise.min_, "The smaller of both; NaN if one is.")
-_mul = _binary("mul", elementwise.mul, "x times y.")
+_mul = _binary("mul", elementwise.mul, "The product x y; integers wrap around.")
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
@@ -283,15 +295,17 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 
 ne = _binary("ne", elementwise.ne, "Whether x differs from y.")
-rem = _binary("rem", elementwise.rem, "What division leaves, with the sign of x.")
-shift_left = _binary("shift_left", elementwise.shift_left, "The bits of x moved up by y places.")
+rem = _binary("rem", elementwise.rem, "The remainder of a division that rounds towards 0: it has the sign of x.")
+shift_left = _binary(
+    "shift_left", elementwise.shift_left, "x shifted left by y bits; 0 where y is the number of bits or more."
+)
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", elementwise.shift_right_arithmetic, "The bits of x moved down by y, the sign repeated."
+    "shift_right_arithmetic", elementwise.shift_right_arithmetic, "x shifted right by y bits, filled with its sign bit."
 )
 shift_right_logical = _binary(
-    "shift_right_logical", elementwise.shift_right_logical, "The bits of x moved down by y, zeros put in."
+    "shift_right_logical", elementwise.shift_right_logical, "x shifted right by y bits, filled with zeros."
 )
-sub = _binary("sub", elementwise.sub, "x - y.")
+sub = _binary("sub", elementwise.sub, "The difference x - y; integers wrap around.")
 
 
 # --- powers -----------------------------------------------------------------------------------------------------------
@@ -325,12 +339,27 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
 
 def square(x: ArrayLike) -> Array:
-    """x times x."""
+    """The square x x, also of integers and complex numbers; integers wrap around.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.square(np.complex64([3, 2j]))
+    Array([ 9.+0.j, -4.+0.j], dtype=complex64)
+    """
     return integer_pow(x, 2)
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """1 / x."""
+    """The reciprocal 1 / x, for floating-point and complex elements.
+
+    Raises:
+        DTypeError: integers, whose reciprocals are none.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.reciprocal(np.float32([4, 0]))
+    Array([0.25,  inf], dtype=float32)
+    """
     return integer_pow(x, -1)
 
 
@@ -338,7 +367,14 @@ def reciprocal(x: ArrayLike) -> Array:
 
 
 class RoundingMethod(enum.IntEnum):
-    """What becomes of numbers half-way between two whole ones."""
+    """What becomes of numbers half-way between two whole ones.
+
+    >>> from tinyxla import lax
+    >>> [lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN).item() for x in (0.5, 1.5, 2.5)]
+    [0.0, 2.0, 2.0]
+    >>> [lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO).item() for x in (0.5, 1.5, 2.5)]
+    [1.0, 2.0, 3.0]
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1

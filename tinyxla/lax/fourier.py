@@ -14,7 +14,13 @@ from tinyxla.tracing.array import Array
 
 
 class FftType(enum.IntEnum):
-    """Which transform: of complex signals, back, of real signals, and back to these."""
+    """Which transform: of complex signals, back, of real signals, and back to these.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.fft(np.ones(8, np.float32), lax.FftType.RFFT, [8]).shape
+    (5,)
+    """
 
     FFT = 0
     IFFT = 1

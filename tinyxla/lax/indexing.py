@@ -193,7 +193,17 @@ def dynamic_update_index_in_dim(
 
 
 class GatherScatterMode(enum.Enum):
-    """What becomes of slices that would reach outside: moved inside, or filled (gather) and dropped (scatter)."""
+    """What becomes of slices that would reach outside: moved inside, or filled (gather) and dropped (scatter).
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> x, start = np.arange(4), np.array([[3]])
+    >>> numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(), start_index_map=(0,))
+    >>> lax.gather(x, start, numbers, slice_sizes=(2,), mode=lax.GatherScatterMode.CLIP)
+    Array([[2, 3]], dtype=int32)
+    >>> lax.gather(x, start, numbers, slice_sizes=(2,), mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=-1)
+    Array([[-1, -1]], dtype=int32)
+    """
 
     CLIP = "clip"
     FILL_OR_DROP = "fill"
@@ -201,7 +211,15 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(mode: Any) -> GatherScatterMode:
-        """A mode from its name."""
+        """The mode of a name: "clip", "fill", "drop" or "promise_in_bounds".
+
+        Raises:
+            AttributeValueError: another name.
+
+        >>> from tinyxla import lax
+        >>> lax.GatherScatterMode.from_any("drop")
+        <GatherScatterMode.FILL_OR_DROP: 'fill'>
+        """
         if isinstance(mode, GatherScatterMode):
             return mode
         try:
@@ -213,7 +231,22 @@ class GatherScatterMode(enum.Enum):
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which dimensions are which, in the terms of the XLA documents."""
+    """The dimension numbers of `gather`, in the terms of the XLA documents.
+
+    Attributes:
+        offset_dims: dimensions of the result that are those of a slice.
+        collapsed_slice_dims: dimensions of the operand in which slices have size 1, and which the result does not have.
+        start_index_map: the dimension of the operand that each element of an index vector is for.
+        operand_batching_dims: dimensions of the operand that are also those of the indices.
+        start_indices_batching_dims: these dimensions of the indices.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(np.arange(6).reshape(3, 2), np.array([[2], [0]]), rows, slice_sizes=(1, 2))
+    Array([[4, 5],
+           [0, 1]], dtype=int32)
+    """
 
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
@@ -223,7 +256,23 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Which dimensions are which, in the terms of the XLA documents."""
+    """The dimension numbers of `scatter`, in the terms of the XLA documents.
+
+    Attributes:
+        update_window_dims: dimensions of the updates that are those of a window.
+        inserted_window_dims: dimensions of the operand in which windows have size 1, and which the updates do not have.
+        scatter_dims_to_operand_dims: the dimension of the operand that each element of an index vector is for.
+        operand_batching_dims: dimensions of the operand that are also those of the indices.
+        scatter_indices_batching_dims: these dimensions of the indices.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> rows = lax.ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> lax.scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows)
+    Array([[0., 0.],
+           [0., 0.],
+           [2., 2.]], dtype=float32)
+    """
 
     update_window_dims: tuple[int, ...]
     inserted_window_dims: tuple[int, ...]

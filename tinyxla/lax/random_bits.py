@@ -19,7 +19,15 @@ from tinyxla.tracing.array import Array
 
 
 class RandomAlgorithm(enum.IntEnum):
-    """How bits are made; the default is Philox."""
+    """How bits are made; the default is Philox.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> algorithm = lax.RandomAlgorithm.RNG_THREE_FRY
+    >>> state, bits = lax.rng_bit_generator(np.zeros(4, np.uint32), (3,), algorithm=algorithm)
+    >>> bits.shape, bits.dtype
+    ((3,), dtype('uint32'))
+    """
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1

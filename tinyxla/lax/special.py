@@ -21,6 +21,7 @@ from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError
 from tinyxla.lax.control_flow import while_loop
+from tinyxla.lax.examples import documented
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, cast, named
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
@@ -60,7 +61,8 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
         return ruled(*values)
 
     apply.__signature__ = signature  # type: ignore[attr-defined]
-    return named(apply, name.rpartition(".")[2], text)
+    short = name.rpartition(".")[2]
+    return named(apply, short, documented(short, text, names.split()) if text else "")
 
 
 def narrowed(function: Function) -> Function:
@@ -259,7 +261,7 @@ zeta = special_function(
     "x q",
     _in_programs(_zeta, on_host("zeta")),
     [slope_on_host("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
-    "Hurwitz' zeta function, the sum of (q + k)^-s over k = 0, 1, ...; of s > 1 and q.",
+    "Hurwitz' zeta function: the sum of (q + k)^-x over k = 0, 1, ..., for x > 1.",
 )
 _PRODUCTS = 20  # up to so many factors a power is made of products
 
@@ -283,12 +285,23 @@ lgamma = special_function(
     "The logarithm of the absolute value of the gamma function.",
 )
 digamma = special_function(
-    "lax.digamma", "x", narrowed(_digamma), [lambda ans, x: polygamma(1, x)], "The derivative of `lgamma`."
+    "lax.digamma",
+    "x",
+    narrowed(_digamma),
+    [lambda ans, x: polygamma(1, x)],
+    "The digamma function: the derivative of `lgamma`.",
 )
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of order m of `digamma`, for whole numbers m (NaN for others); differentiable by x."""
+    """The polygamma function: the derivative of order m of `digamma`, for whole numbers m (NaN for others). It is
+    differentiable by x.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.polygamma(1, np.float32([1, 2]))
+    Array([1.644934  , 0.64493406], dtype=float32)
+    """
     if isinstance(m, (int, float)) and m in range(1, _PRODUCTS):
         return (-1) ** (int(m) + 1) * float(math.factorial(int(m))) * _zeta_at(int(m) + 1)(x)
     order, value = of_one_shape("lax.polygamma", of_one_type("lax.polygamma", m, x))
@@ -534,13 +547,29 @@ betainc = special_function(
 
 
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `igamma` by a."""
+    """The derivative by a of the regularized lower incomplete gamma function `igamma`.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.igamma_grad_a(1.0, np.float32([0.5, 1.0]))
+    Array([-0.48945758, -0.4317297 ], dtype=float32)
+    """
     values = of_one_shape("lax.igamma_grad_a", of_one_type("lax.igamma_grad_a", a, x))
     return _gamma_slope(0, "gammainc")(values[0], *values)
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    """How a sample x of the gamma distribution of shape a moves with a, when its place among all samples is kept."""
+    """The derivative by a of a sample x of the gamma distribution of shape a, while the value of the distribution
+    function at x stays.
+
+    Returns:
+        An array of the shape of the arguments: `-igamma_grad_a(a, x)`, divided by the density at x.
+
+    >>> import numpy as np
+    >>> from tinyxla import lax
+    >>> lax.random_gamma_grad(1.0, np.float32([0.5, 1.0]))
+    Array([0.8069791, 1.1735631], dtype=float32)
+    """
     shape, sample = of_one_shape("lax.random_gamma_grad", of_one_type("lax.random_gamma_grad", a, x))
     return -igamma_grad_a(shape, sample) / _gamma_density(shape, sample)
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from tinyxla.util.docstrings import docstring, example_of
+
 EXAMPLES = {  # by the function's name: a call, and the text of its result
     "absolute": ("jnp.abs(jnp.array([-1.5, 2.0]))", "Array([1.5, 2. ], dtype=float32)"),
     "add": ("jnp.add(jnp.array([1, 2]), jnp.array([[10], [20]]))", "Array([[11, 12],\n       [21, 22]], dtype=int32)"),
@@ -94,17 +96,10 @@ def documented(name: str, text: str, parameters: tuple[str, ...]) -> str:
     example that there is of its name."""
     together = " and ".join(parameters)
     result = f"the shape of {together}" if len(parameters) == 1 else f"the shape that {together} broadcast to"
-    parts = [
-        text,
-        f"Args:\n    {', '.join(parameters)}: {_ARRAY}",
-        f"Returns:\n    An array of {result}, element by element.",
-        "Raises:\n    DTypeError: an argument that is no array or number, or of a type that this is not defined for.",
-    ]
+    raises = {"DTypeError": "an argument that is no array or number, or of a type that this is not defined for."}
     if len(parameters) > 1:
-        parts[-1] += "\n    ShapeError: shapes that do not broadcast."
-    if name in EXAMPLES:
-        call, shown = EXAMPLES[name]
-        lines = ["import tinyxla.numpy as jnp", call]
-        example = "\n".join([*(f">>> {line}" for line in lines), shown])
-        parts.append("Example:\n    " + example.replace("\n", "\n    "))
-    return "\n\n".join(parts)
+        raises["ShapeError"] = "shapes that do not broadcast."
+    example = example_of(*EXAMPLES[name], "import tinyxla.numpy as jnp") if name in EXAMPLES else []
+    return docstring(
+        text, {", ".join(parameters): _ARRAY}, f"An array of {result}, element by element.", raises, example
+    )

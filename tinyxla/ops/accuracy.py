@@ -22,6 +22,11 @@ class ResultAccuracy(NamedTuple):
     `atol` bounds the distance from the exact result, `rtol` that relative to the exact result (where this is no
     subnormal number), and `ulps` that in units in the last place of the exact result, of complex numbers of its
     magnitude.
+
+    >>> from tinyxla.xla import ResultAccuracy, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(b.Sin(b.Constant(1.0), ResultAccuracy("tolerance", ulps=1)))()
+    Array(0.84147096, dtype=float32)
     """
 
     mode: str = "default"

@@ -31,6 +31,10 @@ class ConvDimensionNumbers(NamedTuple):
 
     `lhs_spec` and `out_spec` are (batch, feature, spatial...), `rhs_spec` is (output feature, input feature,
     spatial...).
+
+    >>> from tinyxla import lax
+    >>> lax.conv_dimension_numbers((8, 28, 28, 3), (5, 5, 3, 16), ("NHWC", "HWIO", "NHWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
 
     lhs_spec: Ints

@@ -103,7 +103,16 @@ class HostQueue:
 
 
 class Source:
-    """An iterable that another thread reads ahead of the program: `prefetch` items at most wait in the queue."""
+    """An iterable that another thread reads ahead of the program: `prefetch` items at most wait in the queue.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder, infeed_source
+    >>> b = XlaBuilder()
+    >>> program = b.Build(b.Infeed(ShapeUtil.MakeShape(F32, [])))
+    >>> with infeed_source((np.float32(k * k) for k in range(3)), prefetch=2):
+    ...     [float(program()) for _ in range(3)]
+    [0.0, 1.0, 4.0]
+    """
 
     def __init__(self, queue: HostQueue, items: Iterable[Any], prefetch: int) -> None:
         self.count = 0
@@ -122,6 +131,14 @@ class Source:
         return not self._has_ended
 
     def start(self) -> Source:
+        """Begin to read: attach to the queue, which from now on has room for `prefetch` items.
+
+        >>> from tinyxla.xla import client
+        >>> numbers = client.Client()
+        >>> source = client.InfeedSource(numbers.queue("infeed", 0), [1.0, 2.0], prefetch=1).start()
+        >>> [float(numbers.queue("infeed", 0).get()[0]) for _ in range(2)]
+        [1.0, 2.0]
+        """
         self._queue.attach(self)
         self._capacity, self._queue.capacity = self._queue.capacity, self._prefetch
         self._thread.start()
@@ -142,7 +159,19 @@ class Source:
             self._queue.wake()
 
     def close(self) -> None:
-        """Read no further."""
+        """Read no further.
+
+        >>> import itertools
+        >>> import numpy as np
+        >>> from tinyxla import xla
+        >>> b = xla.XlaBuilder()
+        >>> program = b.Build(b.Infeed(xla.ShapeUtil.MakeShape(xla.F32, [])))
+        >>> source = xla.infeed_source(map(np.float32, itertools.count()))
+        >>> program(), program()
+        (Array(0., dtype=float32), Array(1., dtype=float32))
+        >>> source.close()
+        >>> xla.clear_transfers()
+        """
         self._has_ended = True
         self._queue.wake()
         if self._thread is not threading.current_thread():
@@ -203,6 +232,14 @@ class Client:
     Args:
         capacity: how many items a queue has room for.
         timeout: seconds after which what waits raises a `TransferError`.
+
+    >>> from tinyxla.xla.client import Client
+    >>> client = Client(capacity=1, timeout=0.0)
+    >>> client.transfer_to_infeed(1.0)
+    >>> client.transfer_to_infeed(2.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TransferError: the infeed of replica 0 is full: 1 items have not been taken; let a ...
     """
 
     def __init__(self, capacity: int = 1024, timeout: float = 30.0) -> None:
@@ -248,6 +285,13 @@ class Client:
         Raises:
             TransferError: nothing came in time.
             ShapeError: it is another shape.
+
+        >>> from tinyxla import xla
+        >>> b = xla.XlaBuilder()
+        >>> token = b.Outfeed(b.Constant(1.0))
+        >>> result = b.Build(b.Constant(True))()
+        >>> xla.transfer_from_outfeed(xla.ShapeUtil.MakeShape(xla.F32, []))
+        array(1., dtype=float32)
         """
         what = "transfer_from_outfeed"
         if shape is not None and not isinstance(shape, (Shape, TupleShape)):
@@ -259,7 +303,20 @@ class Client:
         return item[0] if is_array else item
 
     def transfer_to_channel(self, channel: Any, value: Any, replica: int = 0, timeout: float | None = None) -> None:
-        """Put an array into the queue from which `RecvFromHost` over this channel reads."""
+        """Put an array into the queue from which `RecvFromHost` over this channel reads.
+
+        Raises:
+            ShapeError: a value that is a tuple.
+            TransferError: the queue stayed full for `timeout` seconds (the client's, unless given).
+
+        >>> import numpy as np
+        >>> from tinyxla import xla
+        >>> b, channel = xla.XlaBuilder(), xla.CreateHostToDeviceChannelHandle()
+        >>> received = b.RecvFromHost(b.CreateToken(), xla.ShapeUtil.MakeShape(xla.F32, []), channel)
+        >>> xla.transfer_to_channel(channel, np.float32(2.5))
+        >>> b.Build(b.GetTupleElement(received, 0))()
+        Array(2.5, dtype=float32)
+        """
         what = "transfer_to_channel"
         if isinstance(value, (tuple, list, dict)):
             raise ShapeError(f"{what}: a value must be an array, but is a {type(value).__name__}.")
@@ -267,7 +324,18 @@ class Client:
         self.queue("recv from host", _replica(what, replica), _channel(what, channel)).put(item, limit)
 
     def transfer_from_channel(self, channel: Any, replica: int = 0, timeout: float | None = None) -> Any:
-        """Take what `SendToHost` has sent over this channel."""
+        """Take what `SendToHost` has sent over this channel.
+
+        Raises:
+            TransferError: nothing was there for `timeout` seconds (the client's, unless given).
+
+        >>> from tinyxla import xla
+        >>> channel = xla.CreateDeviceToHostChannelHandle()
+        >>> xla.transfer_from_channel(channel, timeout=0.0)
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.TransferError: the send to host, channel ..., of replica 0 has nothing to be taken; ...
+        """
         what = "transfer_from_channel"
         queue = self.queue("send to host", _replica(what, replica), _channel(what, channel))
         return queue.get(_seconds(what, timeout))[0]
@@ -285,13 +353,32 @@ class Client:
 
         Raises:
             ArgumentError: the infeed has a source already, items is not an iterable, or prefetch is below 1.
+
+        >>> import numpy as np
+        >>> from tinyxla import xla
+        >>> b = xla.XlaBuilder()
+        >>> program = b.Build(b.Infeed(xla.ShapeUtil.MakeShape(xla.F32, [])))
+        >>> with xla.infeed_source(map(np.float32, [1, 2])):
+        ...     program(), program()
+        (Array(1., dtype=float32), Array(2., dtype=float32))
         """
         what = "infeed_source"
         room = _integer(f"{what}: prefetch", prefetch, 1)
         return Source(self.queue("infeed", _replica(what, replica)), items, room).start()
 
     def clear_transfers(self) -> None:
-        """Drop all that is in the queues, and end all waits for them with an error."""
+        """Drop all that is in the queues, and end all waits for them with an error.
+
+        >>> from tinyxla import xla
+        >>> b = xla.XlaBuilder()
+        >>> token = b.Outfeed(b.Constant(1.0))
+        >>> result = b.Build(b.Constant(True))()
+        >>> xla.clear_transfers()
+        >>> xla.transfer_from_outfeed(timeout=0.0)
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.TransferError: the outfeed of replica 0 has nothing to be taken; ...
+        """
         with self._lock:
             queues, self._queues = self._queues, {}
         for queue in queues.values():

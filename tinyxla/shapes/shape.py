@@ -15,7 +15,14 @@ from tinyxla.shapes.element_types import ElementType, element_type
 
 
 class PaddingValue(Enum):
-    """What stands in the padding of a layout, for any element type."""
+    """What stands in the padding of a layout, for any element type.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import LayoutUtil, LiteralUtil, PaddingValue
+    >>> layout = LayoutUtil.MakeLayout([0], padded_dimensions=[4], padding_value=PaddingValue.LOWEST_PAD)
+    >>> LiteralUtil.LinearValues(np.float32([1, 2]), layout)
+    array([  1.,   2., -inf, -inf], dtype=float32)
+    """
 
     INVALID_PAD = 0
     ZERO_PAD = 1
@@ -36,6 +43,10 @@ class Layout:
     into `tiles`: the first tiles the array, major dimensions first, and each other one tiles what the one before made.
 
     Sources: "Shapes and Layout", section "Layout"; "Tiled layout".
+
+    >>> from tinyxla.xla import Layout
+    >>> print(Layout((0, 1), tiles=((2, 128),)))
+    {0,1:T(2,128)}
     """
 
     minor_to_major: tuple[int, ...]
@@ -63,7 +74,12 @@ class Layout:
 
     @staticmethod
     def default(rank: int) -> Layout:
-        """The last dimension fastest: row-major, NumPy's C order."""
+        """The last dimension fastest: row-major, NumPy's C order.
+
+        >>> from tinyxla.xla import Layout
+        >>> Layout.default(3).minor_to_major
+        (2, 1, 0)
+        """
         return Layout(tuple(range(rank - 1, -1, -1)))
 
     def __str__(self) -> str:
@@ -76,6 +92,12 @@ class Shape:
     """Element type and dimensions of an array. Equal shapes are equal and hash alike, whatever their layout.
 
     A dynamic dimension has a size that is known only when the program runs; in `dimensions` stands its bound.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Layout, Shape
+    >>> columns = Shape(F32, (2, 3), Layout((0, 1)))
+    >>> columns.text(), columns == Shape(F32, (2, 3)), columns.size
+    ('f32[2,3]{0,1}', True, 6)
     """
 
     element_type: ElementType
@@ -101,7 +123,13 @@ class Shape:
 
     @staticmethod
     def of(value: Any) -> Shape:
-        """The shape of anything with `dtype` and `shape`."""
+        """The shape of anything with `dtype` and `shape`.
+
+        >>> import numpy as np
+        >>> from tinyxla.xla import Shape
+        >>> Shape.of(np.zeros((2, 3), np.int8))
+        s8[2,3]
+        """
         return Shape(element_type(value.dtype), tuple(value.shape))
 
     @property
@@ -122,7 +150,12 @@ class Shape:
         return bool(self.dynamic)
 
     def in_layout(self, layout: Layout | None) -> Shape:
-        """The same in another layout, or in the default one."""
+        """The same in another layout, or in the default one.
+
+        >>> from tinyxla.xla import F32, Layout, Shape
+        >>> Shape(F32, (2, 3)).in_layout(Layout((0, 1))).text()
+        'f32[2,3]{0,1}'
+        """
         return Shape(self.element_type, self.dimensions, layout, self.dynamic)
 
     @property
@@ -131,20 +164,43 @@ class Shape:
         return (self.layout or Layout.default(self.rank)).minor_to_major[::-1]
 
     def admits(self, dimensions: tuple[int, ...]) -> bool:
-        """Whether an array of these dimensions has the shape: a dynamic one may be smaller than its bound."""
+        """Whether an array of these dimensions has the shape: a dynamic one may be smaller than its bound.
+
+        >>> from tinyxla.xla import F32, Shape
+        >>> at_most_3 = Shape(F32, (2, 3)).with_dynamic([False, True])
+        >>> at_most_3.admits((2, 1)), at_most_3.admits((1, 3))
+        (True, False)
+        """
         if not self.dynamic:
             return dimensions == self.dimensions
         sizes = zip(dimensions, self.dimensions, self.dynamic, strict=False)
         return len(dimensions) == self.rank and all(n == m or (d and n < m) for n, m, d in sizes)
 
     def with_dynamic(self, dynamic: Sequence[bool]) -> Shape:
-        """The same with these dimensions dynamic."""
+        """The same with these dimensions dynamic.
+
+        >>> from tinyxla.xla import F32, Shape
+        >>> Shape(F32, (2, 3)).with_dynamic([False, True])
+        f32[2,<=3]
+        """
         return Shape(self.element_type, self.dimensions, self.layout, tuple(dynamic) if any(dynamic) else ())
 
     def with_dimensions(self, dimensions: Sequence[int]) -> Shape:
+        """The shape with the same element type and other dimensions, in the default layout.
+
+        >>> from tinyxla.xla import F32, Shape
+        >>> Shape(F32, (2, 3)).with_dimensions([6])
+        f32[6]
+        """
         return Shape(self.element_type, tuple(dimensions))
 
     def with_type(self, dtype: Any) -> Shape:
+        """The shape with another element type, in the default layout.
+
+        >>> from tinyxla.xla import F32, Shape
+        >>> Shape(F32, (2, 3)).with_type("int8")
+        s8[2,3]
+        """
         return Shape(element_type(dtype), self.dimensions)
 
     def __eq__(self, other: object) -> bool:
@@ -167,7 +223,12 @@ class Shape:
     __repr__ = __str__
 
     def text(self) -> str:
-        """With the layout, as HLO text has it."""
+        """With the layout, as HLO text has it.
+
+        >>> from tinyxla.xla import F32, Shape
+        >>> Shape(F32, (2, 3)).text()
+        'f32[2,3]{1,0}'
+        """
         if not self.dimensions:
             return str(self)
         return f"{self}{self.layout or Layout.default(self.rank)}"
@@ -175,7 +236,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class TupleShape:
-    """The shape of a tuple: the shapes of its elements."""
+    """The shape of a tuple: the shapes of its elements.
+
+    >>> from tinyxla.xla import F32, PRED, Shape, TupleShape
+    >>> TupleShape((Shape(F32, (2,)), TupleShape((Shape(PRED),))))
+    (f32[2], (pred[]))
+    """
 
     elements: tuple[AnyShape, ...]
     is_dynamic: bool = field(init=False, repr=False, compare=False)
@@ -189,6 +255,12 @@ class TupleShape:
     __repr__ = __str__
 
     def text(self) -> str:
+        """The shapes of the elements with their layouts, as HLO text has them.
+
+        >>> from tinyxla.xla import F32, PRED, Shape, TupleShape
+        >>> TupleShape((Shape(F32, (2, 3)), Shape(PRED))).text()
+        '(f32[2,3]{1,0}, pred[])'
+        """
         return f"({', '.join(x.text() for x in self.elements)})"
 
 

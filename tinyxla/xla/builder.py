@@ -35,7 +35,15 @@ def _operator(name: str) -> Callable[..., XlaOp]:
 
 class XlaOp:
     """The result of an instruction of a builder: an array, or a tuple. Python's arithmetic operators add instructions;
-    `==` compares by identity."""
+    `==` compares by identity.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import XlaBuilder
+    >>> b = XlaBuilder("quadratic")
+    >>> x = b.Constant(np.float32([1, 2]))
+    >>> x * x - x
+    <XlaOp f32[2] of quadratic>
+    """
 
     __slots__ = ("builder", "value")
 
@@ -68,6 +76,13 @@ class XlaBuilder:
     """Instructions of a computation in the making.
 
     All functions of `tinyxla.xla` that add an instruction are its methods too: `builder.Add(x, y)` is `Add(x, y)`.
+
+    >>> from tinyxla.xla import Add, F32, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder("sum")
+    >>> x, y = (b.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> total = Add(x, y)  # or b.Add(x, y), or x + y
+    >>> b.Build(total)(1.0, 2.0)
+    Array(3., dtype=float32)
     """
 
     def __init__(self, name: str = "computation") -> None:
@@ -85,12 +100,25 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name}>"
 
     def wrap(self, value: Tree) -> XlaOp:
-        """A value as the newest operation."""
+        """A value as the newest operation.
+
+        >>> from tinyxla.xla import XlaBuilder
+        >>> b = XlaBuilder()
+        >>> x = b.Constant(1.0)
+        >>> b.wrap((x.value, x.value))
+        <XlaOp (f32[], f32[]) of computation>
+        """
         self._last = XlaOp(self, value)
         return self._last
 
     def add_parameter(self, number: int, shape: AnyShape, name: str) -> Tree:
-        """The value of a parameter: one parameter of the graph for each array in it."""
+        """The value of a parameter: one parameter of the graph for each array in it.
+
+        >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
+        >>> b = XlaBuilder()
+        >>> b.wrap(b.add_parameter(0, ShapeUtil.MakeShape(F32, [2]), "x"))
+        <XlaOp f32[2] of computation>
+        """
         if number in self._parameters:
             raise ArgumentError(
                 f"Parameter: {self.name} already has a parameter {number}; number each one differently."
@@ -110,11 +138,24 @@ class XlaBuilder:
         return found
 
     def GetShape(self, op: XlaOp) -> AnyShape:
-        """The shape of an operation."""
+        """The shape of an operation.
+
+        >>> from tinyxla.xla import XlaBuilder
+        >>> b = XlaBuilder()
+        >>> b.GetShape(b.Constant((1.0, True)))
+        (f32[], pred[])
+        """
         return op.shape
 
     def GetProgramShape(self, root: XlaOp | None = None) -> ProgramShape:
-        """The shapes of the parameters, and of the root (the newest operation unless one is given)."""
+        """The shapes of the parameters, and of the root (the newest operation unless one is given).
+
+        >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
+        >>> b = XlaBuilder()
+        >>> x = b.Parameter(0, ShapeUtil.MakeShape(F32, [2, 3]), "x")
+        >>> print(b.GetProgramShape(b.Transpose(x, [1, 0])))
+        (x: f32[2,3]) -> f32[3,2]
+        """
         missing = [n for n in range(len(self._parameters)) if n not in self._parameters]
         if missing:
             raise ArgumentError(
@@ -137,6 +178,12 @@ class XlaBuilder:
             ArgumentError: numbers of parameters with a gap, a root of another builder, or another use of the context
                 that `Send` and `Recv` give for the number of a channel than by one `SendDone` or `RecvDone`.
             ShapeError: a `result_layout` that is not the root's shape.
+
+        >>> from tinyxla.xla import XlaBuilder
+        >>> b = XlaBuilder()
+        >>> x, y = b.Constant(1.0), b.Constant(2.0)
+        >>> b.Build()(), b.Build(x)()
+        (Array(2., dtype=float32), Array(1., dtype=float32))
         """
         program, chosen = self.GetProgramShape(root), self._root(root)
         if result_layout is not None:

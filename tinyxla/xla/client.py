@@ -15,17 +15,33 @@ _numbers = itertools.count(1)
 
 
 def CreateChannelHandle() -> ChannelHandle:
-    """A channel between two computations, or two replicas of one, whose number no other channel made here has."""
+    """A channel between two computations, or two replicas of one, whose number no other channel made here has.
+
+    >>> from tinyxla.xla import CreateChannelHandle
+    >>> first, second = CreateChannelHandle(), CreateChannelHandle()
+    >>> first.type, first.handle == second.handle
+    (<ChannelType.DEVICE_TO_DEVICE: 1>, False)
+    """
     return ChannelHandle(next(_numbers), ChannelType.DEVICE_TO_DEVICE)
 
 
 def CreateDeviceToHostChannelHandle() -> ChannelHandle:
-    """A channel for `SendToHost`."""
+    """A channel for `SendToHost`.
+
+    >>> from tinyxla.xla import CreateDeviceToHostChannelHandle
+    >>> CreateDeviceToHostChannelHandle().type
+    <ChannelType.DEVICE_TO_HOST: 2>
+    """
     return ChannelHandle(next(_numbers), ChannelType.DEVICE_TO_HOST)
 
 
 def CreateHostToDeviceChannelHandle() -> ChannelHandle:
-    """A channel for `RecvFromHost`."""
+    """A channel for `RecvFromHost`.
+
+    >>> from tinyxla.xla import CreateHostToDeviceChannelHandle
+    >>> CreateHostToDeviceChannelHandle().type
+    <ChannelType.HOST_TO_DEVICE: 3>
+    """
     return ChannelHandle(next(_numbers), ChannelType.HOST_TO_DEVICE)
 
 

@@ -79,7 +79,16 @@ def AllReduce(
     use_global_device_ids: bool | None = None,
 ) -> Tree:
     """An array, or each array of a tuple, combined by a computation of two scalars with those of the other replicas of
-    the group. `shape_with_layout` is the operand's shape in the layouts that the result is to have."""
+    the group. `shape_with_layout` is the operand's shape in the layouts that the result is to have.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, AllReduce, Max, ShapeUtil, XlaBuilder
+    >>> inner, b = XlaBuilder("larger"), XlaBuilder()
+    >>> x, y = (inner.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> total = AllReduce(b.Parameter(0, ShapeUtil.MakeShape(F32, [2])), inner.Build(Max(x, y)))
+    >>> b.Build().execute_replicated([[np.float32([1, 8])], [np.float32([3, 5])]])
+    [Array([3., 8.], dtype=float32), Array([3., 8.], dtype=float32)]
+    """
     return _all_reduce(
         "AllReduce",
         operand,
@@ -93,7 +102,15 @@ def AllReduce(
 
 @builder_function()
 def CrossReplicaSum(builder: XlaBuilder, operand: Tree, replica_groups: Groups = ()) -> Tree:
-    """The sum of an array, or of each array of a tuple, over the replicas of the group; of truth values it is `or`."""
+    """The sum of an array, or of each array of a tuple, over the replicas of the group; of truth values it is `or`.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, CrossReplicaSum, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> total = CrossReplicaSum(b.Parameter(0, ShapeUtil.MakeShape(F32, [])), [[0, 1], [2]])
+    >>> b.Build().execute_replicated([[np.float32(x)] for x in (1, 2, 4)])
+    [Array(3., dtype=float32), Array(3., dtype=float32), Array(4., dtype=float32)]
+    """
     kind = element_type(_arrays("CrossReplicaSum", operand)[0].dtype)
     total = reduction.scalar_computation("or" if kind.kind == "pred" else "add", kind.dtype)
     return _all_reduce("CrossReplicaSum", operand, total, None, replica_groups=replica_groups)
@@ -126,7 +143,16 @@ def ReduceScatter(
     layout: Layout | None = None,
     use_global_device_ids: bool | None = None,
 ) -> Tree:
-    """AllReduce, of whose result, split into `shard_count` blocks, replica i of the group gets block i."""
+    """AllReduce, of whose result, split into `shard_count` blocks, replica i of the group gets block i.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, ReduceScatter, ShapeUtil, XlaBuilder
+    >>> inner, b = XlaBuilder("plus"), XlaBuilder()
+    >>> x, y = (inner.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> shard = ReduceScatter(b.Parameter(0, ShapeUtil.MakeShape(F32, [2])), inner.Build(x + y), 0, shard_count=2)
+    >>> b.Build().execute_replicated([[np.float32([1, 2])], [np.float32([10, 20])]])
+    [Array([11.], dtype=float32), Array([22.], dtype=float32)]
+    """
     _check_shard_count("ReduceScatter", shard_count)
     result = collectives.reduce_scatter(
         *_arrays("ReduceScatter", operand),
@@ -154,7 +180,15 @@ def AllGather(
     layout: Layout | None = None,
     use_global_device_ids: bool | None = None,
 ) -> Tree:
-    """The arrays of all `shard_count` replicas of the group, concatenated in its order."""
+    """The arrays of all `shard_count` replicas of the group, concatenated in its order.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, AllGather, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> whole = AllGather(b.Parameter(0, ShapeUtil.MakeShape(F32, [1])), all_gather_dimension=0, shard_count=2)
+    >>> b.Build().execute_replicated([[np.float32([1])], [np.float32([2])]])
+    [Array([1., 2.], dtype=float32), Array([1., 2.], dtype=float32)]
+    """
     _check_shard_count("AllGather", shard_count)
     result = collectives.all_gather(
         *_arrays("AllGather", operand),
@@ -179,7 +213,15 @@ def AllToAll(
     channel_id: Channel | None = None,
 ) -> Value:
     """The array split into `split_count` blocks, of which replica i of the group gets block i; what a replica gets is
-    concatenated in the group's order."""
+    concatenated in the group's order.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import S32, AllToAll, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = AllToAll(b.Parameter(0, ShapeUtil.MakeShape(S32, [2])), 0, 0, split_count=2)
+    >>> b.Build().execute_replicated([[np.int32([0, 1])], [np.int32([10, 11])]])
+    [Array([ 0, 10], dtype=int32), Array([ 1, 11], dtype=int32)]
+    """
     for what, dimension in (("split_dimension", split_dimension), ("concat_dimension", concat_dimension)):
         check_dimensions("AllToAll", what, (dimension,), operand.ndim)
     if split_count < 1 or (replica_groups and split_count != len(replica_groups[0])):
@@ -207,7 +249,15 @@ def AllToAllTuple(
     channel_id: Channel | None = None,
 ) -> Tree:
     """AllToAll of blocks that are arrays of their own: of the operands, a tuple or a list, replica i of the group gets
-    number i."""
+    number i.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import S32, AllToAllTuple, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = AllToAllTuple([b.Parameter(k, ShapeUtil.MakeShape(S32, [])) for k in range(2)])
+    >>> b.Build().execute_replicated([[np.int32(0), np.int32(1)], [np.int32(10), np.int32(11)]])
+    [(Array(0, dtype=int32), Array(10, dtype=int32)), (Array(1, dtype=int32), Array(11, dtype=int32))]
+    """
     given = checked_trees(builder, "AllToAllTuple: operands", operands)
     arrays = given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
     result = exchanges.all_to_all(
@@ -229,7 +279,20 @@ def RaggedAllToAll(
     channel_id: Channel | None = None,
 ) -> Value:
     """`output`, into which rows of all replicas of the group are written: `send_sizes[i]` rows of `input` from
-    `input_offsets[i]` on go to replica i, there from row `output_offsets[i]` on."""
+    `input_offsets[i]` on go to replica i, there from row `output_offsets[i]` on.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import S32, RaggedAllToAll, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> rows = b.Parameter(0, ShapeUtil.MakeShape(S32, [3]))
+    >>> offsets, sizes = (b.Parameter(k, ShapeUtil.MakeShape(S32, [2])) for k in (1, 2))
+    >>> places, received = (b.Parameter(k, ShapeUtil.MakeShape(S32, [2])) for k in (3, 4))
+    >>> x = RaggedAllToAll(rows, offsets, sizes, b.Constant(np.zeros(3, np.int32)), places, received)
+    >>> first = [np.int32(x) for x in ([1, 2, 3], [0, 1], [1, 2], [0, 0], [1, 0])]  # a row stays, two go to replica 1
+    >>> second = [np.int32(x) for x in ([4, 5, 6], [0, 0], [0, 1], [1, 2], [2, 1])]  # a row stays
+    >>> b.Build().execute_replicated([first, second])
+    [Array([1, 0, 0], dtype=int32), Array([2, 3, 4], dtype=int32)]
+    """
     return exchanges.ragged_all_to_all(
         input,
         output,
@@ -246,7 +309,15 @@ def RaggedAllToAll(
 def CollectiveBroadcast(
     builder: XlaBuilder, operand: Value, replica_groups: Groups = (), channel_id: Channel | None = None
 ) -> Value:
-    """The array of the first replica of the group; zeros outside of all groups."""
+    """The array of the first replica of the group; zeros outside of all groups.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, CollectiveBroadcast, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = CollectiveBroadcast(b.Parameter(0, ShapeUtil.MakeShape(F32, [])), [[1, 0]])
+    >>> b.Build().execute_replicated([[np.float32(1)], [np.float32(2)], [np.float32(3)]])
+    [Array(2., dtype=float32), Array(2., dtype=float32), Array(0., dtype=float32)]
+    """
     return exchanges.collective_broadcast(operand, replica_groups=replica_groups, channel_id=channel_id)
 
 
@@ -259,7 +330,15 @@ def CollectivePermute(
     inplace: bool | None = None,
 ) -> Value:
     """The array of the replica that is this one's source; zeros where there is none. `inplace` asks for the operand's
-    memory for the result, which the compiler decides by itself."""
+    memory for the result, which the compiler decides by itself.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, CollectivePermute, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = CollectivePermute(b.Parameter(0, ShapeUtil.MakeShape(F32, [])), source_target_pairs=[(0, 1)])
+    >>> b.Build().execute_replicated([[np.float32(1)], [np.float32(2)]])
+    [Array(0., dtype=float32), Array(1., dtype=float32)]
+    """
     return exchanges.collective_permute(operand, source_target_pairs=source_target_pairs, channel_id=channel_id)
 
 
@@ -268,13 +347,25 @@ def CollectivePermute(
 
 @builder_function()
 def ReplicaId(builder: XlaBuilder) -> Value:
-    """The number of the replica, a scalar u32."""
+    """The number of the replica, a scalar u32.
+
+    >>> from tinyxla.xla import ReplicaId, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(ReplicaId(b)).execute_replicated([[], []])
+    [Array(0, dtype=uint32), Array(1, dtype=uint32)]
+    """
     return exchanges.replica_id()
 
 
 @builder_function()
 def PartitionId(builder: XlaBuilder, shape: Shape | None = None) -> Value:
-    """The number of the partition of the replica, a scalar u32, as which `shape` must be given if at all."""
+    """The number of the partition of the replica, a scalar u32, as which `shape` must be given if at all.
+
+    >>> from tinyxla.xla import PartitionId, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(PartitionId(b)).execute_replicated([[], []], replica_count=1, partition_count=2)
+    [Array(0, dtype=uint32), Array(1, dtype=uint32)]
+    """
     number = Shape(element_type("u32"))
     if shape is not None and shape != number:
         raise ShapeError(f"PartitionId: shape must be {number}, but is {shape}.")

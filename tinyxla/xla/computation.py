@@ -25,7 +25,12 @@ from tinyxla.transforms import call
 
 
 class ProgramShape(NamedTuple):
-    """The shapes of a computation's parameters and result."""
+    """The shapes of a computation's parameters and result.
+
+    >>> from tinyxla.xla import F32, ProgramShape, ShapeUtil
+    >>> print(ProgramShape((ShapeUtil.MakeShape(F32, [2]),), ShapeUtil.MakeShape(F32, []), ("x",)))
+    (x: f32[2]) -> f32[]
+    """
 
     parameter_shapes: tuple[AnyShape, ...]
     result_shape: AnyShape
@@ -37,7 +42,16 @@ class ProgramShape(NamedTuple):
 
 
 class XlaComputation:
-    """A function of arrays and tuples. Call it on arrays, or hand it to an operation that applies it."""
+    """A function of arrays and tuples. Call it on arrays, or hand it to an operation that applies it.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder("double")
+    >>> x = b.Parameter(0, ShapeUtil.MakeShape(F32, [2]))
+    >>> double = b.Build(x + x)
+    >>> double(np.float32([1, 2]))
+    Array([2., 4.], dtype=float32)
+    """
 
     def __init__(self, computation: Computation, program_shape: ProgramShape) -> None:
         self.computation = computation
@@ -49,19 +63,44 @@ class XlaComputation:
         return self.computation.name
 
     def GetProgramShape(self) -> ProgramShape:
-        """The shapes of the parameters and of the result, with their tuples."""
+        """The shapes of the parameters and of the result, with their tuples.
+
+        >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
+        >>> b = XlaBuilder("double")
+        >>> x = b.Parameter(0, ShapeUtil.MakeShape(F32, [2]), "x")
+        >>> print(b.Build(x + x).GetProgramShape())
+        (x: f32[2]) -> f32[2]
+        """
         return self._program_shape
 
     program_shape = GetProgramShape
 
     def as_hlo_text(self) -> str:
-        """The computation in XLA's HLO text form, tuples taken apart."""
+        """The computation in XLA's HLO text form, tuples taken apart.
+
+        >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
+        >>> b = XlaBuilder("double")
+        >>> x = b.Parameter(0, ShapeUtil.MakeShape(F32, [2]), "x")
+        >>> print(b.Build(x + x).as_hlo_text(), end="")
+        HloModule double, entry_computation_layout={(f32[2]{0})->f32[2]{0}}
+        <BLANKLINE>
+        ENTRY double {
+          x = f32[2]{0} parameter(0)
+          ROOT add.1 = f32[2]{0} add(x, x)
+        }
+        """
         return text.print_module(Module(self.name, self.computation))
 
     __str__ = as_hlo_text
 
     def as_hlo_dot_graph(self) -> str:
-        """The graph as Graphviz text."""
+        """The graph as Graphviz text.
+
+        >>> from tinyxla.xla import XlaBuilder
+        >>> b = XlaBuilder("one")
+        >>> b.Build(b.Constant(1.0)).as_hlo_dot_graph().splitlines()[0]
+        'digraph {'
+        """
         return text.to_dot(self.computation)
 
     def __repr__(self) -> str:
@@ -178,6 +217,14 @@ def execute_parallel(
         ChannelError: a channel with two senders or two receivers, or operations over one channel that differ.
 
     Source: sections "Send" and "Recv" of the XLA documents.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, CreateChannelHandle, ShapeUtil, XlaBuilder, execute_parallel
+    >>> channel, sender, receiver = CreateChannelHandle(), XlaBuilder("sender"), XlaBuilder("receiver")
+    >>> token = sender.Send(sender.Constant(3.0), channel)
+    >>> x = receiver.Recv(ShapeUtil.MakeShape(F32, []), channel)
+    >>> execute_parallel([(sender.Build(sender.Constant(True)), []), (receiver.Build(x * x), [])])
+    [Array(True, dtype=bool), Array(9., dtype=float32)]
     """
     for k, pair in enumerate(computations):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], XlaComputation)):  # pyright: ignore[reportUnnecessaryIsInstance]

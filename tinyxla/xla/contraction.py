@@ -42,7 +42,18 @@ def Dot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> Value:
-    """The product of vectors and matrices: over the last dimension of `lhs` and the first of `rhs`."""
+    """The product of vectors and matrices: over the last dimension of `lhs` and the first of `rhs`.
+
+    Raises:
+        ShapeError: operands of more than two dimensions, or sizes that differ.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Dot, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, y = b.Constant(np.float32([[1, 2], [3, 4]])), b.Constant(np.float32([10, 1]))
+    >>> b.Build(Dot(x, y))()
+    Array([12., 34.], dtype=float32)
+    """
     if lhs.ndim not in (1, 2) or rhs.ndim not in (1, 2):
         raise ShapeError(
             f"Dot: operands must be vectors or matrices, but are {Shape.of(lhs)} and {Shape.of(rhs)}; use DotGeneral."
@@ -64,6 +75,16 @@ def DotGeneral(
 
     The result has the batch dimensions, then the other dimensions of `lhs`, then those of `rhs`. They are summed in
     `preferred_element_type` if given, which is the result's type.
+
+    Raises:
+        ShapeError: contracting or batch dimensions that are not there or differ in size.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DotDimensionNumbers, DotGeneral, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, y = b.Constant(np.ones((7, 2, 3), np.float32)), b.Constant(np.ones((7, 3, 4), np.float32))
+    >>> DotGeneral(x, y, DotDimensionNumbers([2], [1], [0], [0]))  # a product of matrices for each of 7
+    <XlaOp f32[7,2,4] of computation>
     """
     return _dot(lhs, rhs, dimension_numbers, precision_config, preferred_element_type)
 
@@ -99,7 +120,17 @@ def ScaledDot(
     preferred_element_type: Any = None,
 ) -> Value:
     """`DotGeneral` of operands that are multiplied by scales first. A scale has the sizes of its operand, in the
-    contracting dimensions divided by those of the blocks that share an element of it."""
+    contracting dimensions divided by those of the blocks that share an element of it.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DotDimensionNumbers, ScaledDot, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, y = b.Constant(np.ones((2, 4), np.float32)), b.Constant(np.ones((4, 1), np.float32))
+    >>> by_block, by_1 = b.Constant(np.float32([[1, 10], [2, 2]])), b.Constant(np.float32([[1]]))
+    >>> b.Build(ScaledDot(x, by_block, y, by_1, DotDimensionNumbers([1], [0])))()
+    Array([[22.],
+           [ 8.]], dtype=float32)
+    """
     return scaled.scaled_dot(
         lhs,
         lhs_scale,
@@ -121,7 +152,16 @@ def RaggedDot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> Value:
-    """`DotGeneral` where a dimension of `lhs` is cut into groups of given sizes."""
+    """`DotGeneral` where a dimension of `lhs` is cut into groups of given sizes.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DotDimensionNumbers, RaggedDot, RaggedDotDimensionNumbers, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> rows, weights = b.Constant(np.ones((5, 3), np.float32)), b.Constant(np.ones((2, 3, 4), np.float32))
+    >>> numbers = RaggedDotDimensionNumbers(DotDimensionNumbers([1], [1]), [0], rhs_group_dimensions=[0])
+    >>> RaggedDot(rows, weights, b.Constant(np.int32([2, 3])), numbers)
+    <XlaOp f32[5,4] of computation>
+    """
     return ragged.ragged_dot(
         lhs,
         rhs,
@@ -204,6 +244,13 @@ def Conv(
     """A convolution of (batch, features, spatial...) with a kernel of (output features, input features, spatial...).
 
     `padding` is a `Padding`, or (low, high) for each spatial dimension.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Conv, Padding, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> images, kernel = b.Constant(np.ones((1, 3, 8, 8), np.float32)), b.Constant(np.ones((16, 3, 3, 3), np.float32))
+    >>> Conv(images, kernel, [2, 2], Padding.kSame), Conv(images, kernel, [1, 1], Padding.kValid)
+    (<XlaOp f32[1,16,4,4] of computation>, <XlaOp f32[1,16,6,6] of computation>)
     """
     rest = (feature_group_count, batch_group_count, precision_config, preferred_element_type)
     return _convolution("Conv", lhs, rhs, window_strides, padding, None, None, None, *rest, None)
@@ -225,7 +272,16 @@ def ConvWithGeneralDimensions(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> Value:
-    """`Conv` with explicit dimension numbers."""
+    """`Conv` with explicit dimension numbers.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import ConvolutionDimensionNumbers, ConvWithGeneralDimensions, Padding, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> signals, kernel = b.Constant(np.ones((1, 8, 3), np.float32)), b.Constant(np.ones((5, 3, 16), np.float32))
+    >>> numbers = ConvolutionDimensionNumbers(0, 2, [1], 2, 1, [0], 0, 2, [1])  # channels last
+    >>> ConvWithGeneralDimensions(signals, kernel, [1], Padding.kValid, numbers)
+    <XlaOp f32[1,4,16] of computation>
+    """
     rest = (feature_group_count, batch_group_count, precision_config, preferred_element_type)
     name = "ConvWithGeneralDimensions"
     return _convolution(name, lhs, rhs, window_strides, padding, None, None, dimension_numbers, *rest, None)
@@ -251,7 +307,16 @@ def ConvGeneralDilated(
     window_reversal: Sequence[bool] | None = None,
 ) -> Value:
     """`Conv` with explicit padding, holes between the elements of the input and of the kernel, and dimension
-    numbers."""
+    numbers.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import ConvGeneralDilated, ConvolutionDimensionNumbers, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> signal, kernel = b.Constant(np.float32([[[1, 2, 3, 4]]])), b.Constant(np.float32([[[1, 1]]]))
+    >>> numbers = ConvolutionDimensionNumbers(0, 1, [2], 0, 1, [2], 0, 1, [2])
+    >>> b.Build(ConvGeneralDilated(signal, kernel, [1], [(0, 0)], [1], [2], numbers))()  # x[i] + x[i + 2]
+    Array([[[4., 6.]]], dtype=float32)
+    """
     rest = (feature_group_count, batch_group_count, precision_config, preferred_element_type, window_reversal)
     name = "ConvGeneralDilated"
     return _convolution(name, lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, *rest)

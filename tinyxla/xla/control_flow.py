@@ -45,7 +45,19 @@ def _flat(computation: XlaComputation, shapes: Sequence[AnyShape] | None = None,
 
 @builder_function(args="operands")
 def Call(builder: XlaBuilder, computation: XlaComputation, operands: list[Tree]) -> Tree:
-    """The result of a computation for these operands."""
+    """The result of a computation for these operands.
+
+    Raises:
+        ShapeError: operands of other shapes than the computation's parameters.
+
+    >>> from tinyxla.xla import F32, Call, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("double")
+    >>> x = inner.Parameter(0, ShapeUtil.MakeShape(F32, []))
+    >>> double = inner.Build(x + x)
+    >>> b = XlaBuilder()
+    >>> b.Build(Call(b, double, [Call(b, double, [b.Constant(1.5)])]))()
+    Array(6., dtype=float32)
+    """
     _check_takes("Call: the computation", computation, operands)
     result = call(*leaves(tuple(operands)), to_apply=computation.computation)
     return regrouped(computation.GetProgramShape().result_shape, iter(leaves(result)))
@@ -53,7 +65,19 @@ def Call(builder: XlaBuilder, computation: XlaComputation, operands: list[Tree])
 
 @builder_function()
 def While(builder: XlaBuilder, condition: XlaComputation, body: XlaComputation, init: Tree) -> Tree:
-    """`init`, replaced by the result of `body` for it as long as `condition` holds for it."""
+    """`init`, replaced by the result of `body` for it as long as `condition` holds for it.
+
+    Raises:
+        ShapeError: computations that do not take `init`, or a body that does not give its shape.
+
+    >>> from tinyxla.xla import S32, ShapeUtil, While, XlaBuilder
+    >>> condition, body, b = XlaBuilder("is_small"), XlaBuilder("double"), XlaBuilder()
+    >>> x = condition.Parameter(0, ShapeUtil.MakeShape(S32, []))
+    >>> is_small = condition.Build(condition.Lt(x, condition.Constant(100)))
+    >>> x = body.Parameter(0, ShapeUtil.MakeShape(S32, []))
+    >>> b.Build(While(is_small, body.Build(x + x), b.Constant(3)))()
+    Array(192, dtype=int32)
+    """
     _check_takes("While: the condition", condition, [init])
     _check_takes("While: the body", body, [init])
     shape = shape_of(init)
@@ -79,6 +103,14 @@ def Conditional(builder: XlaBuilder, *args: Any, **named: Any) -> Tree:
     `Conditional(predicate, true_operand, true_computation, false_operand, false_computation)` for a scalar pred, or
     `Conditional(branch_index, branch_computations, branch_operands)` for a scalar s32, which chooses the last
     computation where there is none of its number. Each takes its operand as its only argument.
+
+    >>> from tinyxla.xla import F32, Conditional, ShapeUtil, XlaBuilder
+    >>> sine, cosine, b = XlaBuilder("sine"), XlaBuilder("cosine"), XlaBuilder()
+    >>> of_sine, of_cosine = (x.Parameter(0, ShapeUtil.MakeShape(F32, [])) for x in (sine, cosine))
+    >>> branches = [sine.Build(sine.Sin(of_sine)), cosine.Build(cosine.Cos(of_cosine))]
+    >>> zero = b.Constant(0.0)
+    >>> b.Build(Conditional(b.Constant(False), zero, branches[0], zero, branches[1]))()
+    Array(1., dtype=float32)
     """
     names = _FORMS.get(len(args) + len(named), ())
     given = dict(zip(names, args, strict=False)) | named
@@ -130,7 +162,16 @@ def Map(
     static_operands: list[Tree] | None = None,
 ) -> Value:
     """A computation of scalars applied to the elements of arrays at each index. `dimensions` are all of them;
-    `static_operands` are further arguments, the same at each index."""
+    `static_operands` are further arguments, the same at each index.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Map, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("square")
+    >>> x = inner.Parameter(0, ShapeUtil.MakeShape(F32, []))
+    >>> b = XlaBuilder()
+    >>> b.Build(Map(b, [b.Constant(np.float32([1, 2, 3]))], inner.Build(x * x), [0]))()
+    Array([1., 4., 9.], dtype=float32)
+    """
     sizes = at_least_one("Map", operands).shape
     found = tuple(range(len(sizes))) if dimensions is None else dimensions
     if not static_operands:
@@ -153,7 +194,15 @@ def CompositeCall(
     attributes: str | None = None,
     version: int | None = None,
 ) -> Tree:
-    """An operation of one's own, made of others: `computation` may always stand in its place."""
+    """An operation of one's own, made of others: `computation` may always stand in its place.
+
+    >>> from tinyxla.xla import F32, CompositeCall, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("cube")
+    >>> x = inner.Parameter(0, ShapeUtil.MakeShape(F32, []))
+    >>> b = XlaBuilder()
+    >>> b.Build(CompositeCall(b, inner.Build(x * x * x), [b.Constant(2.0)], name="my.cube", version=1))()
+    Array(8., dtype=float32)
+    """
     _check_takes("CompositeCall: the computation", computation, operands)
     says = Composite(name, attributes or "", version or 0)
     result = call(
@@ -171,7 +220,19 @@ def CustomCall(
     backend_config: str = "",
     has_side_effect: bool = False,
 ) -> Tree:
-    """A function of the host that was registered under a name, applied to arrays; `shape` is that of its result."""
+    """A function of the host that was registered under a name, applied to arrays; `shape` is that of its result.
+
+    Raises:
+        AttributeValueError: no function of that name is registered when the computation is called.
+
+    >>> import numpy as np
+    >>> from tinyxla import ffi
+    >>> from tinyxla.xla import F32, CustomCall, ShapeUtil, XlaBuilder
+    >>> ffi.register_ffi_target("docs.flip", lambda x: x[::-1])
+    >>> b = XlaBuilder()
+    >>> b.Build(CustomCall(b, "docs.flip", [b.Constant(np.float32([1, 2]))], ShapeUtil.MakeShape(F32, [2])))()
+    Array([2., 1.], dtype=float32)
+    """
     parts = leaf_shapes(shape)
     result = custom_call(
         *leaves(tuple(operands)),
@@ -185,17 +246,34 @@ def CustomCall(
 
 @builder_function()
 def OptimizationBarrier(builder: XlaBuilder, operand: Tree) -> Tree:
-    """The operand, across which nothing is moved or merged."""
+    """The operand, across which nothing is moved or merged.
+
+    >>> from tinyxla.xla import OptimizationBarrier, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(OptimizationBarrier(b.Constant((1.0, 2))))()
+    (Array(1., dtype=float32), Array(2, dtype=int32))
+    """
     return regrouped(shape_of(operand), iter(opt_barrier(*leaves(operand))))
 
 
 @builder_function()
 def CreateToken(builder: XlaBuilder) -> Value:
-    """A token: what orders effects."""
+    """A token: what orders effects.
+
+    >>> from tinyxla.xla import CreateToken, XlaBuilder
+    >>> CreateToken(XlaBuilder())
+    <XlaOp token[] of computation>
+    """
     return after_all()
 
 
 @builder_function()
 def AfterAll(builder: XlaBuilder, tokens: Values) -> Value:
-    """A token that comes after all these."""
+    """A token that comes after all these.
+
+    >>> from tinyxla.xla import AfterAll, CreateToken, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> AfterAll(b, [CreateToken(b), CreateToken(b)])
+    <XlaOp token[] of computation>
+    """
     return after_all(*tokens)

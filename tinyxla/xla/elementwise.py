@@ -14,6 +14,7 @@ from tinyxla.ops.accuracy import ResultAccuracy
 from tinyxla.ops.tuples import leaves, regrouped
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, shape_of
+from tinyxla.xla.examples import documented
 from tinyxla.xla.functions import alias, builder_function
 
 # --- broadcasting -----------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def _unary(name: str, op: Callable[[Value], Value], doc: str) -> BuilderFunction
     def function(builder: XlaBuilder, operand: Value) -> Value:
         return op(operand)
 
-    return _named(function, name, f"{doc}, element by element.")
+    return _named(function, name, documented(name, f"{doc}, element by element."))
 
 
 def _binary(name: str, op: Callable[[Value, Value], Value], doc: str) -> BuilderFunction:
@@ -89,7 +90,8 @@ def _binary(name: str, op: Callable[[Value, Value], Value], doc: str) -> Builder
     ) -> Value:
         return op(*broadcast_pair(name, lhs, rhs, broadcast_dimensions))
 
-    return _named(function, name, f"{doc}, element by element, after broadcasting (`broadcast_dimensions`).")
+    text = f"{doc}, element by element, after broadcasting."
+    return _named(function, name, documented(name, text, is_binary=True))
 
 
 def _comparison(name: str, direction: str, doc: str, total: bool = False) -> BuilderFunction:
@@ -105,13 +107,13 @@ def _comparison(name: str, direction: str, doc: str, total: bool = False) -> Bui
 # --- unary ------------------------------------------------------------------------------------------------------------
 
 Abs = _unary("Abs", elementwise.abs_, "The absolute value, of complex numbers the magnitude")
-Ceil = _unary("Ceil", elementwise.ceil, "The least integer that is not less")
-Floor = _unary("Floor", elementwise.floor, "The greatest integer that is not greater")
+Ceil = _unary("Ceil", elementwise.ceil, "The ceiling: the least integer that is not less")
+Floor = _unary("Floor", elementwise.floor, "The floor: the greatest integer that is not greater")
 Round = _unary("Round", elementwise.round_nearest_afz, "The nearest integer, ties away from zero")
 RoundNearestAfz = alias("RoundNearestAfz", Round)
 RoundNearestEven = _unary("RoundNearestEven", elementwise.round_nearest_even, "The nearest integer, ties to even")
-Sign = _unary("Sign", elementwise.sign, "-1, 0 or 1; x / |x| of complex numbers")
-Neg = _unary("Neg", elementwise.neg, "-x")
+Sign = _unary("Sign", elementwise.sign, "The sign: -1, 0 or 1; x / |x| of complex numbers")
+Neg = _unary("Neg", elementwise.neg, "-x, modulo 2 to the number of bits for unsigned integers")
 Real = _unary("Real", elementwise.real, "The real part, of real numbers themselves")
 Imag = _unary("Imag", elementwise.imag, "The imaginary part, 0 of real numbers")
 Conj = _unary("Conj", elementwise.conj, "The complex conjugate")
@@ -119,26 +121,27 @@ Not = _unary("Not", elementwise.not_, "Not: logical for pred, of bits for intege
 LogicalNot = alias("LogicalNot", Not)
 Clz = _unary("Clz", elementwise.clz, "The number of leading zero bits")
 PopulationCount = _unary("PopulationCount", elementwise.population_count, "The number of bits that are set")
-IsFinite = _unary("IsFinite", elementwise.is_finite, "Whether it is neither infinite nor NaN")
+IsFinite = _unary("IsFinite", elementwise.is_finite, "Whether elements are neither infinite nor NaN")
 
 
 def _accurate(name: str, op: Any, doc: str) -> BuilderFunction:
     def function(builder: XlaBuilder, operand: Value, result_accuracy: ResultAccuracy | None = None) -> Value:
         return op(operand, result_accuracy=result_accuracy) if result_accuracy else op(operand)
 
-    return _named(function, name, f"{doc}, element by element, as accurate as `result_accuracy` asks.")
+    text = f"{doc}, element by element, as accurate as `result_accuracy` asks."
+    return _named(function, name, documented(name, text, is_accurate=True))
 
 
-Cbrt = _accurate("Cbrt", elementwise.cbrt, "The cubic root")
+Cbrt = _accurate("Cbrt", elementwise.cbrt, "The cube root")
 Cos = _accurate("Cos", elementwise.cos, "The cosine")
 Cosh = _accurate("Cosh", elementwise.cosh, "The hyperbolic cosine")
 Erf = _accurate("Erf", elementwise.erf, "The error function")
-Exp = _accurate("Exp", elementwise.exp, "e to the x")
-Expm1 = _accurate("Expm1", elementwise.expm1, "e to the x, minus 1")
+Exp = _accurate("Exp", elementwise.exp, "The exponential function")
+Expm1 = _accurate("Expm1", elementwise.expm1, "e to the x minus 1, accurate where x is near 0")
 Log = _accurate("Log", elementwise.log, "The natural logarithm")
-Log1p = _accurate("Log1p", elementwise.log1p, "The natural logarithm of 1 + x")
-Logistic = _accurate("Logistic", elementwise.logistic, "1 / (1 + e to the -x)")
-Rsqrt = _accurate("Rsqrt", elementwise.rsqrt, "1 / the square root")
+Log1p = _accurate("Log1p", elementwise.log1p, "The natural logarithm of 1 + x, accurate where x is near 0")
+Logistic = _accurate("Logistic", elementwise.logistic, "The logistic function, 1 / (1 + exp(-x))")
+Rsqrt = _accurate("Rsqrt", elementwise.rsqrt, "The reciprocal of the square root")
 Sin = _accurate("Sin", elementwise.sin, "The sine")
 Sinh = _accurate("Sinh", elementwise.sinh, "The hyperbolic sine")
 Sqrt = _accurate("Sqrt", elementwise.sqrt, "The square root")
@@ -150,13 +153,15 @@ Tanh = _accurate("Tanh", elementwise.tanh, "The hyperbolic tangent")
 Add = _binary("Add", elementwise.add, "The sum")
 Sub = _binary("Sub", elementwise.sub, "The difference")
 Mul = _binary("Mul", elementwise.mul, "The product")
-Div = _binary("Div", elementwise.div, "The quotient")
+Div = _binary("Div", elementwise.div, "The quotient, of integers rounded towards 0")
 Rem = _binary("Rem", elementwise.rem, "The remainder, with the sign of the dividend")
-Max = _binary("Max", elementwise.max_, "The greater")
-Min = _binary("Min", elementwise.min_, "The lesser")
+Max = _binary("Max", elementwise.max_, "The greater one, NaN if either is")
+Min = _binary("Min", elementwise.min_, "The lesser one, NaN if either is")
 Pow = _binary("Pow", elementwise.pow_, "lhs to the power rhs")
-Atan2 = _binary("Atan2", elementwise.atan2, "The angle of the point (rhs, lhs)")
-Complex = _binary("Complex", elementwise.complex_, "The complex number with these parts")
+Atan2 = _binary("Atan2", elementwise.atan2, "The angle of the point with abscissa rhs and ordinate lhs, from -pi to pi")
+Complex = _binary(
+    "Complex", elementwise.complex_, "The complex number with the real part lhs and the imaginary part rhs"
+)
 And = _binary("And", elementwise.and_, "And: logical for pred, of bits for integers")
 Or = _binary("Or", elementwise.or_, "Or: logical for pred, of bits for integers")
 Xor = _binary("Xor", elementwise.xor, "Exclusive or: logical for pred, of bits for integers")
@@ -196,6 +201,15 @@ def Compare(
 
     `direction` is a `ComparisonDirection` or its name (`"LT"`); `type` is `FLOAT`, `TOTALORDER`, `SIGNED` or
     `UNSIGNED`, by default what fits the element type.
+
+    Raises:
+        ShapeError, DTypeError: shapes that do not broadcast, different element types.
+        AttributeValueError: another direction, or a type that does not fit the elements.
+
+    >>> from tinyxla.xla import Compare, ComparisonDirection, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Compare(b.Constant(-0.0), b.Constant(0.0), ComparisonDirection.kLt, "TOTALORDER"))()
+    Array(True, dtype=bool)
     """
     x, y = broadcast_pair("Compare", lhs, rhs, broadcast_dimensions)
     return elementwise.compare(x, y, direction=str(direction), type=type or elementwise.comparison_type(x.dtype))
@@ -210,6 +224,12 @@ def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
 
     Older pages have the order (operand, min, max). It is understood where only it makes sense: where the first is an
     array and the second a scalar.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Clamp, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Clamp(b.Constant(0.0), b.Constant(np.float32([-1, 0.5, 2])), b.Constant(1.0)))()
+    Array([0. , 0.5, 1. ], dtype=float32)
     """
     if min.ndim and not operand.ndim:
         min, operand = operand, min
@@ -219,7 +239,17 @@ def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
 @builder_function()
 def Select(builder: XlaBuilder, pred: Value, on_true: Tree, on_false: Tree) -> Tree:
     """Elements of `on_true` where `pred` is true and of `on_false` elsewhere; a scalar `pred` selects whole arrays, and
-    whole tuples."""
+    whole tuples.
+
+    Raises:
+        ShapeError: shapes of `on_true` and `on_false` that differ, or a `pred` of another one that is no scalar.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Select, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Select(b.Constant(np.array([True, False])), b.Constant(1.0), b.Constant(np.float32([3, 4]))))()
+    Array([1., 4.], dtype=float32)
+    """
     shape = shape_of(on_true)
     if not isinstance(shape, TupleShape) and not isinstance(on_false, tuple):
         return elementwise.select(*_with_scalars_spread(pred, on_true, on_false))
@@ -235,18 +265,38 @@ def Select(builder: XlaBuilder, pred: Value, on_true: Tree, on_false: Tree) -> T
 
 @builder_function()
 def ConvertElementType(builder: XlaBuilder, operand: Value, new_element_type: Any) -> Value:
-    """The elements converted to another type by value."""
+    """The elements converted to another type by value: to integers by dropping the fraction, with values out of range
+    brought to the nearest end.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import S8, ConvertElementType, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(ConvertElementType(b.Constant(np.float32([2.7, -2.7, 300])), S8))()
+    Array([  2,  -2, 127], dtype=int8)
+    """
     return elementwise.convert(operand, new_element_type=element_type(new_element_type))
 
 
 @builder_function()
 def BitcastConvertType(builder: XlaBuilder, operand: Value, new_element_type: Any) -> Value:
-    """The bits of the elements read as another type. A wider one takes the last dimension, a narrower one adds one."""
+    """The bits of the elements read as another type. A wider one takes the last dimension, a narrower one adds one.
+
+    >>> from tinyxla.xla import U8, U32, BitcastConvertType, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> BitcastConvertType(b.Constant(1.0), U32), BitcastConvertType(b.Constant(1.0), U8)
+    (<XlaOp u32[] of computation>, <XlaOp u8[4] of computation>)
+    """
     return bits.bitcast_convert(operand, new_element_type=element_type(new_element_type))
 
 
 @builder_function()
 def ReducePrecision(builder: XlaBuilder, operand: Value, exponent_bits: int, mantissa_bits: int) -> Value:
     """The elements rounded to a format of fewer bits, and back. (One older page has the two numbers the other way
-    round; name them to be clear.)"""
+    round; name them to be clear.)
+
+    >>> from tinyxla.xla import ReducePrecision, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(ReducePrecision(b.Constant(1.2345), exponent_bits=5, mantissa_bits=2))()
+    Array(1.25, dtype=float32)
+    """
     return bits.reduce_precision(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)

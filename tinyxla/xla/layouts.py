@@ -27,7 +27,13 @@ Array = np.ndarray[Any, Any]
 
 
 class LayoutUtil:
-    """Making layouts and asking about them."""
+    """Making layouts and asking about them.
+
+    >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+    >>> shape = LayoutUtil.WithLayout(ShapeUtil.MakeShape(F32, [2, 3]), LayoutUtil.MakeAscendingLayout(2))
+    >>> ShapeUtil.HumanStringWithLayout(shape)
+    'f32[2,3]{0,1}'
+    """
 
     @staticmethod
     def MakeLayout(
@@ -48,7 +54,7 @@ class LayoutUtil:
         Raises:
             ShapeError: no order of dimensions, sizes that are not positive, or padding of another rank.
 
-        >>> from tinyxla.xla.layouts import LayoutUtil
+        >>> from tinyxla.xla import LayoutUtil
         >>> print(LayoutUtil.MakeLayout([0, 1]))
         {0,1}
         """
@@ -61,36 +67,71 @@ class LayoutUtil:
 
     @staticmethod
     def MakeDescendingLayout(rank: int) -> Layout:
-        """The last dimension is most minor: row-major, the default."""
+        """The last dimension is most minor: row-major, the default.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> print(LayoutUtil.MakeDescendingLayout(3))
+        {2,1,0}
+        """
         return Layout.default(rank)
 
     @staticmethod
     def MakeAscendingLayout(rank: int) -> Layout:
-        """Dimension 0 is most minor: column-major."""
+        """Dimension 0 is most minor: column-major.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> print(LayoutUtil.MakeAscendingLayout(3))
+        {0,1,2}
+        """
         return Layout(tuple(range(rank)))
 
     GetDefaultLayoutForRank = MakeDescendingLayout
 
     @staticmethod
     def GetDefaultLayoutForShape(shape: Shape) -> Layout:
-        """The layout of shapes made without one: from major to minor in dimension order."""
+        """The layout of shapes made without one: from major to minor in dimension order.
+
+        >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+        >>> print(LayoutUtil.GetDefaultLayoutForShape(ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])))
+        {1,0}
+        """
         return Layout.default(shape.rank)
 
     @staticmethod
     def LayoutOf(shape: Shape) -> Layout:
-        """The layout of a shape, the default one if it has none."""
+        """The layout of a shape, the default one if it has none.
+
+        >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+        >>> print(LayoutUtil.LayoutOf(ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])))
+        {0,1}
+        """
         return shape.layout or Layout.default(shape.rank)
 
     @staticmethod
     def WithLayout(shape: Shape, layout: Layout) -> Shape:
-        """The shape in another layout, which must fit it."""
+        """The shape in another layout, which must fit it.
+
+        Raises:
+            ShapeError: a layout that does not fit the dimensions.
+
+        >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+        >>> print(LayoutUtil.WithLayout(ShapeUtil.MakeShape(F32, [2, 3]), LayoutUtil.MakeLayout([0, 1])).text())
+        f32[2,3]{0,1}
+        """
         LayoutUtil.ValidateLayoutForShape(checked_instance("Layout", layout, Layout), shape)
         return shape.in_layout(layout)
 
     @staticmethod
     def ValidateLayoutForShape(layout: Layout, shape: Shape) -> None:
         """Raise `ShapeError` if a layout does not fit the dimensions of a shape, `DTypeError` if its padding is of
-        another element type."""
+        another element type.
+
+        >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+        >>> LayoutUtil.ValidateLayoutForShape(LayoutUtil.MakeLayout([0]), ShapeUtil.MakeShape(F32, [2, 3]))
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.ShapeError: Layout: minor_to_major must have the 2 dimensions of f32[2,3], but is ...
+        """
         sizes = _physical(shape.in_layout(layout))
         for tile in layout.tiles:
             if len(tile) > len(sizes):
@@ -103,34 +144,66 @@ class LayoutUtil:
 
     @staticmethod
     def IsMonotonicWithDim0Minor(layout: Layout) -> bool:
-        """Whether dimensions go from minor to major in order ("dim 0 is minor")."""
+        """Whether dimensions go from minor to major in order ("dim 0 is minor").
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> LayoutUtil.IsMonotonicWithDim0Minor(LayoutUtil.MakeLayout([0, 1]))
+        True
+        """
         return layout.minor_to_major == tuple(range(len(layout.minor_to_major)))
 
     @staticmethod
     def IsMonotonicWithDim0Major(layout: Layout) -> bool:
-        """Whether dimensions go from major to minor in order ("dim 0 is major"): the default."""
+        """Whether dimensions go from major to minor in order ("dim 0 is major"): the default.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> LayoutUtil.IsMonotonicWithDim0Major(LayoutUtil.MakeLayout([0, 1]))
+        False
+        """
         return layout.minor_to_major == tuple(reversed(range(len(layout.minor_to_major))))
 
     @staticmethod
     def IsPadded(shape: Shape) -> bool:
-        """Whether the layout pads a dimension."""
+        """Whether the layout pads a dimension.
+
+        >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
+        >>> layout = LayoutUtil.MakeLayout([1, 0], padded_dimensions=[2, 4])
+        >>> LayoutUtil.IsPadded(LayoutUtil.WithLayout(ShapeUtil.MakeShape(F32, [2, 3]), layout))
+        True
+        """
         padded = LayoutUtil.LayoutOf(shape).padded_dimensions
         return bool(padded) and padded != shape.dimensions
 
     @staticmethod
     def Minor(layout: Layout, physical_dimension_number: int) -> int:
-        """The dimension that is so many places from the most minor one."""
+        """The dimension that is so many places from the most minor one.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> LayoutUtil.Minor(LayoutUtil.MakeLayout([2, 0, 1]), 0)
+        2
+        """
         rank = len(layout.minor_to_major)
         return layout.minor_to_major[canonical_axis(physical_dimension_number, rank, "Minor")]
 
     @staticmethod
     def Major(layout: Layout, physical_dimension_number: int) -> int:
-        """The dimension that is so many places from the most major one."""
+        """The dimension that is so many places from the most major one.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> LayoutUtil.Major(LayoutUtil.MakeLayout([2, 0, 1]), 0)
+        1
+        """
         rank = len(layout.minor_to_major)
         return layout.minor_to_major[-1 - canonical_axis(physical_dimension_number, rank, "Major")]
 
     @staticmethod
     def Equal(lhs: Layout, rhs: Layout) -> bool:
+        """Whether two layouts are the same, tiles and padding included.
+
+        >>> from tinyxla.xla import LayoutUtil
+        >>> LayoutUtil.Equal(LayoutUtil.MakeLayout([1, 0]), LayoutUtil.MakeLayout([1, 0], tiles=[[2]]))
+        False
+        """
         return lhs == rhs
 
 
@@ -226,7 +299,13 @@ def _tilings(shape: Shape) -> tuple[list[_Tiling], Ints]:
 
 
 class IndexUtil:
-    """From multidimensional indices to linear ones, and back."""
+    """From multidimensional indices to linear ones, and back.
+
+    >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
+    >>> columns = ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])
+    >>> [IndexUtil.LinearIndexToMultidimensionalIndex(columns, k) for k in range(3)]
+    [[0, 0], [1, 0], [0, 1]]
+    """
 
     @staticmethod
     def MultidimensionalIndexToLinearIndex(shape: Shape, multi_index: Sequence[int]) -> int:
@@ -235,10 +314,8 @@ class IndexUtil:
         Raises:
             OutOfBoundsError: the index is outside the array.
 
-        >>> from tinyxla.lax.linalg import element_type
-        >>> from tinyxla.scipy.cluster.vq import Shape
-        >>> from tinyxla.xla.layouts import IndexUtil, Layout
-        >>> shape = Shape(element_type("f32"), (2, 3), Layout((0, 1)))
+        >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
+        >>> shape = ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])
         >>> IndexUtil.MultidimensionalIndexToLinearIndex(shape, [0, 1])
         2
         """
@@ -258,10 +335,8 @@ class IndexUtil:
         Raises:
             OutOfBoundsError: the place is outside the array's memory, or in its padding.
 
-        >>> from tinyxla.lax.linalg import element_type
-        >>> from tinyxla.scipy.cluster.vq import Shape
-        >>> from tinyxla.xla.layouts import IndexUtil, Layout
-        >>> shape = Shape(element_type("f32"), (2, 3), Layout((0, 1)))
+        >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
+        >>> shape = ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])
         >>> IndexUtil.LinearIndexToMultidimensionalIndex(shape, 2)
         [0, 1]
         """
@@ -288,12 +363,26 @@ class IndexUtil:
 
     @staticmethod
     def IndexInBounds(shape: Shape, index: Sequence[int]) -> bool:
-        """Whether an array has an element with this index."""
+        """Whether an array has an element with this index.
+
+        >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
+        >>> [IndexUtil.IndexInBounds(ShapeUtil.MakeShape(F32, [2, 3]), index) for index in ([1, 2], [1, 3], [1])]
+        [True, False, False]
+        """
         return len(index) == shape.rank and all(0 <= i < n for i, n in zip(index, shape.dimensions, strict=True))
 
     @staticmethod
     def GetDimensionStride(shape: Shape, dimension: int) -> int:
-        """How far apart in memory neighbours along a dimension are, in a layout without tiles."""
+        """How far apart in memory neighbours along a dimension are, in a layout without tiles.
+
+        Raises:
+            ShapeError: a layout with tiles.
+
+        >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
+        >>> shape = ShapeUtil.MakeShape(F32, [2, 3])
+        >>> IndexUtil.GetDimensionStride(shape, 0), IndexUtil.GetDimensionStride(shape, 1)
+        (3, 1)
+        """
         if LayoutUtil.LayoutOf(shape).tiles:
             raise ShapeError(f"GetDimensionStride: neighbours in the tiles of {shape.text()} have no one distance.")
         d = canonical_axis(dimension, shape.rank, "GetDimensionStride")
@@ -301,23 +390,39 @@ class IndexUtil:
 
 
 class LiteralUtil:
-    """Values of constants, which are NumPy arrays, and their order in memory."""
+    """Values of constants, which are NumPy arrays, and their order in memory.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import LayoutUtil, LiteralUtil
+    >>> print(LiteralUtil.LinearValues(np.array([[1, 2], [3, 4]]), LayoutUtil.MakeLayout([0, 1])))
+    [1 3 2 4]
+    """
 
     @staticmethod
     def Zero(primitive_type: Any) -> Array:
-        """The scalar 0."""
+        """The scalar 0.
+
+        >>> from tinyxla.xla import S8, LiteralUtil
+        >>> LiteralUtil.Zero(S8)
+        array(0, dtype=int8)
+        """
         return np.zeros((), element_type(primitive_type).dtype)
 
     @staticmethod
     def One(primitive_type: Any) -> Array:
-        """The scalar 1."""
+        """The scalar 1.
+
+        >>> from tinyxla.xla import BF16, LiteralUtil
+        >>> LiteralUtil.One(BF16)
+        array(1, dtype=bfloat16)
+        """
         return np.ones((), element_type(primitive_type).dtype)
 
     @staticmethod
     def MinValue(primitive_type: Any) -> Array:
         """The least scalar: minus infinity where there is one.
 
-        >>> from tinyxla.xla.layouts import LiteralUtil
+        >>> from tinyxla.xla import LiteralUtil
         >>> LiteralUtil.MinValue("f32")
         array(-inf, dtype=float32)
         """
@@ -325,7 +430,12 @@ class LiteralUtil:
 
     @staticmethod
     def MaxValue(primitive_type: Any) -> Array:
-        """The greatest scalar: infinity where there is one."""
+        """The greatest scalar: infinity where there is one.
+
+        >>> from tinyxla.xla import F32, S8, LiteralUtil
+        >>> LiteralUtil.MaxValue(F32), LiteralUtil.MaxValue(S8)
+        (array(inf, dtype=float32), array(127, dtype=int8))
+        """
         return _extreme(primitive_type, "minimum")
 
     @staticmethod
@@ -340,7 +450,7 @@ class LiteralUtil:
             An array with one dimension.
 
         >>> import numpy as np
-        >>> from tinyxla.xla.layouts import Layout, LiteralUtil
+        >>> from tinyxla.xla import Layout, LiteralUtil
         >>> print(LiteralUtil.LinearValues(np.array([[1, 2, 3], [4, 5, 6]]), Layout((0, 1))))
         [1 4 2 5 3 6]
         """
@@ -358,10 +468,9 @@ class LiteralUtil:
     def FromLinearValues(shape: Shape, values: Any) -> Array:
         """The array whose values in memory these are: the inverse of `LinearValues`.
 
-        >>> from tinyxla.lax.linalg import element_type
-        >>> from tinyxla.scipy.cluster.vq import Shape
-        >>> from tinyxla.xla.layouts import Layout, LiteralUtil
-        >>> LiteralUtil.FromLinearValues(Shape(element_type("s32"), (2, 3), Layout((0, 1))), [1, 4, 2, 5, 3, 6])
+        >>> from tinyxla.xla import S32, LiteralUtil, ShapeUtil
+        >>> shape = ShapeUtil.MakeShapeWithLayout(S32, [2, 3], [0, 1])
+        >>> LiteralUtil.FromLinearValues(shape, [1, 4, 2, 5, 3, 6])
         array([[1, 2, 3],
                [4, 5, 6]], dtype=int32)
         """

@@ -28,7 +28,17 @@ from tinyxla.xla.layouts import LayoutUtil
 
 @builder_function(parameter_number="number", parameter_num="number")
 def Parameter(builder: XlaBuilder, number: int, shape: AnyShape, name: str = "") -> Tree:
-    """An argument of the computation, numbered from 0 on: an array, or a nested tuple."""
+    """An argument of the computation, numbered from 0 on: an array, or a nested tuple.
+
+    Raises:
+        ArgumentError: a number that is negative, or that another parameter of the builder has.
+
+    >>> from tinyxla.xla import F32, Mul, Parameter, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder("square")
+    >>> x = Parameter(b, 0, ShapeUtil.MakeShape(F32, []), "x")
+    >>> b.Build(Mul(x, x))
+    <XlaComputation square(x: f32[]) -> f32[]>
+    """
     return builder.add_parameter(number, shape, name)
 
 
@@ -53,7 +63,14 @@ def _constant(literal: Any, layout: Layout | None = None) -> Tree:
 @builder_function(value="literal")
 def ConstantLiteral(builder: XlaBuilder, literal: Any, layout: Layout | None = None) -> Tree:
     """A constant: a NumPy array in its own type, a Python number as pred, s32, f32 or c64, or a tuple of these. An
-    array may have a layout."""
+    array may have a layout.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import ConstantLiteral, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> [ConstantLiteral(b, x).shape for x in (3, 3.0, np.float64([3, 4]), (True, 1j))]
+    [s32[], f32[], f64[2], (pred[], c64[])]
+    """
     return _constant(literal, layout)
 
 
@@ -62,19 +79,42 @@ Constant = alias("Constant", ConstantLiteral)
 
 @builder_function()
 def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> Value:
-    """An array whose elements count up from 0 along a dimension."""
+    """An array whose elements count up from 0 along a dimension.
+
+    >>> from tinyxla.xla import S32, Iota, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Iota(b, ShapeUtil.MakeShape(S32, [2, 3]), iota_dimension=1))()
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     return movement.iota(shape=shape, iota_dimension=iota_dimension)
 
 
 @builder_function(operands="elements")
 def Tuple(builder: XlaBuilder, elements: list[Tree]) -> Tree:
-    """A tuple of arrays and tuples."""
+    """A tuple of arrays and tuples.
+
+    >>> from tinyxla.xla import Tuple, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Tuple(b, [b.Constant(1.0), Tuple(b, [b.Constant(2), b.Constant(True)])]))()
+    (Array(1., dtype=float32), (Array(2, dtype=int32), Array(True, dtype=bool)))
+    """
     return tuple(elements)
 
 
 @builder_function()
 def GetTupleElement(builder: XlaBuilder, tuple_data: Tree, index: int) -> Tree:
-    """An element of a tuple."""
+    """An element of a tuple.
+
+    Raises:
+        ShapeError: an operand that is an array.
+        OutOfBoundsError: an index that is none of the tuple's.
+
+    >>> from tinyxla.xla import GetTupleElement, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> GetTupleElement(b.Constant((1.0, 2, True)), 1)
+    <XlaOp s32[] of computation>
+    """
     if not isinstance(tuple_data, tuple):
         raise ShapeError(f"GetTupleElement: tuple_data must be a tuple, but is the array {shape_of(tuple_data)}.")
     if not 0 <= index < len(tuple_data):  # pyright: ignore[reportUnknownArgumentType]
@@ -89,7 +129,14 @@ def GetTupleElement(builder: XlaBuilder, tuple_data: Tree, index: int) -> Tree:
 
 @builder_function(sizes="broadcast_sizes")
 def Broadcast(builder: XlaBuilder, operand: Value, broadcast_sizes: Sequence[int]) -> Value:
-    """Copies of an array along new dimensions on the left."""
+    """Copies of an array along new dimensions on the left.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Broadcast, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> Broadcast(b.Constant(np.zeros((2, 3), np.float32)), [4, 5])
+    <XlaOp f32[4,5,2,3] of computation>
+    """
     sizes = (*broadcast_sizes, *operand.shape)
     return movement.broadcast(operand, sizes=sizes, dimensions=tuple(range(len(broadcast_sizes), len(sizes))))
 
@@ -102,6 +149,16 @@ def BroadcastInDim(
 
     Dimension k of the operand becomes dimension `broadcast_dimensions[k]` of the result, whose sizes are
     `out_dim_size`.
+
+    Raises:
+        ShapeError: sizes that differ from those of the operand and are not expanded from 1.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import BroadcastInDim, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(BroadcastInDim(b.Constant(np.int32([1, 2])), [2, 3], broadcast_dimensions=[0]))()
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
     """
     return movement.broadcast_in_dim(operand, out_dim_size, broadcast_dimensions)
 
@@ -119,6 +176,21 @@ def Reshape(
     `Reshape(operand, dimensions)`, or `Reshape(shape, operand)` with an explicit target. On older pages also
     `Reshape(operand, dimensions, new_sizes)`, where the dimensions are first brought in this order, from major to
     minor, and `Reshape(operand, new_sizes=...)`.
+
+    Raises:
+        ShapeError: dimensions for another number of elements.
+        DTypeError: a target `shape` with another element type.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Reshape, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = b.Constant(np.arange(6, dtype=np.int32).reshape(2, 3))
+    >>> b.Build(Reshape(x, [3, 2]))()
+    Array([[0, 1],
+           [2, 3],
+           [4, 5]], dtype=int32)
+    >>> b.Build(Reshape(x, [1, 0], [6]))()
+    Array([0, 3, 1, 4, 2, 5], dtype=int32)
     """
     if isinstance(operand, Shape):
         shape, operand = operand, dimensions
@@ -137,7 +209,17 @@ def Reshape(
 
 @builder_function()
 def Collapse(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> Value:
-    """Consecutive dimensions, which are given in order, as one."""
+    """Consecutive dimensions, which are given in order, as one.
+
+    Raises:
+        ShapeError: dimensions that are not consecutive.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Collapse, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> Collapse(b.Constant(np.zeros((2, 3, 4, 5), np.float32)), [1, 2])
+    <XlaOp f32[2,12,5] of computation>
+    """
     if not dimensions:
         return operand
     first, end = dimensions[0], dimensions[0] + len(dimensions)
@@ -151,13 +233,28 @@ def Collapse(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> 
 
 @builder_function()
 def Transpose(builder: XlaBuilder, operand: Value, permutation: Sequence[int]) -> Value:
-    """The dimensions in another order: dimension k of the result is dimension `permutation[k]` of the operand."""
+    """The dimensions in another order: dimension k of the result is dimension `permutation[k]` of the operand.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Transpose, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> Transpose(b.Constant(np.zeros((2, 3, 4), np.float32)), [2, 0, 1])
+    <XlaOp f32[4,2,3] of computation>
+    """
     return movement.transpose(operand, permutation=permutation)
 
 
 @builder_function()
 def Rev(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> Value:
-    """The elements in reverse order along some dimensions."""
+    """The elements in reverse order along some dimensions.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Rev, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Rev(b.Constant(np.int32([[1, 2], [3, 4]])), [1]))()
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     return movement.reverse(operand, dimensions=dimensions)
 
 
@@ -186,13 +283,33 @@ def Pad(builder: XlaBuilder, operand: Value, padding_value: Value, padding_confi
     """An array with padding between its elements and then at its edges, where a negative number removes elements.
 
     `padding_config` is a `PaddingConfig`, or (low, high, interior) for each dimension.
+
+    Raises:
+        ShapeError: another number of triples than dimensions, a negative interior padding, or a padding value that is
+            no scalar of the element type.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Pad, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, zero = b.Constant(np.int32([1, 2, 3])), b.Constant(0)
+    >>> b.Build(Pad(x, zero, [(1, 2, 1)]))()
+    Array([0, 1, 0, 2, 0, 3, 0, 0], dtype=int32)
+    >>> b.Build(Pad(x, zero, [(0, -1, 0)]))()
+    Array([1, 2], dtype=int32)
     """
     return movement.pad(operand, padding_value, padding_config=_edges(padding_config))
 
 
 @builder_function()
 def PadInDim(builder: XlaBuilder, operand: Value, padding_value: Value, dimno: int, pad_lo: int, pad_hi: int) -> Value:
-    """Padding at the edges of one dimension."""
+    """Padding at the edges of one dimension.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import PadInDim, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> PadInDim(b.Constant(np.zeros((2, 3), np.float32)), b.Constant(0.0), dimno=1, pad_lo=2, pad_hi=0)
+    <XlaOp f32[2,5] of computation>
+    """
     movement.check_dimensions("PadInDim", "dimno", (dimno,), operand.ndim)
     config = tuple((pad_lo, pad_hi, 0) if d == dimno else (0, 0, 0) for d in range(operand.ndim))
     return movement.pad(operand, padding_value, padding_config=config)
@@ -206,7 +323,17 @@ def Slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Value:
-    """The elements from `start_indices` up to, but without, `limit_indices`, by `strides` (1 unless given)."""
+    """The elements from `start_indices` up to, but without, `limit_indices`, by `strides` (1 unless given).
+
+    Raises:
+        ShapeError: indices outside the array, or a list that is not as long as the rank.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Slice, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(Slice(b.Constant(np.arange(10, dtype=np.int32)), [1], [8], [3]))()
+    Array([1, 4, 7], dtype=int32)
+    """
     steps = (1,) * operand.ndim if strides is None else strides
     return movement.slice_(operand, start_indices=start_indices, limit_indices=limit_indices, strides=steps)
 
@@ -215,7 +342,14 @@ def Slice(
 def SliceInDim(
     builder: XlaBuilder, operand: Value, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> Value:
-    """A slice of one dimension."""
+    """A slice of one dimension.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import SliceInDim, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> SliceInDim(b.Constant(np.zeros((4, 10), np.float32)), start_index=1, limit_index=8, stride=3, dimno=1)
+    <XlaOp f32[4,3] of computation>
+    """
     movement.check_dimensions("SliceInDim", "dimno", (dimno,), operand.ndim)
     return movement.slice_axis(operand, dimno, start_index, limit_index, stride)
 
@@ -233,6 +367,12 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
     """A slice of given sizes that starts at indices known when it runs, moved inside the array where it is not.
 
     `start_indices` is a list of one scalar for each dimension, or one array of one dimension.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DynamicSlice, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(DynamicSlice(b.Constant(np.arange(5, dtype=np.int32)), [b.Constant(4)], [3]))()  # moved inside
+    Array([2, 3, 4], dtype=int32)
     """
     starts = _starts(start_indices)
     return dynamic_slices.dynamic_slice(operand, *starts, dynamic_slice_sizes=slice_sizes)
@@ -240,13 +380,33 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
 
 @builder_function()
 def DynamicUpdateSlice(builder: XlaBuilder, operand: Value, update: Value, start_indices: Values) -> Value:
-    """The operand with `update` written at `start_indices`, moved inside the array where it is not."""
+    """The operand with `update` written at `start_indices`, moved inside the array where it is not.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DynamicUpdateSlice, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, update = b.Constant(np.zeros(5, np.int32)), b.Constant(np.int32([1, 2]))
+    >>> b.Build(DynamicUpdateSlice(x, update, [b.Constant(1)]))()
+    Array([0, 1, 2, 0, 0], dtype=int32)
+    """
     return dynamic_slices.dynamic_update_slice(operand, update, *_starts(start_indices))
 
 
 @builder_function()
 def ConcatInDim(builder: XlaBuilder, operands: Values, dimension: int) -> Value:
-    """Arrays one after the other along a dimension."""
+    """Arrays one after the other along a dimension.
+
+    Raises:
+        ShapeError: sizes of other dimensions that differ.
+        DTypeError: different element types.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import ConcatInDim, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, y = (b.Constant(np.zeros((n, 3), np.float32)) for n in (2, 5))
+    >>> ConcatInDim(b, [x, y], 0)
+    <XlaOp f32[7,3] of computation>
+    """
     return movement.concatenate(*operands, dimension=dimension)
 
 
@@ -258,14 +418,32 @@ Concat = alias("Concat", ConcatInDim)
 
 @builder_function()
 def GetDimensionSize(builder: XlaBuilder, operand: Value, dimension: int) -> Value:
-    """The size of a dimension, as an s32; of a dynamic one, that which it has when the program runs."""
+    """The size of a dimension, as an s32; of a dynamic one, that which it has when the program runs.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import GetDimensionSize, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = b.SetDimensionSize(b.Constant(np.zeros((2, 5), np.float32)), b.Constant(3), 1)
+    >>> b.Build(GetDimensionSize(x, 1))()
+    Array(3, dtype=int32)
+    """
     return dynamic_sizes.get_dimension_size(operand, dimensions=(dimension,))
 
 
 @builder_function()
 def SetDimensionSize(builder: XlaBuilder, operand: Value, val: Value, dimension: int) -> Value:
     """The operand with a dimension whose size is known only when the program runs. The size so far is its bound, and
-    elements beyond the new one do not count."""
+    elements beyond the new one do not count.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import SetDimensionSize, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = SetDimensionSize(b.Constant(np.float32([1, 2, 3])), b.Constant(2), 0)
+    >>> x
+    <XlaOp f32[<=3] of computation>
+    >>> b.Build(x)()
+    Array([1., 2.], dtype=float32)
+    """
     return dynamic_sizes.set_dimension_size(operand, val, dimensions=(dimension,))
 
 
@@ -277,7 +455,19 @@ def DynamicReshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> Value:
-    """`Reshape` to sizes that are known only when the program runs, and are no more than their bounds."""
+    """`Reshape` to sizes that are known only when the program runs, and are no more than their bounds.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import DynamicReshape, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x = b.SetDimensionSize(b.Constant(np.arange(6, dtype=np.int32)), b.Constant(4), 0)
+    >>> y = DynamicReshape(x, [b.Constant(2), b.Constant(2)], new_size_bounds=[3, 2], dims_are_dynamic=[True, False])
+    >>> y
+    <XlaOp s32[<=3,2] of computation>
+    >>> b.Build(y)()
+    Array([[0, 1],
+           [2, 3]], dtype=int32)
+    """
     return dynamic_sizes.dynamic_reshape(
         operand,
         *dim_sizes,
@@ -320,14 +510,40 @@ def Gather(
     slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> Value:
-    """Slices of an array that start at the index vectors in another."""
+    """Slices of an array that start at the index vectors in another.
+
+    Args:
+        operand: the array that is read.
+        start_indices: integers, the index vectors along `dimension_numbers.index_vector_dim`.
+        dimension_numbers: `GatherDimensionNumbers`.
+        slice_sizes: the size of slices in each dimension of the operand; what would reach outside is moved inside.
+        indices_are_sorted: whether the caller promises that; results do not depend on it.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Gather, GatherDimensionNumbers, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, rows = b.Constant(np.arange(6, dtype=np.int32).reshape(3, 2)), b.Constant(np.int32([2, 0, 2]))
+    >>> numbers = GatherDimensionNumbers([1], [0], [0], index_vector_dim=1)
+    >>> b.Build(Gather(x, rows, numbers, slice_sizes=[1, 2]))()
+    Array([[4, 5],
+           [0, 1],
+           [4, 5]], dtype=int32)
+    """
     return _gather(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted)
 
 
 @builder_function(start_indices="gather_indices")
 def gather(builder: XlaBuilder, operand: Value, gather_indices: Value, *args: Any, **named: Any) -> Value:
     """`Gather`; or, as an older page has it, with `output_window_dims`, `elided_window_dims`, `window_bounds`,
-    `gather_dims_to_operand_dims` and `index_vector_dim` (the last dimension of the indices unless given)."""
+    `gather_dims_to_operand_dims` and `index_vector_dim` (the last dimension of the indices unless given).
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import XlaBuilder, gather
+    >>> b = XlaBuilder()
+    >>> x, rows = b.Constant(np.zeros((3, 2), np.float32)), b.Constant(np.zeros((4, 1), np.int32))
+    >>> gather(x, rows, [1], [0], [1, 2], [0])
+    <XlaOp f32[4,2] of computation>
+    """
     newest = any(isinstance(x, GatherDimensionNumbers) for x in (*args, *named.values()))
     function = _gather if newest else _gather_window
     signature = inspect.signature(function)
@@ -364,7 +580,26 @@ def Scatter(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> Tree:
-    """Arrays with updates combined into the slices that start at the index vectors in another."""
+    """Arrays with updates combined into the slices that start at the index vectors in another. Updates that would
+    reach outside are dropped.
+
+    Args:
+        operands, updates: lists of arrays, one of updates for each operand; or one array each.
+        scatter_indices: integers, the index vectors along `dimension_numbers.index_vector_dim`.
+        update_computation: what combines an element with an update, both scalars.
+        dimension_numbers: `ScatterDimensionNumbers`.
+        indices_are_sorted, unique_indices: whether the caller promises that.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Scatter, ScatterDimensionNumbers, ShapeUtil, XlaBuilder
+    >>> plus = XlaBuilder("plus")
+    >>> x, y = (plus.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> total = plus.Build(x + y)
+    >>> b = XlaBuilder()
+    >>> x, rows, ones = (b.Constant(v) for v in (np.float32([0, 0, 0]), np.int32([2, 0, 2]), np.float32([1, 1, 1])))
+    >>> b.Build(Scatter([x], rows, [ones], total, ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)))()
+    Array([1., 0., 2.], dtype=float32)
+    """
     d = dimension_numbers
     return indexing.scatter(
         *operands,

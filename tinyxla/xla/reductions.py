@@ -26,13 +26,34 @@ def Reduce(
     dimensions_to_reduce: Sequence[int],
 ) -> Tree:
     """Arrays reduced along dimensions: by a computation of two scalars, or, for n arrays together, of 2n scalars to a
-    tuple of n."""
+    tuple of n. The order in which elements are combined is not specified.
+
+    Raises:
+        ShapeError: a computation that does not take such scalars, dimensions that the arrays do not have.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Reduce, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("plus")
+    >>> x, y = (inner.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> b = XlaBuilder()
+    >>> b.Build(Reduce(b.Constant(np.float32([[1, 2], [3, 4]])), b.Constant(0.0), inner.Build(x + y), [1]))()
+    Array([3., 7.], dtype=float32)
+    """
     return reduction.reduce(*operands, *init_values, dimensions=dimensions_to_reduce, to_apply=computation.computation)
 
 
 @builder_function(operand="operands", init_value="init_values")
 def ReduceAll(builder: XlaBuilder, operands: Values, init_values: Values, computation: XlaComputation) -> Tree:
-    """Arrays reduced along all dimensions."""
+    """Arrays reduced along all dimensions.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Max, ReduceAll, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("larger")
+    >>> x, y = (inner.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> b = XlaBuilder()
+    >>> b.Build(ReduceAll(b.Constant(np.float32([[1, 5], [3, 4]])), b.Constant(-np.inf), inner.Build(Max(x, y))))()
+    Array(5., dtype=float32)
+    """
     dimensions = tuple(range(at_least_one("ReduceAll", operands).ndim))
     return reduction.reduce(*operands, *init_values, dimensions=dimensions, to_apply=computation.computation)
 
@@ -53,6 +74,15 @@ def ReduceWindow(
 
     `padding` is a `Padding`, or (low, high) for each dimension. It may also come right after `window_strides`, as
     in the documents' examples.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Padding, ReduceWindow, ShapeUtil, XlaBuilder
+    >>> inner = XlaBuilder("plus")
+    >>> x, y = (inner.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> b = XlaBuilder()
+    >>> x, zero, plus = b.Constant(np.float32([1, 2, 3, 4, 5])), b.Constant(0.0), inner.Build(x + y)
+    >>> b.Build(ReduceWindow(x, zero, plus, window_dimensions=[3], window_strides=[2], padding=Padding.kValid))()
+    Array([ 6., 12.], dtype=float32)
     """
     if isinstance(base_dilations, Padding):
         base_dilations, padding = None, base_dilations
@@ -79,7 +109,18 @@ def SelectAndScatter(
     scatter: XlaComputation,
 ) -> Value:
     """An array of `init_value`, into which each element of `source` is scattered where its window of `operand` has the
-    element that `select` prefers; the first one at ties. `padding` is as for `ReduceWindow`."""
+    element that `select` prefers; the first one at ties. `padding` is as for `ReduceWindow`.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Ge, Padding, SelectAndScatter, ShapeUtil, XlaBuilder
+    >>> plus, larger, b = XlaBuilder("plus"), XlaBuilder("is_larger"), XlaBuilder()
+    >>> x, y = (plus.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> v, w = (larger.Parameter(k, ShapeUtil.MakeShape(F32, [])) for k in range(2))
+    >>> operand, source = b.Constant(np.float32([1, 5, 2, 4])), b.Constant(np.float32([10, 20]))
+    >>> select, scatter = larger.Build(Ge(v, w)), plus.Build(x + y)
+    >>> b.Build(SelectAndScatter(operand, select, [2], [2], Padding.kValid, source, b.Constant(0.0), scatter))()
+    Array([ 0., 10.,  0., 20.], dtype=float32)
+    """
     window = window_of("SelectAndScatter", operand.shape, window_dimensions, window_strides, padding)
     return windows.select_and_scatter(
         operand, source, init_value, window=window, select=select.computation, scatter=scatter.computation
@@ -103,6 +144,13 @@ def Sort(
 
     `comparator` says of two elements of each array, x0, y0, x1, y1, ..., whether the x come before the y. Without it
     they are put in ascending order of the first array's, NaN last.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Sort, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> keys, values = b.Constant(np.float32([3, np.nan, 1])), b.Constant(np.int32([30, 20, 10]))
+    >>> b.Build(Sort([keys, values]))()
+    (Array([ 1.,  3., nan], dtype=float32), Array([10, 30, 20], dtype=int32))
     """
     rank = at_least_one("Sort", operands).ndim
     dimensions = (dimension + rank if -rank <= dimension < 0 else dimension,)
@@ -113,7 +161,14 @@ def Sort(
 
 @builder_function()
 def TopK(builder: XlaBuilder, operand: Value, k: int, largest: bool = True) -> Tree:
-    """The k largest or smallest elements along the last dimension in order, and their places; equal ones by place."""
+    """The k largest or smallest elements along the last dimension in order, and their places; equal ones by place.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import TopK, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> b.Build(TopK(b.Constant(np.float32([3, 1, 3, 2])), 2))()
+    (Array([3., 3.], dtype=float32), Array([0, 2], dtype=int32))
+    """
     return ops["topk"](operand, k=k, largest=largest)
 
 
@@ -125,7 +180,16 @@ def BatchNormTraining(
     builder: XlaBuilder, operand: Value, scale: Value, offset: Value, epsilon: float, feature_index: int
 ) -> Tree:
     """An array normalized by its mean and variance over all dimensions but `feature_index`, scaled and shifted; and
-    these means and variances."""
+    these means and variances.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import BatchNormTraining, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, scale, offset = (b.Constant(np.float32(x)) for x in ([[0, 5], [2, 5]], [1, 1], [0, 0]))
+    >>> _, mean, variance = b.Build(BatchNormTraining(x, scale, offset, epsilon=0.0, feature_index=1))()
+    >>> mean, variance
+    (Array([1., 5.], dtype=float32), Array([1., 0.], dtype=float32))
+    """
     return batch_norm.batch_norm_training(operand, scale, offset, epsilon=epsilon, feature_index=feature_index)
 
 
@@ -140,7 +204,16 @@ def BatchNormInference(
     epsilon: float,
     feature_index: int,
 ) -> Value:
-    """An array normalized by means and variances that are given, scaled and shifted."""
+    """An array normalized by means and variances that are given, scaled and shifted.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import BatchNormInference, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, scale, offset, mean, variance = (b.Constant(np.float32(x)) for x in ([[0], [4]], [1], [0], [2], [4]))
+    >>> b.Build(BatchNormInference(x, scale, offset, mean, variance, epsilon=0.0, feature_index=1))()
+    Array([[-1.],
+           [ 1.]], dtype=float32)
+    """
     return batch_norm.batch_norm_inference(
         operand, scale, offset, mean, variance, epsilon=epsilon, feature_index=feature_index
     )
@@ -157,7 +230,18 @@ def BatchNormGrad(
     epsilon: float,
     feature_index: int,
 ) -> Tree:
-    """The gradients of `BatchNormTraining` by operand, scale and offset."""
+    """The gradients of `BatchNormTraining` by operand, scale and offset.
+
+    Returns:
+        A tuple of three arrays, of the shapes of `operand`, `scale` and `scale`.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import BatchNormGrad, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> x, feature = b.Constant(np.ones((4, 3), np.float32)), b.Constant(np.ones(3, np.float32))
+    >>> BatchNormGrad(x, feature, feature, feature, x, epsilon=1e-5, feature_index=1)
+    <XlaOp (f32[4,3], f32[3], f32[3]) of computation>
+    """
     return batch_norm.batch_norm_grad(
         operand, scale, batch_mean, batch_var, grad_output, epsilon=epsilon, feature_index=feature_index
     )

@@ -16,7 +16,12 @@ from tinyxla.xla.layouts import LayoutUtil
 
 
 class PrimitiveType:
-    """The element types."""
+    """The element types.
+
+    >>> from tinyxla.xla import PrimitiveType
+    >>> PrimitiveType.BF16, PrimitiveType.BF16.dtype, PrimitiveType.BF16.bits
+    (bf16, dtype(bfloat16), 16)
+    """
 
     PRED = element_types["pred"]
     S2, S4, S8, S16, S32, S64 = (element_types[f"s{n}"] for n in (2, 4, 8, 16, 32, 64))
@@ -34,7 +39,7 @@ class PrimitiveType:
     def from_dtype(dtype: Any) -> ElementType:
         """The element type of a NumPy dtype.
 
-        >>> from tinyxla.xla.shapes import PrimitiveType
+        >>> from tinyxla.xla import PrimitiveType
         >>> PrimitiveType.from_dtype("float32")
         f32
         """
@@ -42,7 +47,13 @@ class PrimitiveType:
 
 
 class ShapeUtil:
-    """Making shapes and asking about them."""
+    """Making shapes and asking about them.
+
+    >>> from tinyxla.xla import S32, ShapeUtil
+    >>> shape = ShapeUtil.MakeShape(S32, [2, 3])
+    >>> ShapeUtil.Rank(shape), ShapeUtil.ElementsIn(shape)
+    (2, 6)
+    """
 
     @staticmethod
     def MakeShape(
@@ -50,7 +61,7 @@ class ShapeUtil:
     ) -> Shape:
         """The shape of an array, in the default layout; the sizes of dynamic dimensions are bounds.
 
-        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
+        >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShape(PrimitiveType.F32, [2, 3])
         f32[2,3]
         """
@@ -69,7 +80,7 @@ class ShapeUtil:
     def MakeShapeWithLayout(element_type: Any, dimensions: Sequence[int], layout: Layout | Sequence[int]) -> Shape:
         """The shape of an array in a layout, or in that with this `minor_to_major`.
 
-        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
+        >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShapeWithLayout(PrimitiveType.F32, [2, 3], [0, 1]).text()
         'f32[2,3]{0,1}'
         """
@@ -81,14 +92,19 @@ class ShapeUtil:
 
     @staticmethod
     def MakeScalarShape(element_type: Any) -> Shape:
-        """The shape of a scalar."""
+        """The shape of a scalar.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.MakeScalarShape(F32)
+        f32[]
+        """
         return ShapeUtil.MakeShape(element_type, ())
 
     @staticmethod
     def MakeTupleShape(shapes: Sequence[AnyShape]) -> TupleShape:
         """The shape of a tuple.
 
-        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
+        >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeTupleShape([ShapeUtil.MakeShape(PrimitiveType.F32, [2]), ShapeUtil.MakeTokenShape()])
         (f32[2], token[])
         """
@@ -99,31 +115,59 @@ class ShapeUtil:
 
     @staticmethod
     def MakeTokenShape() -> Shape:
-        """The shape of a token."""
+        """The shape of a token.
+
+        >>> from tinyxla.xla import ShapeUtil
+        >>> ShapeUtil.MakeTokenShape()
+        token[]
+        """
         return Shape(TOKEN)
 
     @staticmethod
     def IsTuple(shape: AnyShape) -> bool:
+        """Whether a shape is that of a tuple.
+
+        >>> from tinyxla.xla import ShapeUtil
+        >>> ShapeUtil.IsTuple(ShapeUtil.MakeTupleShape([]))
+        True
+        """
         return isinstance(shape, TupleShape)
 
     @staticmethod
     def IsArray(shape: AnyShape) -> bool:
+        """Whether a shape is that of an array: neither of a tuple nor of a token.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.IsArray(ShapeUtil.MakeScalarShape(F32)), ShapeUtil.IsArray(ShapeUtil.MakeTokenShape())
+        (True, False)
+        """
         return isinstance(shape, Shape) and shape.element_type not in (TOKEN, OPAQUE)
 
     @staticmethod
     def IsScalar(shape: AnyShape) -> bool:
+        """Whether a shape is that of an array without dimensions.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.IsScalar(ShapeUtil.MakeShape(F32, [1]))
+        False
+        """
         return ShapeUtil.IsArray(shape) and isinstance(shape, Shape) and shape.rank == 0
 
     @staticmethod
     def Rank(shape: Shape) -> int:
-        """The number of dimensions."""
+        """The number of dimensions.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.Rank(ShapeUtil.MakeShape(F32, [1, 3, 1]))
+        3
+        """
         return shape.rank
 
     @staticmethod
     def TrueRank(shape: Shape) -> int:
         """The number of dimensions of size greater than 1.
 
-        >>> from tinyxla.xla.shapes import PrimitiveType, ShapeUtil
+        >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.TrueRank(ShapeUtil.MakeShape(PrimitiveType.F32, [1, 3, 1, 2]))
         2
         """
@@ -131,35 +175,78 @@ class ShapeUtil:
 
     @staticmethod
     def ElementsIn(shape: Shape) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.ElementsIn(ShapeUtil.MakeShape(F32, [2, 3])), ShapeUtil.ElementsIn(ShapeUtil.MakeScalarShape(F32))
+        (6, 1)
+        """
         return shape.size
 
     @staticmethod
     def GetDimensionNumber(shape: Shape, dimension_number: int) -> int:
-        """A dimension number, which may be counted from the end (-1 is the last), counted from the front."""
+        """A dimension number, which may be counted from the end (-1 is the last), counted from the front.
+
+        Raises:
+            AxisError: a dimension that the shape does not have.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.GetDimensionNumber(ShapeUtil.MakeShape(F32, [2, 3]), -1)
+        1
+        """
         return canonical_axis(dimension_number, shape.rank, "GetDimensionNumber")
 
     @staticmethod
     def GetDimension(shape: Shape, dimension_number: int) -> int:
-        """The size of a dimension, which may be counted from the end."""
+        """The size of a dimension, which may be counted from the end.
+
+        Raises:
+            AxisError: a dimension that the shape does not have.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.GetDimension(ShapeUtil.MakeShape(F32, [2, 3]), -1)
+        3
+        """
         return shape.dimensions[ShapeUtil.GetDimensionNumber(shape, dimension_number)]
 
     @staticmethod
     def Equal(lhs: AnyShape, rhs: AnyShape) -> bool:
-        """Whether two shapes agree, in layout too."""
+        """Whether two shapes agree, in layout too.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> rows, columns = (ShapeUtil.MakeShapeWithLayout(F32, [2, 3], order) for order in ([1, 0], [0, 1]))
+        >>> ShapeUtil.Equal(rows, columns), ShapeUtil.Equal(rows, ShapeUtil.MakeShape(F32, [2, 3]))
+        (False, True)
+        """
         return lhs == rhs and lhs.text() == rhs.text()
 
     @staticmethod
     def Compatible(lhs: AnyShape, rhs: AnyShape) -> bool:
-        """Whether two shapes agree but for layouts."""
+        """Whether two shapes agree but for layouts.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> rows, columns = (ShapeUtil.MakeShapeWithLayout(F32, [2, 3], order) for order in ([1, 0], [0, 1]))
+        >>> ShapeUtil.Compatible(rows, columns)
+        True
+        """
         return lhs == rhs
 
     @staticmethod
     def HumanString(shape: AnyShape) -> str:
-        """The shape as text, without layouts."""
+        """The shape as text, without layouts.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.HumanString(ShapeUtil.MakeShape(F32, [2, 3], dynamic_dimensions=[True, False]))
+        'f32[<=2,3]'
+        """
         return str(shape)
 
     @staticmethod
     def HumanStringWithLayout(shape: AnyShape) -> str:
-        """The shape as text, with layouts."""
+        """The shape as text, with layouts.
+
+        >>> from tinyxla.xla import F32, ShapeUtil
+        >>> ShapeUtil.HumanStringWithLayout(ShapeUtil.MakeShape(F32, [2, 3]))
+        'f32[2,3]{1,0}'
+        """
         return shape.text()

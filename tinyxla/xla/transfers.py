@@ -34,6 +34,14 @@ def Send(builder: XlaBuilder, operand: Value, handle: Any, source_target_pairs: 
     """Hand an array to the Recv of the same channel, and wait until that has it; the result is a token.
 
     For a number instead of a `ChannelHandle` the transfer is only begun: the result is a context for `SendDone`.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, CreateChannelHandle, Recv, Send, ShapeUtil, XlaBuilder, execute_parallel
+    >>> channel, shape = CreateChannelHandle(), ShapeUtil.MakeShape(F32, [2])
+    >>> sender, receiver = XlaBuilder("sender"), XlaBuilder("receiver")
+    >>> token, x = Send(sender.Parameter(0, shape), channel), Recv(receiver, shape, channel)
+    >>> execute_parallel([(sender.Build(sender.Constant(True)), [np.float32([1, 2])]), (receiver.Build(x), [])])
+    [Array(True, dtype=bool), Array([1., 2.], dtype=float32)]
     """
     number = _device_channel("Send", handle)
     context = channels.send(operand, after_all(), channel_id=number, source_target_pairs=source_target_pairs)
@@ -45,6 +53,10 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs:
     """The array of the Send of the same channel, which must have this shape.
 
     For a number instead of a `ChannelHandle` the transfer is only begun: the result is a context for `RecvDone`.
+
+    >>> from tinyxla.xla import F32, Recv, ShapeUtil, XlaBuilder
+    >>> Recv(XlaBuilder(), ShapeUtil.MakeShape(F32, [2]), 1)  # begun: the context for RecvDone
+    <XlaOp (f32[2], u32[], token[]) of computation>
     """
     number = _device_channel("Recv", handle)
     context = channels.recv(after_all(), shape=shape, channel_id=number, source_target_pairs=source_target_pairs)
@@ -53,14 +65,31 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs:
 
 @builder_function()
 def SendDone(builder: XlaBuilder, context: Tree) -> Value:
-    """Wait until what `Send` began is done; the result is a token."""
+    """Wait until what `Send` began is done; the result is a token.
+
+    Raises:
+        ArgumentError: what is no context of `Send`.
+
+    >>> from tinyxla.xla import Send, SendDone, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> SendDone(Send(b.Constant(1.0), 1))
+    <XlaOp token[] of computation>
+    """
     _check_context("SendDone", context, channels.send)
     return context[2]
 
 
 @builder_function()
 def RecvDone(builder: XlaBuilder, context: Tree) -> Value:
-    """Wait for what `Recv` began; the result is the array that arrives."""
+    """Wait for what `Recv` began; the result is the array that arrives.
+
+    Raises:
+        ArgumentError: what is no context of `Recv`.
+
+    >>> from tinyxla.xla import F32, Recv, RecvDone, ShapeUtil, XlaBuilder
+    >>> RecvDone(Recv(XlaBuilder(), ShapeUtil.MakeShape(F32, [2]), 1))
+    <XlaOp f32[2] of computation>
+    """
     return _received("RecvDone", context)[0]
 
 
@@ -90,7 +119,14 @@ def _received(name: str, context: Tree) -> Tree:
 def SendWithToken(
     builder: XlaBuilder, operand: Value, token: Value, handle: Any, source_target_pairs: Pairs = ()
 ) -> Value:
-    """`Send` after all that a token comes after; the result is a token."""
+    """`Send` after all that a token comes after; the result is a token.
+
+    >>> from tinyxla.xla import CreateChannelHandle, SendWithToken, XlaBuilder
+    >>> b, channel = XlaBuilder(), CreateChannelHandle()
+    >>> token = SendWithToken(b.Constant(1.0), b.CreateToken(), channel)
+    >>> SendWithToken(b.Constant(2.0), token, channel)  # after the first one
+    <XlaOp token[] of computation>
+    """
     number = _device_channel("SendWithToken", handle)
     return channels.send(operand, token, channel_id=number, source_target_pairs=source_target_pairs)[2]
 
@@ -99,7 +135,13 @@ def SendWithToken(
 def RecvWithToken(
     builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any, source_target_pairs: Pairs = ()
 ) -> Tree:
-    """`Recv` after all that a token comes after: the array and a token."""
+    """`Recv` after all that a token comes after: the array and a token.
+
+    >>> from tinyxla.xla import F32, CreateChannelHandle, RecvWithToken, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> RecvWithToken(b.CreateToken(), ShapeUtil.MakeShape(F32, [2]), CreateChannelHandle())
+    <XlaOp (f32[2], token[]) of computation>
+    """
     number = _device_channel("RecvWithToken", handle)
     context = channels.recv(token, shape=shape, channel_id=number, source_target_pairs=source_target_pairs)
     return _received("RecvWithToken", context)
@@ -115,7 +157,15 @@ RecvWithTokens = alias("RecvWithTokens", RecvWithToken)
 def SendToHost(
     builder: XlaBuilder, operand: Value, token: Value, shape_with_layout: Shape | None, handle: Any
 ) -> Value:
-    """Hand an array to the host, which takes it with `transfer_from_channel`; the result is a token."""
+    """Hand an array to the host, which takes it with `transfer_from_channel`; the result is a token.
+
+    >>> from tinyxla.xla import CreateDeviceToHostChannelHandle, SendToHost, XlaBuilder, transfer_from_channel
+    >>> b, channel = XlaBuilder(), CreateDeviceToHostChannelHandle()
+    >>> token = SendToHost(b.Constant(2.5), b.CreateToken(), None, channel)
+    >>> result = b.Build(b.Constant(True))()
+    >>> transfer_from_channel(channel)
+    array(2.5, dtype=float32)
+    """
     number = channel_number("SendToHost: handle", handle, ChannelType.DEVICE_TO_HOST)
     _check_layout("SendToHost", operand, shape_with_layout)
     return channels.send(operand, token, channel_id=number, is_host_transfer=True)[2]
@@ -123,7 +173,16 @@ def SendToHost(
 
 @builder_function()
 def RecvFromHost(builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any) -> Tree:
-    """An array that the host gives with `transfer_to_channel`, and a token."""
+    """An array that the host gives with `transfer_to_channel`, and a token.
+
+    >>> import numpy as np
+    >>> from tinyxla import xla
+    >>> b, channel = xla.XlaBuilder(), xla.CreateHostToDeviceChannelHandle()
+    >>> received = xla.RecvFromHost(b.CreateToken(), xla.ShapeUtil.MakeShape(xla.F32, [2]), channel)
+    >>> xla.transfer_to_channel(channel, np.float32([1, 2]))
+    >>> b.Build(b.GetTupleElement(received, 0))()
+    Array([1., 2.], dtype=float32)
+    """
     number = channel_number("RecvFromHost: handle", handle, ChannelType.HOST_TO_DEVICE)
     return _received("RecvFromHost", channels.recv(token, shape=shape, channel_id=number, is_host_transfer=True))
 
@@ -141,13 +200,33 @@ def _check_layout(name: str, operand: Tree, shape_with_layout: AnyShape | None) 
 
 @builder_function()
 def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> Tree:
-    """The next item of the replica's infeed, an array or a tuple of arrays; of an empty tuple nothing is read."""
+    """The next item of the replica's infeed, an array or a tuple of arrays; of an empty tuple nothing is read.
+
+    Raises:
+        ShapeError: an item of another shape (when the program runs).
+        TransferError: no item within the timeout (when the program runs).
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import F32, Infeed, ShapeUtil, XlaBuilder, transfer_to_infeed
+    >>> b = XlaBuilder()
+    >>> first, second = (Infeed(b, ShapeUtil.MakeShape(F32, [2])) for _ in range(2))
+    >>> transfer_to_infeed(np.float32([5, 6]))
+    >>> transfer_to_infeed(np.float32([1, 2]))
+    >>> b.Build(first - second)()
+    Array([4., 4.], dtype=float32)
+    """
     return _infeed(after_all(), shape, config)[0]
 
 
 @builder_function()
 def InfeedWithToken(builder: XlaBuilder, token: Value, shape: AnyShape, config: str = "") -> Tree:
-    """`Infeed` after all that a token comes after: the item and a token."""
+    """`Infeed` after all that a token comes after: the item and a token.
+
+    >>> from tinyxla.xla import F32, InfeedWithToken, ShapeUtil, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> InfeedWithToken(b.CreateToken(), ShapeUtil.MakeShape(F32, [2]))
+    <XlaOp (f32[2], token[]) of computation>
+    """
     return _infeed(token, shape, config)
 
 
@@ -162,7 +241,16 @@ def _infeed(token: Value, shape: AnyShape, config: str) -> Tree:
 def Outfeed(
     builder: XlaBuilder, operand: Tree, shape_with_layout: AnyShape | None = None, outfeed_config: str = ""
 ) -> Value:
-    """Add an array, or a tuple of arrays, to the replica's outfeed; the result is a token."""
+    """Add an array, or a tuple of arrays, to the replica's outfeed; the result is a token.
+
+    >>> import numpy as np
+    >>> from tinyxla.xla import Outfeed, XlaBuilder, transfer_from_outfeed
+    >>> b = XlaBuilder()
+    >>> token = Outfeed(b.Constant((1.0, np.int32([2, 3]))))
+    >>> result = b.Build(b.Constant(True))()
+    >>> transfer_from_outfeed()
+    (array(1., dtype=float32), array([2, 3], dtype=int32))
+    """
     return _outfeed("Outfeed", operand, after_all(), shape_with_layout, outfeed_config)
 
 
@@ -174,7 +262,13 @@ def OutfeedWithToken(
     shape_with_layout: AnyShape | None = None,
     outfeed_config: str = "",
 ) -> Value:
-    """`Outfeed` after all that a token comes after; the result is a token."""
+    """`Outfeed` after all that a token comes after; the result is a token.
+
+    >>> from tinyxla.xla import OutfeedWithToken, XlaBuilder
+    >>> b = XlaBuilder()
+    >>> OutfeedWithToken(b.Constant(1.0), b.CreateToken())
+    <XlaOp token[] of computation>
+    """
     return _outfeed("OutfeedWithToken", operand, token, shape_with_layout, outfeed_config)
 
 
