@@ -74,7 +74,18 @@ def _public_name(frame: FrameType) -> str:
 
 
 class TinyxlaError(FilteredTraceback, Exception):
-    """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one."""
+    """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one.
+
+    Each is also what NumPy and JAX raise: a `ShapeError` is a `ValueError` and a `TypeError`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.errors import TinyxlaError
+    >>> try:
+    ...     jnp.zeros(2) + jnp.zeros(3)
+    ... except TinyxlaError as error:
+    ...     print(type(error).__name__, error.line.function, error.line.line)
+    ShapeError <module> 2
+    """
 
     _names_function = False  # whether the text begins with the function that was called, where it does not name it
 
@@ -112,13 +123,28 @@ def _unpickled(kind: type[TinyxlaError], arguments: tuple[Any, ...], attributes:
 
 
 class ShapeError(TinyxlaError, TypeError, ValueError):
-    """Dimensions, axes or sizes that do not fit."""
+    """Shapes, dimensions or sizes that do not fit each other or the operation.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(2) + jnp.zeros(3)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ShapeError: add: Incompatible shapes for broadcasting: (2,) and (3,): sizes at dimension -1 ...
+    """
 
     _names_function = True
 
 
 class AxisError(ShapeError, np.exceptions.AxisError):
-    """An axis that the array does not have. NumPy's error of this name is also an `IndexError`."""
+    """An axis that the array does not have. NumPy's error of this name is also an `IndexError`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.sum(jnp.zeros((2, 3)), axis=2)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.AxisError: sum: axis 2 is out of range for an array with 2 dimensions; use one from -2 to 1.
+      at ...
+    """
 
     def __init__(self, message: str, line: SourceLine | None = None) -> None:
         super().__init__(message, line)
@@ -128,103 +154,273 @@ class AxisError(ShapeError, np.exceptions.AxisError):
 
 
 class SquareMatrixError(ShapeError, np.linalg.LinAlgError):
-    """Arrays that are not matrices, or not square ones, where linear algebra needs them."""
+    """Arrays that are not matrices, or not square ones, where linear algebra needs them.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.linalg.inv(jnp.zeros((2, 3)))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.SquareMatrixError: linalg.inv: takes square matrices, but got f32[2,3].
+      at ...
+    """
 
 
 class DTypeError(TinyxlaError, TypeError, ValueError):
-    """Element types that do not fit."""
+    """Element types that do not fit each other or the operation.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.floor_divide(jnp.zeros(2, complex), 2)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.DTypeError: floor_divide: complex numbers have no order, so there is no floor of their quotient.
+      at ...
+    """
 
     _names_function = True
 
 
 class PromotionError(DTypeError):
-    """Element types without a common one, or different ones where that is not allowed."""
+    """Element types without a common one, or different ones where that is not allowed.
+
+    >>> import tinyxla.numpy as jnp
+    >>> import tinyxla
+    >>> with tinyxla.numpy_dtype_promotion("strict"):
+    ...     jnp.zeros(2, jnp.int32) + jnp.zeros(2, jnp.float32)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PromotionError: The element types f32 and s32 differ, and numpy_dtype_promotion is 'strict'; ...
+    """
 
 
 class ResultTypeError(ShapeError, DTypeError):
-    """Results of the functions of a loop or of a branch with other shapes or types than they must have."""
+    """The function of a loop or of a branch gives other shapes or element types than it must.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla import lax
+    >>> lax.while_loop(lambda x: True, lambda x: jnp.zeros(3), 0.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ResultTypeError: lax.while_loop: what is carried is f32[] (weakly typed) at the start, but the ...
+    """
 
 
 class NonFiniteError(TinyxlaError, FloatingPointError):
-    """A result with a NaN or an infinity, where `debug_nans` or `debug_infs` is set."""
+    """A result with a NaN or an infinity, where `debug_nans` or `debug_infs` is set.
+
+    >>> import tinyxla
+    >>> import tinyxla.numpy as jnp
+    >>> with tinyxla.debug_nans(True):
+    ...     jnp.log(-1.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.NonFiniteError: log: the result has a NaN, while no operand has any.
+      at ...
+    """
 
 
 class AttributeValueError(TinyxlaError, TypeError, ValueError):
-    """An attribute or option of an operation with a value that it cannot have."""
+    """An attribute or option of an operation with a value that it cannot have.
+
+    >>> from tinyxla import lax
+    >>> lax.round(1.5, rounding_method=7)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.AttributeValueError: lax.round: rounding_method is one of RoundingMethod, but got 7.
+      at ...
+    """
 
     _names_function = True
 
 
 class NumberRangeError(TinyxlaError, OverflowError, TypeError, ValueError):
     """A Python number that is outside the range of an element type: an OverflowError as of NumPy, a TypeError as of
-    JAX's `lax`, whose numbers have types of their own."""
+    JAX's `lax`, whose numbers have types of their own.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(2, jnp.int8) + 300
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.NumberRangeError: The Python integer 300 does not fit the element type int8.
+      at ...
+    """
 
     _names_function = True
 
 
 class InconclusiveDimensionOperation(TinyxlaError, TypeError, ValueError):
-    """A comparison of symbolic dimensions that their constraints do not decide, or their value is wanted."""
+    """A comparison of symbolic dimensions that their constraints do not decide, or their value is wanted.
+
+    >>> from tinyxla import export
+    >>> (n,) = export.symbolic_shape("n")
+    >>> n > 3
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.InconclusiveDimensionOperation: Whether n > 3 depends on the size of symbolic dimensions. If ...
+    """
 
 
 class SizeError(TinyxlaError, MemoryError, ValueError):
-    """An array that no memory can hold: a MemoryError, and a ValueError as of NumPy."""
+    """An array that no memory can hold: a MemoryError, and a ValueError as of NumPy.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(10**18)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.SizeError: numpy.zeros: broadcast: an array f32[1000000000000000000] has more bytes than a ...
+    """
 
     _names_function = True
 
 
 class ArgumentError(TinyxlaError, TypeError, ValueError):
-    """An argument that is not of a kind the function takes."""
+    """An argument that is not of a kind the function takes.
+
+    >>> import tinyxla
+    >>> tinyxla.grad(3.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ArgumentError: grad takes a function, but got 3.0 of type float.
+      at ...
+    """
 
     _names_function = True
 
 
 class ShardingTypeError(ShapeError):
-    """How arrays are split does not say how the result of an operation is."""
+    """An operation on sharded arrays whose result has no unique sharding."""
 
 
 class MeshError(ArgumentError, RuntimeError):
-    """A partition spec without a mesh that it speaks of."""
+    """A partition spec where there is no mesh with its axes.
+
+    >>> import tinyxla
+    >>> import tinyxla.numpy as jnp
+    >>> tinyxla.device_put(jnp.zeros(2), tinyxla.P("x"))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.MeshError: device_put: PartitionSpec('x') needs a mesh; use set_mesh, or pass a NamedSharding.
+      at ...
+    """
 
 
 class PlatformError(TinyxlaError, RuntimeError):
-    """A platform that is not there."""
+    """A platform (such as "gpu") that the library does not run on.
+
+    >>> import tinyxla
+    >>> tinyxla.devices("gpu")
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PlatformError: devices: Unknown backend 'gpu'; the only one is 'cpu'.
+      at ...
+    """
 
 
 class PytreeError(ArgumentError):
-    """Trees whose structures do not fit each other."""
+    """Trees whose structures do not fit each other.
+
+    >>> import tinyxla
+    >>> tinyxla.tree.map(lambda x, y: x + y, [1, 2], [1, 2, 3])
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PytreeError: tree_map: the trees have different structures. At the root the first list has 2 ...
+    """
 
 
 class NestingError(TinyxlaError, RecursionError):
-    """Functions, or containers, that are nested deeper than Python's or optree's recursion goes."""
+    """Functions, or containers, that are nested deeper than Python's or optree's recursion goes.
+
+    >>> import tinyxla
+    >>> tree = 1
+    >>> for _ in range(5000):
+    ...     tree = [tree]
+    >>> tinyxla.tree.leaves(tree)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.NestingError: A pytree has containers in each other, more than 1000 levels or as many as ...
+    """
 
 
 class DeletedError(TinyxlaError, RuntimeError):
-    """An array whose memory was given to a compiled function."""
+    """An array that was deleted, or whose memory was donated to a compiled function.
+
+    >>> import tinyxla.numpy as jnp
+    >>> x = jnp.zeros(2)
+    >>> x.delete()
+    >>> x + 1
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.DeletedError: Array has been deleted with shape=float32[2]: it was donated to a compiled ...
+    """
 
 
 class ExportError(TinyxlaError, BufferError):
-    """An array that cannot be exported as another library wants it."""
+    """An array that cannot be exported as another library wants it.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(2).__dlpack__(dl_device=(2, 0))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ExportError: __dlpack__: the array is on the CPU, (1, 0), but dl_device is (2, 0); leave it out.
+      at ...
+    """
 
 
 class MissingPackageError(TinyxlaError, ImportError):
-    """A package that a function needs, and that cannot be imported."""
+    """A package that a function needs, and that cannot be imported.
+
+    >>> from tinyxla.runtime.imports import requiring
+    >>> with requiring("scypy", "SciPy", "lax.zeta"):
+    ...     import scypy
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.MissingPackageError: lax.zeta needs SciPy, which cannot be imported (ModuleNotFoundError: No ...
+    """
 
 
 class OutOfBoundsError(TinyxlaError, IndexError):
-    """An index outside its axis."""
+    """An index outside its axis.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(2)[5]
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.OutOfBoundsError: indexing: index 5 is out of range for axis 0 of size 2, of an array of shape ...
+    """
 
 
 class IndexTypeError(DTypeError, IndexError):
-    """An index of a kind or element type that cannot index."""
+    """An index of a kind or element type that cannot index.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.zeros(2)[0.5]
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.IndexTypeError: indexing: indices are integers or booleans, but got an array of float64; ...
+    """
 
 
 class UnknownOptionError(AttributeValueError, AttributeError):
-    """A name that is no option of `config`."""
+    """A name that is no option of `config`.
+
+    >>> import tinyxla
+    >>> tinyxla.config.update("enable_x46", True)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.UnknownOptionError: There is no option 'enable_x46'. Did you mean 'enable_x64'? The options ...
+    """
 
 
 class UnknownNameError(TinyxlaError, AttributeError):
     """A name that a module does not have. What may be meant is looked for when the text is asked for, since Python
-    itself tries names that do not exist."""
+    itself tries names that do not exist.
+
+    >>> import tinyxla.numpy as jnp
+    >>> jnp.cumsums
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.UnknownNameError: The module tinyxla.numpy has no 'cumsums'. Did you mean 'cumsum'?
+      at ...
+    """
 
     _hint: Callable[[], str] = staticmethod(str)
 
@@ -243,48 +439,137 @@ class UnknownNameError(TinyxlaError, AttributeError):
 
 
 class AxisNameError(TinyxlaError, NameError):
-    """The name of an axis that no function around is mapped over."""
+    """The name of an axis that no function around is mapped over.
+
+    >>> from tinyxla import lax
+    >>> lax.psum(1.0, "batch")
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.AxisNameError: lax.psum: there is no axis named 'batch'; no axis has a name here. Call it ...
+    """
 
 
 class DifferentiationError(TinyxlaError, TypeError, ValueError):
-    """A derivative that is not defined, or not for these arguments."""
+    """A derivative that is not defined, or not for these arguments.
+
+    >>> import tinyxla
+    >>> tinyxla.grad(lambda x: x * x)(3)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.DifferentiationError: grad of <lambda>: argument 0 is s32[], of element type int32, for which ...
+    """
 
 
 class MissingRuleError(DifferentiationError, AttributeError):
-    """A derivative of a function that was decorated with `custom_jvp` or `custom_vjp` and has no rule."""
+    """A derivative of a function that was decorated with `custom_jvp` or `custom_vjp` and has no rule.
+
+    >>> import tinyxla
+    >>> @tinyxla.custom_jvp
+    ... def f(x):
+    ...     return x
+    >>> tinyxla.grad(f)(1.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.MissingRuleError: custom_jvp of f has no rule; define one with f.defjvp.
+      at ...
+    """
 
 
 class TracerError(TinyxlaError, TypeError):
-    """A traced value used where only a concrete one can stand."""
+    """A traced value used where only a concrete one can stand.
+
+    >>> import tinyxla
+    >>> from tinyxla.errors import TracerError
+    >>> try:
+    ...     tinyxla.jit(float)(1.0)
+    ... except TracerError as error:
+    ...     print(type(error).__name__)
+    ConcretizationError
+    """
 
 
 class ConcretizationError(TracerError):
-    """The value of a tracer is needed, but at this point only its shape and type are known."""
+    """The value of a tracer is needed, but at this point only its shape and type are known.
+
+    >>> import tinyxla
+    >>> tinyxla.jit(float)(1.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ConcretizationError: float() needs the value of a traced array f32[], but inside the traced ...
+    """
 
 
 class TracerBoolConversionError(ConcretizationError):
-    """A tracer decides what Python does next: `if`, `while`, `and`, `or`, `not`."""
+    """A tracer decides what Python does next: `if`, `while`, `and`, `or`, `not`.
+
+    >>> import tinyxla
+    >>> tinyxla.jit(lambda x: 1 if x > 0 else 0)(2.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TracerBoolConversionError: A Python condition (if, while, and, or, not, bool()) needs the ...
+    """
 
 
 class TracerIntegerConversionError(ConcretizationError):
-    """A tracer is used as a Python index."""
+    """A tracer is used as a Python index.
+
+    >>> import tinyxla
+    >>> tinyxla.jit(lambda k: [1, 2, 3][k])(0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TracerIntegerConversionError: A Python integer (an index, a size, the end of a range) needs ...
+    """
 
 
 class TracerArrayConversionError(ConcretizationError):
-    """A tracer is made into a NumPy array."""
+    """A tracer is made into a NumPy array.
+
+    >>> import numpy as np
+    >>> import tinyxla
+    >>> tinyxla.jit(np.asarray)(1.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TracerArrayConversionError: A NumPy array (functions of tinyxla.numpy take traced arrays) ...
+    """
 
 
 class NonConcreteBooleanIndexError(ConcretizationError, IndexError):
-    """A traced boolean mask is used as an index: how many elements it picks is not known."""
+    """A traced boolean mask is used as an index: how many elements it picks is not known.
+
+    >>> import tinyxla
+    >>> import tinyxla.numpy as jnp
+    >>> tinyxla.jit(lambda x: x[x > 0])(jnp.zeros(2))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.NonConcreteBooleanIndexError: A boolean mask as an index needs the value of a traced array ...
+    """
 
 
 class LeakedTracerError(TracerError):
-    """A tracer was used after the function that it belongs to had ended."""
+    """A tracer was used after the function that it belongs to had ended.
+
+    >>> import tinyxla
+    >>> kept = []
+    >>> result = tinyxla.jit(lambda x: kept.append(x) or x)(1.0)
+    >>> kept[0] + 1
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.LeakedTracerError: A tracer f32[] is used after the traced function <lambda>, to which it ...
+    """
 
 
 class TextError(TinyxlaError, ValueError):
     """Text that cannot be read: `lineno` and `column` (from 1) say where, and `text` is that line; `reason` says what
-    is wrong."""
+    is wrong.
+
+    >>> from tinyxla.errors import TextError
+    >>> from tinyxla.text import parse_hlo
+    >>> try:
+    ...     parse_hlo("HloModule m, x")
+    ... except TextError as error:
+    ...     print(error.lineno, error.column, error.reason)
+    1 15 expected '=', but the text ends
+    """
 
     def __init__(self, message: str, lineno: int, column: int, text: str) -> None:
         self.reason = message
@@ -297,16 +582,42 @@ class TextError(TinyxlaError, ValueError):
 
 
 class HloSyntaxError(TextError):
-    """HLO text that cannot be read."""
+    """HLO text that cannot be read.
+
+    >>> from tinyxla.text import parse_hlo
+    >>> parse_hlo("HloModule m, x")
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.HloSyntaxError: line 1, column 15: expected '=', but the text ends
+        HloModule m, x
+             ...
+    """
 
 
 class MlirSyntaxError(TextError):
-    """MLIR text, such as that of StableHLO programs, that cannot be read."""
+    """MLIR text, such as that of StableHLO programs, that cannot be read.
+
+    >>> from tinyxla import stablehlo
+    >>> stablehlo.parse("func.func @main(")
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.MlirSyntaxError: line 1, column 17: the text ends too early
+        func.func @main(
+                  ...
+    """
 
 
 class BytecodeError(TinyxlaError, ValueError):
     """Bytes that are no artifact of StableHLO, or a damaged one: `offset` is the byte where reading ended, and `reason`
-    says what is wrong."""
+    says what is wrong.
+
+    >>> from tinyxla import stablehlo
+    >>> stablehlo.parse(bytes([0x4D, 0x4C, 0xEF, 0x52]))  # the number of MLIR's format, and nothing behind it
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.BytecodeError: byte 4: the bytes end too early
+      at ...
+    """
 
     def __init__(self, message: str, offset: int) -> None:
         self.reason = message
@@ -315,11 +626,31 @@ class BytecodeError(TinyxlaError, ValueError):
 
 
 class FileFormatError(TinyxlaError, ValueError):
-    """A file that is not in the format it should have, or is damaged."""
+    """A file that is not in the format it should have, or is damaged.
+
+    >>> import pathlib, tempfile
+    >>> import tinyxla
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "weights")
+    ...     _ = path.write_text("no tree")
+    ...     tinyxla.load(path)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.FileFormatError: ...weights is no file of arrays in the safetensors format, or ...
+    """
 
 
 class DeadlockError(TinyxlaError, RuntimeError):
-    """Replicas wait for one another, or for one that has ended."""
+    """Replicas wait for one another, or for one that has ended.
+
+    >>> from tinyxla import xla
+    >>> b, other = xla.XlaBuilder("receiver"), xla.XlaBuilder("other")
+    >>> x = b.Recv(xla.ShapeUtil.MakeShape(xla.F32, []), xla.CreateChannelHandle())
+    >>> xla.execute_parallel([(b.Build(x), []), (other.Build(other.Constant(1.0)), [])])
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.DeadlockError: execute_parallel: no replica can go on: replica 0 waits in recv-done on channel ...
+    """
 
 
 class ProcessError(TinyxlaError, RuntimeError):
@@ -327,27 +658,73 @@ class ProcessError(TinyxlaError, RuntimeError):
 
 
 class KernelError(TinyxlaError, RuntimeError):
-    """A kernel of the user's that raised an exception in a compiled program."""
+    """A kernel of the user's raised an exception in a compiled program. Inside `with tinyxla.disable_jit():` the
+    kernel's own exception is raised instead."""
 
 
 class ChannelError(TinyxlaError, RuntimeError):
-    """A channel with more than two ends, or one that nothing is at the other end of."""
+    """A channel with more than two ends, or one that nothing is at the other end of.
+
+    >>> from tinyxla import xla
+    >>> b = xla.XlaBuilder("sender")
+    >>> token = b.Send(b.Constant(1.0), xla.ChannelHandle(7))
+    >>> program = b.Build(b.Constant(True))
+    >>> xla.execute_parallel([(program, []), (program, [])])
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ChannelError: execute_parallel: channel 7 has two senders, replica ...
+    """
 
 
 class TransferError(TinyxlaError, RuntimeError):
-    """A transfer between the host and a program that did not come about in time, or was closed."""
+    """A transfer between the host and a program that did not come about in time, or was closed.
+
+    >>> from tinyxla import xla
+    >>> xla.transfer_from_outfeed(timeout=0.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TransferError: the outfeed of replica 0 has nothing to be taken; transfer something first ...
+    """
 
 
 class VerificationError(TinyxlaError, ValueError):
-    """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""
+    """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand.
+
+    >>> from tinyxla import hlo, xla
+    >>> b = xla.XlaBuilder("main")
+    >>> computation = b.Build(b.Neg(b.Constant(1.0))).computation
+    >>> reordered = hlo.Computation("main", [], computation.instructions[::-1], computation.root)
+    >>> hlo.verify(hlo.Module("main", reordered))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.VerificationError: main: <negate(constant:f32[]) -> f32[]> comes before its operand ...
+    """
 
 
 class NoEffectWarning(UserWarning):
-    """An option or an argument that changes nothing here, though it asks for something."""
+    """An option or an argument that changes nothing here, though it asks for something.
+
+    >>> import warnings
+    >>> from tinyxla.errors import NoEffectWarning, warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("The option has no effect here.")
+    >>> caught[0].category is NoEffectWarning
+    True
+    """
 
 
 def warn(message: str, category: type[Warning] = NoEffectWarning) -> None:
-    """A warning that names the user's line."""
+    """A warning that names the user's line.
+
+    >>> import warnings
+    >>> from tinyxla.errors import warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("donation has no effect here")
+    >>> caught[0].category.__name__, str(caught[0].message)
+    ('NoEffectWarning', 'donation has no effect here')
+    """
     line = user_line()
     if line is None:
         warnings.warn(message, category, stacklevel=2)
