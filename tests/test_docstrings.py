@@ -94,7 +94,7 @@ NOT_YET = tuple(
     f"tinyxla.{name}"
     for name in """
     Array Device NamedSharding P PartitionSpec ShapeDtypeStruct custom_jvp custom_vjp cache checkpoint_policies
-    custom_batching custom_derivatives debug dtypes example_libraries experimental export ffi image kernels
+    custom_batching custom_derivatives debug dtypes experimental.checkify export ffi image kernels
     nn numpy ops profiler random scipy stablehlo stages text tree_util
     """.split()
 )

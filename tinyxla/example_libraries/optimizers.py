@@ -40,7 +40,14 @@ Schedule = Callable[[Any], Any]
 
 
 class Optimizer(NamedTuple):
-    """What makes a state from parameters, what updates it, and what gives the parameters back."""
+    """What makes a state from parameters, what updates it, and what gives the parameters back.
+
+    >>> from tinyxla.example_libraries.optimizers import sgd
+    >>> init_fn, update_fn, params_fn = sgd(0.5)
+    >>> state = update_fn(0, {"x": 1.0}, init_fn({"x": 3.0}))  # step, gradients, state
+    >>> params_fn(state)
+    {'x': 2.5}
+    """
 
     init_fn: Callable[[Any], OptimizerState]
     update_fn: Callable[[Any, Any, OptimizerState], OptimizerState]
@@ -49,7 +56,14 @@ class Optimizer(NamedTuple):
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """The state of each array of parameters, in the order of the leaves of a tree with this structure."""
+    """The state of each array of parameters, in the order of the leaves of a tree with this structure.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import adam
+    >>> state = adam(0.1).init_fn({"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)})
+    >>> len(state.states), len(state.states[0])  # arrays, and of each the value and two means
+    (2, 3)
+    """
 
     states: tuple[Any, ...]
     structure: PyTreeDef
@@ -111,7 +125,14 @@ def _first(state: Any) -> Any:
 
 @optimizer
 def sgd(step_size: float | Schedule) -> Any:
-    """Steps against the gradient."""
+    """Gradient descent: steps of size `step_size`, a number or a function of the step, against the gradient.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import sgd
+    >>> init_fn, update_fn, params_fn = sgd(0.5)
+    >>> float(params_fn(update_fn(0, jnp.float32(2.0), init_fn(jnp.float32(3.0)))))
+    2.0
+    """
     size = make_schedule(step_size)
     return lambda x: x, lambda step, g, x: x - size(step) * g, lambda x: x
 
@@ -130,8 +151,18 @@ def _with_velocity(step_size: float | Schedule, change: Callable[[Any, Any], tup
 
 @optimizer
 def momentum(step_size: float | Schedule, mass: float) -> Any:
-    """Steps against a sum of all gradients, each of which counts `mass` times as much as the next (B. Polyak, "Some
-    methods of speeding up the convergence of iteration methods", 1964)."""
+    """Gradient descent with momentum: steps against a sum of all gradients, each of which counts `mass` times as much
+    as the next (B. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import momentum
+    >>> init_fn, update_fn, params_fn = momentum(1.0, mass=0.5)
+    >>> state = init_fn(jnp.float32(0.0))
+    >>> for step in range(2):
+    ...     state = update_fn(step, jnp.float32(1.0), state)
+    >>> float(params_fn(state))  # -1 - 1.5
+    -2.5
+    """
 
     def change(g: Any, velocity: Any) -> tuple[Any, Any]:
         velocity = mass * velocity + g
@@ -142,8 +173,15 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
 
 @optimizer
 def nesterov(step_size: float | Schedule, mass: float) -> Any:
-    """As `momentum`, but by what the sum will be (Y. Nesterov, "A method of solving a convex programming problem with
-    convergence rate O(1/k^2)", 1983)."""
+    """Nesterov's accelerated gradient: as `momentum`, but by what the sum will be (Y. Nesterov, "A method of solving a
+    convex programming problem with convergence rate O(1/k^2)", 1983).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import nesterov
+    >>> init_fn, update_fn, params_fn = nesterov(1.0, mass=0.5)
+    >>> float(params_fn(update_fn(0, jnp.float32(1.0), init_fn(jnp.float32(0.0)))))
+    -1.5
+    """
 
     def change(g: Any, velocity: Any) -> tuple[Any, Any]:
         velocity = mass * velocity + g
@@ -160,7 +198,15 @@ def _inverse_root(x: Any) -> Any:
 @optimizer
 def adagrad(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     """Gradients over the root of the sum of all squares so far (J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient
-    methods for online learning and stochastic optimization", 2011)."""
+    methods for online learning and stochastic optimization", 2011).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import adagrad
+    >>> init_fn, update_fn, params_fn = adagrad(1.0, momentum=0.0)
+    >>> state = update_fn(0, jnp.array([0.001, 1000.0]), init_fn(jnp.zeros(2)))
+    >>> params_fn(state)  # steps do not depend on the scale of gradients
+    Array([-1., -1.], dtype=float32)
+    """
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -175,7 +221,14 @@ def adagrad(step_size: float | Schedule, momentum: float = 0.9) -> Any:
 @optimizer
 def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) -> Any:
     """Gradients over the root of a running mean of their squares (T. Tieleman, G. Hinton, "Neural networks for machine
-    learning", lecture 6.5, 2012)."""
+    learning", lecture 6.5, 2012).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import rmsprop
+    >>> init_fn, update_fn, params_fn = rmsprop(1.0, gamma=0.75)
+    >>> float(params_fn(update_fn(0, jnp.float32(8.0), init_fn(jnp.float32(0.0)))))
+    -2.0
+    """
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -188,7 +241,17 @@ def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) 
 
 @optimizer
 def rmsprop_momentum(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9) -> Any:
-    """`rmsprop`, whose steps also have a momentum."""
+    """`rmsprop`, whose steps also have a momentum.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import rmsprop_momentum
+    >>> init_fn, update_fn, params_fn = rmsprop_momentum(1.0, gamma=0.75, momentum=0.5)
+    >>> state = init_fn(jnp.float32(0.0))
+    >>> for step, gradient in enumerate([8.0, 0.0]):
+    ...     state = update_fn(step, jnp.float32(gradient), state)
+    >>> float(params_fn(state))  # the second step is half of the first
+    -3.0
+    """
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -203,7 +266,14 @@ def rmsprop_momentum(step_size: float | Schedule, gamma: float = 0.9, eps: float
 @optimizer
 def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     """A running mean of gradients over the root of one of their squares, both as if they had begun long ago (D. Kingma,
-    J. Ba, "Adam: a method for stochastic optimization", 2015)."""
+    J. Ba, "Adam: a method for stochastic optimization", 2015).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import adam
+    >>> init_fn, update_fn, params_fn = adam(0.5)
+    >>> params_fn(update_fn(0, jnp.array([0.01, -100.0]), init_fn(jnp.zeros(2)))).round(3)
+    Array([-0.5,  0.5], dtype=float32)
+    """
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -219,7 +289,14 @@ def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: f
 
 @optimizer
 def adamax(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """`adam` with the largest of decaying magnitudes in place of a root (section 7.1 of the same paper)."""
+    """`adam` with the largest of decaying magnitudes in place of a root (section 7.1 of the same paper).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import adamax
+    >>> init_fn, update_fn, params_fn = adamax(0.5)
+    >>> params_fn(update_fn(0, jnp.array([0.01, -100.0]), init_fn(jnp.zeros(2)))).round(3)
+    Array([-0.5,  0.5], dtype=float32)
+    """
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -235,7 +312,15 @@ def adamax(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps:
 @optimizer
 def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     """As `adagrad`, but with a sum of squares for each index of each dimension instead of each element (R. Anil et al.,
-    "Memory-efficient adaptive optimization", 2019, algorithm SM3-II)."""
+    "Memory-efficient adaptive optimization", 2019, algorithm SM3-II).
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.example_libraries.optimizers import sm3
+    >>> init_fn, update_fn, params_fn = sm3(1.0)
+    >>> _, _, sums = init_fn(jnp.zeros((2, 3))).states[0]
+    >>> [x.shape for x in sums]  # for each row and for each column
+    [(2,), (3,)]
+    """
     size = make_schedule(step_size)
 
     def init(x: Any) -> Any:
@@ -255,7 +340,15 @@ def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
 
 
 def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
-    """A function of the step, of a number or of such a function."""
+    """A step size as a function of the step: a number becomes a constant function, a function stays.
+
+    Raises:
+        ArgumentError: an array that is no scalar.
+
+    >>> from tinyxla.example_libraries.optimizers import make_schedule
+    >>> make_schedule(0.5)(100), make_schedule(lambda step: 1 / (1 + step))(1)
+    (0.5, 0.5)
+    """
     if callable(scalar_or_schedule):
         return scalar_or_schedule
     if tnp.ndim(scalar_or_schedule):
@@ -267,7 +360,12 @@ def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
 
 
 def constant(step_size: Any) -> Schedule:
-    """The same at all steps."""
+    """The step size that is the same at all steps.
+
+    >>> from tinyxla.example_libraries.optimizers import constant
+    >>> constant(0.5)(100)
+    0.5
+    """
     return lambda step: step_size
 
 
@@ -359,7 +457,12 @@ def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
 
 @register_pytree_node_class
 class JoinPoint:
-    """Marks where the states of single arrays begin in a pytree that `unpack_optimizer_state` gives."""
+    """Marks where the states of single arrays begin in a pytree that `unpack_optimizer_state` gives.
+
+    >>> from tinyxla.example_libraries.optimizers import JoinPoint, pack_optimizer_state
+    >>> pack_optimizer_state({"x": JoinPoint((3.0, 0.5))}).states
+    ((3.0, 0.5),)
+    """
 
     def __init__(self, subtree: Any) -> None:
         self.subtree = subtree
@@ -384,7 +487,16 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
 
 
 def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
-    """The inverse of `unpack_optimizer_state`."""
+    """The inverse of `unpack_optimizer_state`: a state from a pytree with a `JoinPoint` for each array.
+
+    Raises:
+        ArgumentError: a leaf that is no `JoinPoint`.
+
+    >>> from tinyxla.example_libraries.optimizers import momentum, pack_optimizer_state, unpack_optimizer_state
+    >>> state = momentum(0.1, 0.9).init_fn({"x": 1.0})
+    >>> pack_optimizer_state(unpack_optimizer_state(state)).structure == state.structure
+    True
+    """
     marked, structure = tree_flatten(marked_pytree, is_leaf=lambda x: isinstance(x, JoinPoint))
     if not all(isinstance(x, JoinPoint) for x in marked):
         raise ArgumentError(

@@ -58,7 +58,19 @@ def _whatever_batch(shape_of: Callable[[Shape], Shape], input_shape: Sequence[in
 
 
 def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -> Layer:  # noqa: B008 (made once)
-    """x W + b, with `out_dim` columns in W."""
+    """The layer x W + b (fully connected), with `out_dim` columns in W.
+
+    Args:
+        out_dim: the size of the last dimension of the output.
+        W_init, b_init: initializers of W, of shape (in, out), and of b, of shape (out,).
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, apply_fun = stax.Dense(3)
+    >>> output_shape, (W, b) = init_fun(random.key(0), (-1, 8))
+    >>> output_shape, W.shape, b.shape
+    ((-1, 3), (8, 3), (3,))
+    """
 
     def init_fun(rng: Any, input_shape: Shape) -> Any:
         first, second = random.split(rng)
@@ -121,13 +133,27 @@ GeneralConv = _convolution(
         strides: of the filter; 1, if None.
         padding: "VALID", "SAME", or pairs, as for `lax.conv_general_dilated`.
         W_init, b_init: initializers of filters (Glorot's, if None) and biases.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, _ = stax.GeneralConv(("NHWC", "HWIO", "NHWC"), 16, (3, 3), strides=(2, 2), padding="SAME")
+    >>> output_shape, (filters, bias) = init_fun(random.key(0), (-1, 8, 8, 3))
+    >>> output_shape, filters.shape
+    ((-1, 4, 4, 16), (3, 3, 3, 16))
     """,
     lax.conv_general_shape_tuple,
     lax.conv_general_dilated,
 )
 GeneralConvTranspose = _convolution(
     "GeneralConvTranspose",
-    "A transposed convolution, which takes steps of 1 / `strides`; arguments as for `GeneralConv`.",
+    """A transposed convolution, which takes steps of 1 / `strides`; arguments as for `GeneralConv`.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> layer = stax.GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), 3, (2, 2), strides=(2, 2))
+    >>> layer[0](random.key(0), (-1, 4, 4, 16))[0]
+    (-1, 8, 8, 3)
+    """,
     lax.conv_transpose_shape_tuple,
     lax.conv_transpose,
 )
@@ -144,7 +170,24 @@ def BatchNorm(
     beta_init: Any = zeros,
     gamma_init: Any = ones,
 ) -> Layer:
-    """What `nn.standardize` makes of the axes, times a scale and plus a center that are parameters."""
+    """Batch normalization: the input standardized along some axes (`nn.standardize`), times a scale and plus a center
+    that are parameters.
+
+    Args:
+        axis: the axes over which means and variances are taken.
+        epsilon: what is added to variances.
+        center, scale: whether there are these parameters.
+        beta_init, gamma_init: initializers of the center and of the scale.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> import tinyxla.numpy as jnp
+    >>> init_fun, apply_fun = stax.BatchNorm(axis=0)
+    >>> output_shape, params = init_fun(random.key(0), (-1, 1))
+    >>> apply_fun(params, jnp.array([[1.0], [3.0]])).round(3)
+    Array([[-1.],
+           [ 1.]], dtype=float32)
+    """
     reduced = (axis,) if isinstance(axis, int) else integers_of("stax.BatchNorm", "axis", axis)
 
     def init_fun(rng: Any, input_shape: Shape) -> Any:
@@ -166,7 +209,15 @@ def BatchNorm(
 
 
 def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
-    """A layer of a function that keeps shapes."""
+    """A layer of an element-wise function, without parameters; `fun_kwargs` are passed to the function.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> import tinyxla.numpy as jnp
+    >>> init_fun, apply_fun = stax.elementwise(jnp.clip, max=1.0)
+    >>> apply_fun((), jnp.array([0.5, 2.0]))
+    Array([0.5, 1. ], dtype=float32)
+    """
     return _without_parameters(lambda shape: shape, lambda x: fun(x, **fun_kwargs))
 
 
@@ -188,9 +239,18 @@ Flatten = _without_parameters(
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:
-    """Elements kept with the probability `rate`, and divided by it; all, as they are, with the mode "test".
+    """Dropout: elements are kept with the probability `rate` and divided by it, others are 0. All are kept as they are
+    with the mode "test".
 
-    The layer's function needs `rng` for training.
+    Raises:
+        ArgumentError: the layer's function is called without `rng` (when training), or another mode.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> import tinyxla.numpy as jnp
+    >>> _, apply_fun = stax.Dropout(0.5)
+    >>> sorted(set(apply_fun((), jnp.ones(100), rng=random.key(0)).tolist()))
+    [0.0, 2.0]
     """
     drops = choice_of("stax.Dropout", "mode", mode, ("train", "test")) == "train"
 
@@ -205,12 +265,12 @@ def Dropout(rate: float, mode: str = "train") -> Layer:
 # --- pooling ----------------------------------------------------------------------------------------------------------
 
 
-def _pooling(reducer: Any, initial: float, averages: bool = False) -> Callable[..., Layer]:
+def _pooling(
+    name: str, reducer: Any, initial: float, text: str, example: str, averages: bool = False
+) -> Callable[..., Layer]:
     def layer(
         window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID", spec: Any = None
     ) -> Layer:
-        """Windows of the dimensions that are neither the batch ("N") nor channels ("C") by `spec`: by default the first
-        one and the last one."""
         order = spec or f"N{'x' * len(window_shape)}C"
         sizes, steps = iter(window_shape), iter(strides or (1,) * len(window_shape))
         window, moves = (tuple(1 if d in "NC" else next(x) for d in order) for x in (sizes, steps))
@@ -226,19 +286,63 @@ def _pooling(reducer: Any, initial: float, averages: bool = False) -> Callable[.
 
         return _without_parameters(shape, lambda x: pooled(x) / pooled(tnp.ones_like(x)) if averages else pooled(x))
 
-    return layer
+    return named(layer, name, _POOLING.format(text, example))
 
 
-MaxPool = _pooling(lax.max, -math.inf)
-SumPool = _pooling(lax.add, 0.0)
-AvgPool = _pooling(lax.add, 0.0, averages=True)
+_POOLING = """{0} of each window of the dimensions that are neither the batch nor channels.
+
+Args:
+    window_shape: the sizes of windows.
+    strides: the steps from window to window; 1, if None.
+    padding: "VALID" or "SAME".
+    spec: a letter for each dimension, "N" for the batch and "C" for channels: by default the first and the last one.
+
+>>> import tinyxla.numpy as jnp
+>>> from tinyxla.example_libraries import stax
+>>> {1}
+"""
+MaxPool = _pooling(
+    "MaxPool",
+    lax.max,
+    -math.inf,
+    "The maximum",
+    """_, apply_fun = stax.MaxPool((2,), strides=(2,))
+>>> apply_fun((), jnp.array([1.0, 5.0, 2.0, 3.0]).reshape(1, 4, 1)).ravel()
+Array([5., 3.], dtype=float32)""",
+)
+SumPool = _pooling(
+    "SumPool",
+    lax.add,
+    0.0,
+    "The sum",
+    """_, apply_fun = stax.SumPool((2,))
+>>> apply_fun((), jnp.array([1.0, 5.0, 2.0, 3.0]).reshape(1, 4, 1)).ravel()
+Array([6., 7., 5.], dtype=float32)""",
+)
+AvgPool = _pooling(
+    "AvgPool",
+    lax.add,
+    0.0,
+    "The mean, of the elements that are no padding,",
+    """_, apply_fun = stax.AvgPool((2,), padding="SAME")
+>>> apply_fun((), jnp.array([1.0, 5.0, 2.0]).reshape(1, 3, 1)).ravel()
+Array([3. , 3.5, 2. ], dtype=float32)""",
+    averages=True,
+)
 
 
 # --- several inputs or outputs ----------------------------------------------------------------------------------------
 
 
 def FanOut(num: int) -> Layer:
-    """Its input, so many times."""
+    """A layer that gives its input `num` times, as a list: for `parallel`.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, _ = stax.FanOut(2)
+    >>> init_fun(random.key(0), (-1, 8))[0]
+    [(-1, 8), (-1, 8)]
+    """
     return _without_parameters(lambda shape: [shape] * num, lambda x: [x] * num)
 
 
@@ -246,7 +350,14 @@ FanInSum = _without_parameters(lambda shapes: shapes[0], sum)
 
 
 def FanInConcat(axis: int = -1) -> Layer:
-    """Its inputs, one behind the other along an axis."""
+    """A layer that concatenates a list of inputs along an axis.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, _ = stax.FanInConcat()
+    >>> init_fun(random.key(0), [(-1, 8), (-1, 3)])[0]
+    (-1, 11)
+    """
 
     def shape(shapes: Sequence[Shape]) -> Shape:
         place = axis % len(shapes[0])
@@ -263,9 +374,14 @@ def _keys(rng: Any, count: int) -> Any:
 
 
 def serial(*layers: Layer) -> Layer:
-    """Layers one after the other; the parameters are a list of theirs.
+    """The composition of layers, one after the other; the parameters are a list of theirs. `rng` is split among them.
 
-    The function's `rng` is split among them.
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, _ = stax.serial(stax.Dense(16), stax.Relu, stax.Dense(3))
+    >>> output_shape, params = init_fun(random.key(0), (-1, 8))
+    >>> output_shape, [len(p) for p in params]
+    ((-1, 3), [2, 0, 2])
     """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
@@ -285,7 +401,15 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """Layers side by side, each with an input of its own, as `FanOut` makes them; the outputs are a list."""
+    """Layers side by side, each with an input of its own, as `FanOut` makes them; the outputs are a list.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> layer = stax.parallel(stax.Dense(4), stax.Identity)
+    >>> init_fun, _ = stax.serial(stax.FanOut(2), layer, stax.FanInConcat())
+    >>> init_fun(random.key(0), (-1, 8))[0]
+    (-1, 12)
+    """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         keys = random.split(rng, len(layers))
@@ -301,7 +425,14 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
-    """The layer that a function makes for the shape of its input."""
+    """A layer that a function of the input's shape makes.
+
+    >>> from tinyxla import random
+    >>> from tinyxla.example_libraries import stax
+    >>> init_fun, _ = stax.shape_dependent(lambda shape: stax.Dense(2 * shape[-1]))
+    >>> init_fun(random.key(0), (-1, 8))[0]
+    (-1, 16)
+    """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         return make_layer(input_shape)[0](rng, input_shape)

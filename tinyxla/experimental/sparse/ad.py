@@ -137,16 +137,19 @@ def _jacobian(transform: Callable[..., Any], name: str, text: str) -> Callable[.
     return jacobian_of
 
 
-jacfwd = _jacobian(
-    api.jacfwd,
-    "jacfwd",
-    "`tinyxla.jacfwd` of a function of sparse arrays that gives one array: by the elements that these specify. The "
-    "derivative by a BCOO array is one with further batch dimensions, those of the result.",
-)
-jacrev = _jacobian(
-    api.jacrev,
-    "jacrev",
-    "`tinyxla.jacrev` of a function of sparse arrays that gives one array: by the elements that these specify. The "
-    "derivative by a BCOO array is one with further batch dimensions, those of the result.",
-)
+_TEXT = """`tinyxla.{0}` of a function of sparse arrays that gives one array: by the elements that these specify. The
+derivative by a BCOO array is one with further batch dimensions, those of the result.
+
+Raises:
+    ArgumentError: a function that gives more than one array.
+
+>>> import tinyxla.numpy as jnp
+>>> from tinyxla.experimental import sparse
+>>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+>>> sparse.{0}(lambda m: m.todense().sum(0))(m).todense()[1]
+Array([[0., 1.],
+       [0., 0.]], dtype=float32)
+"""
+jacfwd = _jacobian(api.jacfwd, "jacfwd", _TEXT.format("jacfwd"))
+jacrev = _jacobian(api.jacrev, "jacrev", _TEXT.format("jacrev"))
 jacobian = jacrev

@@ -53,6 +53,10 @@ def empty(
         index_dtype: the type of indices.
         sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
         options: for BCOO and BCSR `n_batch`, `n_dense` and `nse`.
+
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.empty((2, 3)), sparse.empty((2, 3), nse=4), sparse.empty((2, 3), sparse_format="csr")
+    (BCOO(float32[2, 3], nse=0), BCOO(float32[2, 3], nse=4), CSR(float32[2, 3], nse=0))
     """
     kind = _format("sparse.empty", sparse_format, tuple(_FORMATS))
     return kind._empty(tuple(shape), dtype=dtype, index_dtype=index_dtype, **options)

@@ -139,7 +139,14 @@ class BCOO(SparseArithmetic):
         return batch + (f", n_dense={self.n_dense}" if self.n_dense else "")
 
     def with_buffers(self, data: Any, indices: Any | None = None, shape: Shape | None = None, **flags: bool) -> BCOO:
-        """The same array with other buffers; flags are kept where the indices are."""
+        """The same array with other buffers; flags are kept where the indices are.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
+        >>> m.with_buffers(2 * m.data).todense()
+        Array([ 0.,  6., 10.], dtype=float32)
+        """
         if indices is None:
             flags = {"indices_sorted": self.indices_sorted, "unique_indices": self.unique_indices, **flags}
         kept = self.indices if indices is None else indices
@@ -149,12 +156,25 @@ class BCOO(SparseArithmetic):
     def fromdense(
         cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
     ) -> BCOO:
-        """A sparse array from a dense one; see `bcoo_fromdense`."""
+        """A sparse array from a dense one; see `bcoo_fromdense`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 3.0], [0.0, 0.0]]))
+        >>> m, m.data, m.indices
+        (BCOO(float32[2, 2], nse=1), Array([3.], dtype=float32), Array([[0, 1]], dtype=int32))
+        """
         return bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
-        """A sparse matrix from one of `scipy.sparse`."""
+        """A sparse matrix from one of `scipy.sparse`.
+
+        >>> import scipy.sparse
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCOO.from_scipy_sparse(scipy.sparse.eye(3, format="csr", dtype="float32"))
+        BCOO(float32[3, 3], nse=3)
+        """
         coo = mat.tocoo()
         indices = np.stack([coo.row, coo.col], axis=1).astype(index_dtype or np.int32)
         found = cls((coo.data, indices), shape=coo.shape)
@@ -213,23 +233,57 @@ class BCOO(SparseArithmetic):
     def update_layout(
         self, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str | None = "error"
     ) -> BCOO:
-        """The array with other numbers of batch and dense dimensions; see `bcoo_update_layout`."""
+        """The array with other numbers of batch and dense dimensions; see `bcoo_update_layout`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO.fromdense(jnp.eye(2))
+        >>> m.update_layout(n_batch=1, on_inefficient=None)  # an element in each row
+        BCOO(float32[2, 2], nse=2, n_batch=1)
+        """
         return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-        """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`."""
+        """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO((jnp.array([1.0, 2.0, 0.0]), jnp.array([[4], [4], [0]])), shape=(5,))
+        >>> m.sum_duplicates(), m.sum_duplicates(remove_zeros=False)
+        (BCOO(float32[5], nse=1), BCOO(float32[5], nse=2))
+        """
         return bcoo_eliminate_zeros(self, nse) if remove_zeros else bcoo_sum_duplicates(self, nse)
 
     def sort_indices(self) -> BCOO:
-        """The array with its indices in lexicographic order."""
+        """The array with its indices in lexicographic order.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[4], [0]])), shape=(5,))
+        >>> m.sort_indices().data
+        Array([2., 1.], dtype=float32)
+        """
         return bcoo_sort_indices(self)
 
     def todense(self) -> Array:
-        """The dense array."""
+        """The dense array.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[2], [2]])), shape=(3,))
+        >>> m.todense()  # elements with equal indices are added
+        Array([0., 0., 3.], dtype=float32)
+        """
         return bcoo_todense(self)
 
     def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
-        """The array with its axes in another order, in which batch, sparse and dense ones stay apart."""
+        """The array with its axes in another order, in which batch, sparse and dense ones stay apart.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCOO.fromdense(jnp.ones((2, 3))).transpose()
+        BCOO(float32[3, 2], nse=6)
+        """
         return bcoo_transpose(self, permutation=tuple(range(self.ndim)[::-1] if axes is None else axes))
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
@@ -405,6 +459,12 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
 
     Raises:
         ShapeError: other shapes.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> pattern = sparse.BCOO.fromdense(jnp.eye(2))
+    >>> sparse.bcoo_extract(pattern, jnp.array([[1.0, 2.0], [3.0, 4.0]])).data
+    Array([1., 4.], dtype=float32)
     """
     mat, x = checked("bcoo_extract", sparr), array_of(arr, "bcoo_extract")
     if x.shape != mat.shape:
@@ -441,7 +501,15 @@ def _grouped(indices: Any, sparse_shape: Shape) -> tuple[Any, Any, Any]:
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
-    """A BCOO array with its indices in lexicographic order."""
+    """A BCOO array with its indices in lexicographic order.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[1, 0], [0, 1]])), shape=(2, 2))
+    >>> sparse.bcoo_sort_indices(m).indices
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
     mat = checked("bcoo_sort_indices", mat)
 
     def unbatched(data: Any, indices: Any) -> tuple[Any, Any]:
@@ -460,6 +528,12 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     Args:
         mat: a BCOO array.
         nse: how many elements to store; by default as many as are needed, which must be known then.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[4], [4]])), shape=(5,))
+    >>> sparse.bcoo_sum_duplicates(m).data, sparse.bcoo_sum_duplicates(m, nse=2).data
+    (Array([3.], dtype=float32), Array([3., 0.], dtype=float32))
     """
     mat = checked("bcoo_sum_duplicates", mat)
     sparse = mat.sparse_shape
@@ -488,7 +562,14 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """A BCOO array without elements that are zero; indices are sorted and unique. Arguments are those of
-    `bcoo_sum_duplicates`."""
+    `bcoo_sum_duplicates`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([0.0, 2.0]), jnp.array([[1], [4]])), shape=(5,))
+    >>> sparse.bcoo_eliminate_zeros(m)
+    BCOO(float32[5], nse=1)
+    """
     mat = checked("bcoo_eliminate_zeros", mat)
     first = mat.n_batch + 1
     zero = (mat.data == 0).all(tuple(range(first, mat.data.ndim))) if mat.n_dense else mat.data == 0
@@ -529,6 +610,12 @@ def bcoo_update_layout(
     Raises:
         SparseEfficiencyError: many zeros would be stored.
         AttributeValueError: numbers that do not fit.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.ones((2, 3)))
+    >>> sparse.bcoo_update_layout(m, n_dense=1, on_inefficient=None)
+    BCOO(float32[2, 3], nse=6, n_dense=1)
     """
     mat = checked("bcoo_update_layout", mat)
     n_batch = mat.n_batch if n_batch is None else operator.index(n_batch)
@@ -650,6 +737,11 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
 
     Raises:
         ArgumentError: no permutation, or one that mixes them; change the layout before with `update_layout`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.bcoo_transpose(sparse.BCOO.fromdense(jnp.ones((2, 3))), permutation=(1, 0))
+    BCOO(float32[3, 2], nse=6)
     """
     mat = checked("bcoo_transpose", mat)
     order = tuple(map(operator.index, permutation))

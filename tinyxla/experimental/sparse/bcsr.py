@@ -100,12 +100,25 @@ class BCSR(SparseArithmetic):
     def fromdense(
         cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
     ) -> BCSR:
-        """A sparse array from a dense one; see `bcsr_fromdense`."""
+        """A sparse array from a dense one; see `bcsr_fromdense`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCSR.fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]]))
+        >>> m.indices, m.indptr
+        (Array([1, 0, 1], dtype=int32), Array([0, 1, 3], dtype=int32))
+        """
         return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> BCSR:
-        """The same array as a BCOO one, which must have two sparse dimensions."""
+        """The same array as a BCOO one, which must have two sparse dimensions.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCSR.from_bcoo(sparse.BCOO.fromdense(jnp.eye(3))).indptr
+        Array([0, 1, 2, 3], dtype=int32)
+        """
         if arr.n_sparse != 2:
             raise ArgumentError(
                 f"BCSR.from_bcoo requires n_sparse=2; got n_sparse={arr.n_sparse}. Use update_layout before."
@@ -123,7 +136,13 @@ class BCSR(SparseArithmetic):
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
-        """A sparse matrix from one of `scipy.sparse`."""
+        """A sparse matrix from one of `scipy.sparse`.
+
+        >>> import scipy.sparse
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCSR.from_scipy_sparse(scipy.sparse.eye(3, format="csr", dtype="float32"))
+        BCSR(float32[3, 3], nse=3)
+        """
         if n_dense or n_batch:
             raise ArgumentError("BCSR.from_scipy_sparse: a matrix of SciPy has no batch or dense dimensions.")
         csr = mat.tocsr()
@@ -136,7 +155,14 @@ class BCSR(SparseArithmetic):
         return cls.from_bcoo(made)
 
     def to_bcoo(self) -> BCOO:
-        """The same array in coordinate format."""
+        """The same array in coordinate format.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCSR.fromdense(jnp.eye(2)).to_bcoo().indices
+        Array([[0, 0],
+               [1, 1]], dtype=int32)
+        """
         rows, columns = self.shape[self.n_batch : self.n_batch + 2]
 
         def coordinates(indices: Any, indptr: Any) -> Any:
@@ -151,15 +177,35 @@ class BCSR(SparseArithmetic):
         return BCOO((self.data, indices), shape=self.shape, **flags)
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
-        """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`."""
+        """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 3))
+        >>> m.sum_duplicates().data
+        Array([3.], dtype=float32)
+        """
         return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
 
     def todense(self) -> Array:
-        """The dense array."""
+        """The dense array.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCSR((jnp.array([5.0]), jnp.array([1]), jnp.array([0, 0, 1])), shape=(2, 2)).todense()
+        Array([[0., 0.],
+               [0., 5.]], dtype=float32)
+        """
         return bcsr_todense(self)
 
     def transpose(self, axes: Any = None) -> BCSR:
-        """The array with its axes in another order, in which batch, sparse and dense ones stay apart."""
+        """The array with its axes in another order, in which batch, sparse and dense ones stay apart.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCSR.fromdense(jnp.ones((2, 3))).transpose()
+        BCSR(float32[3, 2], nse=6)
+        """
         return BCSR.from_bcoo(self.to_bcoo().transpose(axes))
 
     def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
@@ -190,7 +236,13 @@ def bcsr_fromdense(
     mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
 ) -> BCSR:
     """A BCSR array with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`, which leave two sparse
-    dimensions."""
+    dimensions.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.bcsr_fromdense(jnp.array([[0.0, 3.0], [0.0, 0.0]]), nse=2)
+    BCSR(float32[2, 2], nse=2)
+    """
     x = array_of(mat, "bcsr_fromdense")
     if x.ndim - n_batch - n_dense != 2:
         raise ArgumentError(
@@ -202,22 +254,51 @@ def bcsr_fromdense(
 
 
 def bcsr_todense(mat: BCSR) -> Array:
-    """The dense array of a BCSR array."""
+    """The dense array of a BCSR array.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
+    >>> sparse.bcsr_todense(m)
+    Array([[1., 0., 0.],
+           [0., 0., 2.]], dtype=float32)
+    """
     return bcoo_todense(_bcsr("bcsr_todense", mat).to_bcoo())
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
-    """A BCSR array without elements that are zero."""
+    """A BCSR array without elements that are zero.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR((jnp.array([0.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
+    >>> sparse.bcsr_eliminate_zeros(m)
+    BCSR(float32[2, 3], nse=1)
+    """
     return _bcsr("bcsr_eliminate_zeros", mat).sum_duplicates(nse)
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """A BCSR array with sorted indices, in which each is there once; arguments as of `bcoo_sum_duplicates`."""
+    """A BCSR array with sorted indices, in which each is there once; arguments as of `bcoo_sum_duplicates`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 3))
+    >>> sparse.bcsr_sum_duplicates(m).data
+    Array([3.], dtype=float32)
+    """
     return BCSR.from_bcoo(bcoo_sum_duplicates(_bcsr("bcsr_sum_duplicates", mat).to_bcoo(), nse))
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Array:
-    """The elements of a dense array at the indices of a BCSR array: its data."""
+    """The elements of a dense array at the indices of a BCSR array: its data.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> columns, pointers = jnp.array([1, 0]), jnp.array([0, 1, 2])
+    >>> sparse.bcsr_extract(columns, pointers, jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([2., 3.], dtype=float32)
+    """
     x, columns, pointers = (array_of(a, "bcsr_extract") for a in (mat, indices, indptr))
     n = columns.ndim - 1
     data = tnp.zeros((*columns.shape, *x.shape[n + 2 :]), x.dtype)
@@ -226,7 +307,14 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Array:
 
 
 def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, **options: Any) -> Any:
-    """`lax.dot_general` of a BCSR array with a dense one; see `bcoo_dot_general`."""
+    """`lax.dot_general` of a BCSR array with a dense one; see `bcoo_dot_general`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+    >>> sparse.bcsr_dot_general(m, jnp.array([1.0, 10.0]), dimension_numbers=(([1], [0]), ([], [])))
+    Array([30.,  4.], dtype=float32)
+    """
     left = lhs.to_bcoo() if isinstance(lhs, BCSR) else lhs
     right = rhs.to_bcoo() if isinstance(rhs, BCSR) else rhs
     return bcoo_dot_general(left, right, dimension_numbers=dimension_numbers, **options)
@@ -235,7 +323,14 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, **options: A
 def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
-    """`lax.broadcast_in_dim` of a BCSR array, which keeps two sparse dimensions."""
+    """`lax.broadcast_in_dim` of a BCSR array, which keeps two sparse dimensions.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.eye(2))
+    >>> sparse.bcsr_broadcast_in_dim(m, shape=(3, 2, 2), broadcast_dimensions=(1, 2))
+    BCSR(float32[3, 2, 2], nse=2, n_batch=1)
+    """
     made = bcoo_broadcast_in_dim(
         _bcsr("bcsr_broadcast_in_dim", mat).to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
     )
@@ -245,6 +340,14 @@ def bcsr_broadcast_in_dim(
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """`lax.concatenate` of BCSR arrays with equal layouts, along a batch or sparse dimension."""
+    """`lax.concatenate` of BCSR arrays with equal layouts, along a batch or sparse dimension.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.eye(2))
+    >>> sparse.bcsr_concatenate([m, m], dimension=1).todense()
+    Array([[1., 0., 1., 0.],
+           [0., 1., 0., 1.]], dtype=float32)
+    """
     mats = [_bcsr("bcsr_concatenate", m).to_bcoo() for m in operands]
     return BCSR.from_bcoo(bcoo_concatenate(mats, dimension=dimension))

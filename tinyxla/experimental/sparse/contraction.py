@@ -304,6 +304,12 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     Raises:
         ShapeError: different numbers of dimensions, or sizes that do not broadcast.
         ArgumentError: different numbers of dense dimensions.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> x, y = (sparse.BCOO.fromdense(jnp.array(v)) for v in ([0.0, 2.0, 3.0], [5.0, 0.0, 7.0]))
+    >>> sparse.bcoo_multiply_sparse(x, y).todense()
+    Array([ 0.,  0., 21.], dtype=float32)
     """
     left, right = checked("bcoo_multiply_sparse", lhs), checked("bcoo_multiply_sparse", rhs)
     if left.ndim != right.ndim:

@@ -70,7 +70,14 @@ class COO(JAXSparse):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
-        """A sparse matrix from a dense one; see `coo_fromdense`."""
+        """A sparse matrix from a dense one; see `coo_fromdense`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.COO.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+        >>> m.data, m.row, m.col
+        (Array([3., 4.], dtype=float32), Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
+        """
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     @classmethod
@@ -91,15 +98,34 @@ class COO(JAXSparse):
         return cls._of(made)
 
     def to_bcoo(self) -> BCOO:
-        """The same matrix in batched coordinate format."""
+        """The same matrix in batched coordinate format.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.COO.fromdense(jnp.eye(2)).to_bcoo()
+        BCOO(float32[2, 2], nse=2)
+        """
         return BCOO((self.data, tnp.stack([self.row, self.col], -1)), shape=self.shape)
 
     def todense(self) -> Array:
-        """The dense matrix."""
+        """The dense matrix.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.COO((jnp.array([5.0]), jnp.array([0]), jnp.array([1])), shape=(2, 2)).todense()
+        Array([[0., 5.],
+               [0., 0.]], dtype=float32)
+        """
         return bcoo_todense(self.to_bcoo())
 
     def transpose(self, axes: Any = None) -> COO:
-        """The transposed matrix."""
+        """The transposed matrix.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.COO.fromdense(jnp.ones((2, 3))).transpose()
+        COO(float32[3, 2], nse=6)
+        """
         if axes is not None and tuple(axes) != (1, 0):
             raise ArgumentError(f"COO.transpose: axes can only be (1, 0) or None, but got {axes}.")
         flags = {"rows_sorted": self.cols_sorted, "cols_sorted": self.rows_sorted}
@@ -154,22 +180,49 @@ def checked_product(what: str, mat: Any, x: Any, transpose: bool, ndim: int) -> 
 
 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
-    """A COO matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`."""
+    """A COO matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]])).row
+    Array([0, 1], dtype=int32)
+    """
     x = array_of(mat, "coo_fromdense")
     _check_matrix("coo_fromdense: the matrix", x.shape)
     return COO._of(bcoo_fromdense(x, nse=nse, index_dtype=index_dtype))  # pyright: ignore[reportPrivateUsage]
 
 
 def coo_todense(mat: COO) -> Array:
-    """The dense matrix of a COO matrix."""
+    """The dense matrix of a COO matrix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.coo_todense(sparse.COO((jnp.array([5.0]), jnp.array([0]), jnp.array([1])), shape=(2, 2)))
+    Array([[0., 5.],
+           [0., 0.]], dtype=float32)
+    """
     return mat.todense()
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Array:
-    """The product of a COO matrix, or its transpose, with a vector."""
+    """The product of a COO matrix, or its transpose, with a vector.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+    >>> sparse.coo_matvec(m, jnp.array([1.0, 10.0])), sparse.coo_matvec(m, jnp.array([1.0, 10.0]), transpose=True)
+    (Array([30.,  4.], dtype=float32), Array([40.,  3.], dtype=float32))
+    """
     return checked_product("coo_matvec", mat, v, transpose, 1)
 
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Array:
-    """The product of a COO matrix, or its transpose, with a matrix."""
+    """The product of a COO matrix, or its transpose, with a matrix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.coo_fromdense(jnp.ones((2, 3)))
+    >>> sparse.coo_matmat(m, jnp.ones((3, 4))).shape, sparse.coo_matmat(m, jnp.ones((2, 4)), transpose=True).shape
+    ((2, 4), (3, 4))
+    """
     return checked_product("coo_matmat", mat, B, transpose, 2)

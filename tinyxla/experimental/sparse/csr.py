@@ -49,7 +49,14 @@ class _CompressedMatrix(JAXSparse):
     def fromdense(
         cls: type[_Compressed], mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32
     ) -> _Compressed:
-        """A sparse matrix from a dense one; arguments as of `bcoo_fromdense`."""
+        """A sparse matrix from a dense one; arguments as of `bcoo_fromdense`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> m = sparse.CSR.fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]]))
+        >>> m.data, m.indices, m.indptr
+        (Array([3., 4., 5.], dtype=float32), Array([1, 0, 1], dtype=int32), Array([0, 1, 3], dtype=int32))
+        """
         x = array_of(mat, f"{cls.__name__}.fromdense")
         if x.ndim != 2:
             raise ArgumentError(f"{cls.__name__} must have ndim=2, but got shape {x.shape}.")
@@ -72,13 +79,26 @@ class _CompressedMatrix(JAXSparse):
         return cls._of(made)
 
     def to_bcoo(self) -> BCOO:
-        """The same matrix in batched coordinate format."""
+        """The same matrix in batched coordinate format.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.CSC.fromdense(jnp.eye(2)).to_bcoo()
+        BCOO(float32[2, 2], nse=2)
+        """
         shape = self.shape[::-1] if self._axis else self.shape
         mat = BCSR((self.data, self.indices, self.indptr), shape=shape).to_bcoo()
         return mat.transpose() if self._axis else mat
 
     def todense(self) -> Array:
-        """The dense matrix."""
+        """The dense matrix.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.CSC((jnp.array([5.0]), jnp.array([0]), jnp.array([0, 0, 1])), shape=(2, 2)).todense()
+        Array([[0., 5.],
+               [0., 0.]], dtype=float32)
+        """
         return bcoo_todense(self.to_bcoo())
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
@@ -117,7 +137,13 @@ class CSR(_CompressedMatrix):
     """
 
     def transpose(self, axes: Any = None) -> CSC:
-        """The transposed matrix, in compressed column format."""
+        """The transposed matrix, in compressed column format.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.CSR.fromdense(jnp.ones((2, 3))).transpose()
+        CSC(float32[3, 2], nse=6)
+        """
         self._check_axes(axes)
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
@@ -129,31 +155,70 @@ class CSC(_CompressedMatrix):
     Args:
         args: `(data, indices, indptr)`: the elements, column by column, their rows, and where each column begins.
         shape: of the matrix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.CSC((jnp.array([5.0]), jnp.array([0]), jnp.array([0, 0, 1])), shape=(2, 2))
+    >>> m.todense()
+    Array([[0., 5.],
+           [0., 0.]], dtype=float32)
     """
 
     _axis = 1
 
     def transpose(self, axes: Any = None) -> CSR:
-        """The transposed matrix, in compressed row format."""
+        """The transposed matrix, in compressed row format.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.CSC.fromdense(jnp.ones((2, 3))).transpose()
+        CSR(float32[3, 2], nse=6)
+        """
         self._check_axes(axes)
         return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
 
 def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
-    """A CSR matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`."""
+    """A CSR matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]])).indptr
+    Array([0, 1, 3], dtype=int32)
+    """
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
 def csr_todense(mat: CSR) -> Array:
-    """The dense matrix of a CSR matrix."""
+    """The dense matrix of a CSR matrix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.csr_todense(sparse.CSR((jnp.array([5.0]), jnp.array([1]), jnp.array([0, 0, 1])), shape=(2, 2)))
+    Array([[0., 0.],
+           [0., 5.]], dtype=float32)
+    """
     return mat.todense()
 
 
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Array:
-    """The product of a CSR matrix, or its transpose, with a vector."""
+    """The product of a CSR matrix, or its transpose, with a vector.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+    >>> sparse.csr_matvec(m, jnp.array([1.0, 10.0])), sparse.csr_matvec(m, jnp.array([1.0, 10.0]), transpose=True)
+    (Array([30.,  4.], dtype=float32), Array([40.,  3.], dtype=float32))
+    """
     return checked_product("csr_matvec", mat, v, transpose, 1)
 
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Array:
-    """The product of a CSR matrix, or its transpose, with a matrix."""
+    """The product of a CSR matrix, or its transpose, with a matrix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.csr_matmat(sparse.csr_fromdense(jnp.ones((2, 3))), jnp.ones((3, 4))).shape
+    (2, 4)
+    """
     return checked_product("csr_matmat", mat, B, transpose, 2)

@@ -114,6 +114,13 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     Raises:
         ArgumentError: operands that are no BCOO arrays, differ in layout, or are joined along a dense dimension.
         ShapeError: shapes that do not fit.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.eye(2))
+    >>> sparse.bcoo_concatenate([m, m], dimension=1).todense()
+    Array([[1., 0., 1., 0.],
+           [0., 1., 0., 1.]], dtype=float32)
     """
     mats = [checked("bcoo_concatenate", m) for m in operands]
     if not mats:
@@ -174,6 +181,13 @@ def bcoo_reshape(
 
     Raises:
         ShapeError: another number of elements, or dimensions of different kinds would mix.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+    >>> sparse.bcoo_reshape(m, new_sizes=(4,)).indices
+    Array([[1],
+           [2]], dtype=int32)
     """
     mat = checked("bcoo_reshape", mat)
     sizes = canonical_shape("bcoo_reshape", new_sizes)
@@ -231,7 +245,13 @@ def _kinds(mat: BCOO, sizes: Shape) -> tuple[Shape, Shape, Shape] | None:
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
-    """`lax.rev` of a BCOO array: the order of elements along some dimensions reversed."""
+    """`lax.rev` of a BCOO array: the order of elements along some dimensions reversed.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0])), [0]).todense()
+    Array([5., 3., 0.], dtype=float32)
+    """
     mat = checked("bcoo_rev", operand)
     axes = tuple(map(operator.index, dimensions))
     if len(set(axes)) < len(axes) or not all(0 <= a < mat.ndim for a in axes):
@@ -254,7 +274,13 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 
 
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
-    """`lax.squeeze` of a BCOO array: without some dimensions of size 1."""
+    """`lax.squeeze` of a BCOO array: without some dimensions of size 1.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.bcoo_squeeze(sparse.BCOO.fromdense(jnp.ones((1, 3))), dimensions=[0])
+    BCOO(float32[3], nse=3)
+    """
     mat = checked("bcoo_squeeze", arr)
     axes = {operator.index(d) % mat.ndim if mat.ndim else 0 for d in dimensions}
     if any(mat.shape[a] != 1 for a in axes):
@@ -324,7 +350,14 @@ def _aligned(data: Any, mask: Any, n_batch: int) -> Any:
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
     """`lax.dynamic_slice` of a BCOO array: a slice of fixed sizes from places that may be traced. One that would reach
-    outside is moved inside."""
+    outside is moved inside.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
+    >>> sparse.bcoo_dynamic_slice(m, [2], [2]).todense()
+    Array([3., 5.], dtype=float32)
+    """
     mat = checked("bcoo_dynamic_slice", mat)
     sizes = canonical_shape("bcoo_dynamic_slice", slice_sizes)
     if (
@@ -411,6 +444,16 @@ def bcoo_gather(
 
     Raises:
         AttributeValueError: a mode other than "promise_in_bounds" or "clip".
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> from tinyxla import lax
+    >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> sparse.bcoo_gather(m, jnp.array([[1], [1], [0]]), rows, (1, 2)).todense()
+    Array([[4., 0.],
+           [4., 0.],
+           [0., 3.]], dtype=float32)
     """
     mat, starts = checked("bcoo_gather", operand), array_of(start_indices, "bcoo_gather")
     known = None if mode is None else lax.GatherScatterMode.from_any(mode).name
@@ -469,6 +512,12 @@ def bcoo_conv_general_dilated(
 
     Raises:
         ArgumentError: strides, dilations, groups, batches, channels or more dimensions.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> x, kernel = sparse.BCOO.fromdense(jnp.array([[[1.0, 0.0, 0.0, 2.0]]])), jnp.array([[[1.0, 10.0]]])
+    >>> sparse.bcoo_conv_general_dilated(x, kernel, window_strides=[1], padding="VALID").todense()
+    Array([[[ 1.,  0., 20.]]], dtype=float32)
     """
     what = "bcoo_conv_general_dilated"
     plain = lhs_dilation in (None, (1,), [1]) and rhs_dilation in (None, (1,), [1]) and tuple(window_strides) == (1,)

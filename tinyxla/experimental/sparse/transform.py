@@ -104,7 +104,18 @@ def _operand(x: Any) -> Any:
     return as_array(x)
 
 
-JAXSparse.apply = staticmethod(lambda function, *operands: _applied(function, operands, {}))
+def _apply(function: Callable[..., Any], *operands: Any) -> Any:
+    """The result of a function of dense arrays for operands that may be sparse: `sparsify(function)(*operands)`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.JAXSparse.apply(jnp.sin, sparse.BCOO.fromdense(jnp.array([0.0, 3.0])))
+    BCOO(float32[2], nse=1)
+    """
+    return _applied(function, operands, {})
+
+
+JAXSparse.apply = staticmethod(_apply)
 
 
 Unique = dict[int, tuple[BCOO, BCOO]]  # for arrays with duplicates, those without; the first outlives its id

@@ -20,15 +20,38 @@ Shape = tuple[int, ...]
 
 
 class SparseEfficiencyError(ValueError):
-    """A conversion would store many zeros."""
+    """A conversion would store many zeros.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.BCOO.fromdense(jnp.eye(100)).update_layout(n_dense=1)
+    Traceback (most recent call last):
+        ...
+    tinyxla.experimental.sparse.util.SparseEfficiencyError: For matrix of shape (100, 100), increasing n_dense ...
+    """
 
 
 class SparseEfficiencyWarning(UserWarning):
-    """A conversion stores many zeros."""
+    """A conversion stores many zeros.
+
+    >>> import warnings
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     dense_rows = sparse.BCOO.fromdense(jnp.eye(3)).update_layout(n_dense=1, on_inefficient="warn")
+    >>> caught[0].category.__name__
+    'SparseEfficiencyWarning'
+    """
 
 
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
-    """Of a library for graphics processors; never given here."""
+    """Of a library for graphics processors; never given here.
+
+    >>> import warnings
+    >>> from tinyxla.experimental.sparse import CuSparseEfficiencyWarning
+    >>> warnings.simplefilter("ignore", CuSparseEfficiencyWarning)  # as programs for JAX do
+    """
 
 
 class SparseInfo(NamedTuple):
@@ -71,6 +94,11 @@ class JAXSparse(abc.ABC):
     """Base of the sparse arrays.
 
     `apply(function, *operands)` is a function of the library on operands that may be sparse; it is set by `transform`.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.experimental import sparse
+    >>> [isinstance(m, sparse.JAXSparse) for m in (sparse.eye(2), sparse.CSR.fromdense(jnp.eye(2)), jnp.eye(2))]
+    [True, True, False]
     """
 
     apply: ClassVar[Callable[..., Any]]
@@ -103,18 +131,35 @@ class JAXSparse(abc.ABC):
 
     @abc.abstractmethod
     def transpose(self, axes: Any = None) -> Any:
-        """The array with its axes in another order, by default reversed."""
+        """The array with its axes in another order, by default reversed.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.BCOO.fromdense(jnp.ones((2, 3, 4))).transpose((0, 2, 1)).shape
+        (2, 4, 3)
+        """
 
     @abc.abstractmethod
     def todense(self) -> Array:
-        """The dense array."""
+        """The dense array.
+
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.eye(2).todense()
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+        """
 
     @abc.abstractmethod
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Its buffers, and what is static of it."""
 
     def block_until_ready(self) -> Any:
-        """The array, when its buffers are computed."""
+        """The array, when its buffers are computed.
+
+        >>> from tinyxla.experimental import sparse
+        >>> sparse.eye(2).block_until_ready()
+        BCOO(float32[2, 2], nse=2)
+        """
         for x in self.tree_flatten()[0]:
             x.block_until_ready()
         return self
