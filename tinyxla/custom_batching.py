@@ -43,7 +43,22 @@ class custom_vmap(CustomFunction[P, R]):
         self._vmap: Function | None = None
 
     def def_vmap(self, vmap_rule: Function) -> Function:
-        """Set the rule."""
+        """Set the rule.
+
+        The rule takes the size of the mapped axis, for each argument whether it is batched, and the arguments; it gives
+        the result and whether that is batched.
+
+        >>> import tinyxla.numpy as jnp
+        >>> import tinyxla
+        >>> @tinyxla.custom_batching.custom_vmap
+        ... def total(x):
+        ...     return x.sum()
+        >>> @total.def_vmap
+        ... def rule(size, batched, x):
+        ...     return x.sum(axis=-1), True
+        >>> tinyxla.vmap(total)(jnp.ones((2, 3)))
+        Array([3., 3.], dtype=float32)
+        """
         self._vmap = vmap_rule
         return vmap_rule
 

@@ -34,7 +34,14 @@ from tinyxla.util.wrapping import Described, transformed, wraps
 
 
 class SymbolicZero:
-    """A derivative that is zero whatever the values are; `shape` and `dtype` are those of what it belongs to."""
+    """A derivative that is zero whatever the values are; `shape` and `dtype` are those of what it belongs to.
+
+    >>> import numpy as np
+    >>> from tinyxla.custom_derivatives import SymbolicZero
+    >>> zero = SymbolicZero(np.ones((2, 3), np.float32))
+    >>> zero.shape, zero.dtype
+    ((2, 3), dtype('float32'))
+    """
 
     def __init__(self, x: Any) -> None:
         self.shape: tuple[int, ...] = tuple(x.shape)
@@ -56,7 +63,13 @@ class SymbolicZero:
         return math.prod(self.shape)
 
     def instantiate(self) -> Any:
-        """An array of zeros."""
+        """An array of zeros.
+
+        >>> import numpy as np
+        >>> from tinyxla.custom_derivatives import SymbolicZero
+        >>> SymbolicZero(np.float32([1, 2])).instantiate()
+        Array([0., 0.], dtype=float32)
+        """
         return movement.full(0, self.dtype, self.shape)
 
     def __repr__(self) -> str:
@@ -64,7 +77,20 @@ class SymbolicZero:
 
 
 class CustomVJPPrimal:
-    """An argument of a forward rule with `symbolic_zeros`: its `value`, and whether a derivative by it is wanted."""
+    """An argument of a forward rule with `symbolic_zeros`: its `value`, and whether a derivative by it is wanted.
+
+    >>> import tinyxla
+    >>> @tinyxla.custom_vjp
+    ... def product(x, y):
+    ...     return x * y
+    >>> def forward(x, y):
+    ...     print(x.perturbed, y.perturbed)
+    ...     return x.value * y.value, y.value
+    >>> product.defvjp(forward, lambda y, g: (g * y, None), symbolic_zeros=True)
+    >>> tinyxla.grad(product)(2.0, 3.0)
+    True False
+    Array(3., dtype=float32, weak_type=True)
+    """
 
     def __init__(self, value: Any, perturbed: bool) -> None:
         self.value = value
@@ -288,14 +314,40 @@ class custom_jvp(CustomFunction[P, R]):
     what = "custom_jvp"
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects."""
+        """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects.
+
+        The rule takes a tuple of primals and one of tangents, and gives the result and its tangent.
+
+        >>> import tinyxla.numpy as jnp
+        >>> import tinyxla
+        >>> @tinyxla.custom_jvp
+        ... def clipped(x):
+        ...     return jnp.clip(x, -1, 1)
+        >>> @clipped.defjvp
+        ... def rule(primals, tangents):
+        ...     return clipped(*primals), tangents[0]  # the gradient passes, also outside
+        >>> tinyxla.grad(clipped)(5.0)
+        Array(1., dtype=float32, weak_type=True)
+        """
         check_callable(f"{self.__name__}.defjvp", jvp)
         self._rules = (jvp,)
         self._symbolic = symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Function | None) -> None:
-        """Set the rule by a function for each argument."""
+        """Set the rule by a function for each argument.
+
+        Each takes the argument's tangent, the result and all arguments, and gives its part of the result's tangent;
+        None stands for zero.
+
+        >>> import tinyxla
+        >>> @tinyxla.custom_jvp
+        ... def product(x, y):
+        ...     return x * y
+        >>> product.defjvps(lambda t, ans, x, y: t * y, None)
+        >>> tinyxla.grad(product, argnums=(0, 1))(2.0, 3.0)
+        (Array(3., dtype=float32, weak_type=True), Array(0., dtype=float32, weak_type=True))
+        """
         if self._fixed:
             raise ArgumentError(f"{self}: defjvps takes no nondiff_argnums; use defjvp.")
 
@@ -362,6 +414,18 @@ class custom_vjp(CustomFunction[P, R]):
 
         With `symbolic_zeros`, `fwd` gets `CustomVJPPrimal` objects. `optimize_remat` is accepted for JAX's sake:
         nothing is computed twice here.
+
+        Args:
+            fwd: takes the arguments, and gives the result and residuals.
+            bwd: takes the residuals and the result's cotangent, and gives a tuple of a cotangent for each argument.
+
+        >>> import tinyxla
+        >>> @tinyxla.custom_vjp
+        ... def bounded(x):
+        ...     return x * x
+        >>> bounded.defvjp(lambda x: (x * x, x), lambda x, g: ((2 * x * g).clip(-1, 1),))
+        >>> tinyxla.grad(bounded)(5.0)
+        Array(1., dtype=float32, weak_type=True)
         """
         for rule in (fwd, bwd):
             check_callable(f"{self.__name__}.defvjp", rule)

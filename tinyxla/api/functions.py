@@ -77,7 +77,12 @@ class ShapeDtypeStruct:
         return cls(given.shape, given.dtype, weak_type=bool(getattr(given, "weak_type", False)))
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """The same with other fields."""
+        """The same with other fields.
+
+        >>> from tinyxla import ShapeDtypeStruct
+        >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+        ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
         kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
         return ShapeDtypeStruct(**{**kept, **changes})
 

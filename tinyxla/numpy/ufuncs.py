@@ -149,29 +149,55 @@ class ufunc:
 
         With `where`, only of elements where that is true; then the function needs an identity, or `initial`, which is
         put in front.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.array([[1, 2], [3, 4]])
+        >>> jnp.add.reduce(x), jnp.subtract.reduce(x, axis=1)
+        (Array([4, 6], dtype=int32), Array([-1, -1], dtype=int32))
         """
         fold = self._fold("reduce", out)
         return fold.reduce(listed(a, fold.what), axis, dtype, keepdims, initial, where)
 
     def accumulate(self, a: ArrayLike, axis: int = 0, dtype: Any = None, out: None = None) -> Array:
-        """All intermediate results of `reduce` along an axis."""
+        """All intermediate results of `reduce` along an axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.multiply.accumulate(jnp.array([2, 3, 4]))
+        Array([ 2,  6, 24], dtype=int32)
+        """
         fold = self._fold("accumulate", out)
         return fold.accumulate(listed(a, fold.what), axis, dtype)
 
     def reduceat(self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: Any = None, out: None = None) -> Array:
         """`reduce` over slices, from each index to the next one, of the last to the end; a single element where the
-        next index is not larger."""
+        next index is not larger.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.add.reduceat(jnp.arange(6), jnp.array([0, 4, 1]))
+        Array([ 6,  4, 15], dtype=int32)
+        """
         fold = self._fold("reduceat", out)
         return fold.reduceat(listed(a, fold.what), indices, axis, dtype)
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
-        """The function of all pairs of an element of A and one of B; the shape is A's, then B's."""
+        """The function of all pairs of an element of A and one of B; the shape is A's, then B's.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.subtract.outer(jnp.array([10, 20]), jnp.array([1, 2, 3]))
+        Array([[ 9,  8,  7],
+               [19, 18, 17]], dtype=int32)
+        """
         self._fold("outer")
         return outer_of(self, f"{self.__name__}.outer", A, B)
 
     def at(self, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
         """The array with the function applied to the elements that an index names, and to those of `b`; as often as the
-        index names an element. `inplace` must be False: arrays are immutable."""
+        index names an element. `inplace` must be False: arrays are immutable.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.add.at(jnp.zeros(3), jnp.array([0, 0, 2]), 1.0, inplace=False)
+        Array([2., 0., 1.], dtype=float32)
+        """
         what = f"{self.__name__}.at"
         if inplace:
             raise ArgumentError(f"{what}: arrays are immutable; pass inplace=False and use the result.")

@@ -30,6 +30,7 @@ from tinyxla.tracing.device import Device, check_device
 from tinyxla.tracing.shardings import Shard, Sharding, SingleDeviceSharding
 from tinyxla.tracing.updates import IndexedUpdates
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
+from tinyxla.util.docstrings import example_of
 from tinyxla.util.tracebacks import filter_error
 
 _namespace: Any = None
@@ -82,7 +83,7 @@ def _pair_operator(name: str) -> tuple[_PairOperator, _PairOperator]:
     return cast(tuple[_PairOperator, _PairOperator], _operator(name))
 
 
-def _reduction(name: str, text: str) -> Callable[..., Array]:
+def _reduction(name: str, text: str, example: str, shown: str) -> Callable[..., Array]:
     """The method that a function of an array, an axis and further options is."""
 
     def method(self: Any, axis: Any = None, **options: Any) -> Any:
@@ -92,7 +93,9 @@ def _reduction(name: str, text: str) -> Callable[..., Array]:
             filter_error(error)
             raise
 
-    method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", text
+    method.__name__, method.__qualname__ = name, f"Array.{name}"
+    lines = [text, "", *example_of(example, shown, "import tinyxla.numpy as jnp")]
+    method.__doc__ = "\n".join(lines)
     return method
 
 
@@ -109,6 +112,16 @@ class Array:
 
     Arithmetic promotes types and broadcasts as `tinyxla.numpy` does; indexing gives arrays; `x.at[index]` updates
     copies.
+
+    >>> import tinyxla.numpy as jnp
+    >>> x = jnp.array([[1, 2, 3], [4, 5, 6]])
+    >>> x.shape, x.dtype, x.ndim, x.size
+    ((2, 3), dtype('int32'), 2, 6)
+    >>> x[:, 1] + 0.5
+    Array([2.5, 5.5], dtype=float32, weak_type=True)
+    >>> x.at[0, 0].set(9)  # x itself does not change
+    Array([[9, 2, 3],
+           [4, 5, 6]], dtype=int32)
     """
 
     __slots__ = ("__weakref__",)
@@ -155,7 +168,12 @@ class Array:
         return np.asarray(self.primal("strides").buffer()).strides
 
     def tobytes(self) -> bytes:
-        """The bytes of the elements, in row-major order."""
+        """The bytes of the elements, in row-major order.
+
+        >>> import tinyxla.numpy as jnp
+        >>> list(jnp.array([1, 256], jnp.int16).tobytes())
+        [1, 0, 0, 1]
+        """
         return self.concrete("tobytes()").buffer().tobytes()
 
     def __bytes__(self) -> bytes:
@@ -168,12 +186,26 @@ class Array:
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """This array as a constant, if it is one; else an error that says what `wanted` it. It is none where its value
-        is unknown, and where a derivative by it is taken, which a constant would lose."""
+        is unknown, and where a derivative by it is taken, which a constant would lose.
+
+        Raises:
+            ConcretizationError: the value is unknown (or `error`, if that is given).
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1, 2]).concrete("my function")
+        Array([1, 2], dtype=int32)
+        """
         raise NotImplementedError
 
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """The value without its derivative, if it is known: for conditions, shapes and text, through which no
-        derivative flows. Else an error that says what `wanted` it."""
+        derivative flows. Else an error that says what `wanted` it.
+
+        >>> import tinyxla.numpy as jnp
+        >>> import tinyxla
+        >>> tinyxla.grad(lambda x: x * float(x.primal("my function").item()))(3.0)  # the second factor is a constant
+        Array(3., dtype=float32, weak_type=True)
+        """
         return self.concrete(wanted, error)
 
     @property
@@ -185,7 +217,12 @@ class Array:
     is_fully_replicated = True
 
     def block_until_ready(self) -> Array:
-        """This array; results are always ready."""
+        """This array; results are always ready.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones(2).block_until_ready()
+        Array([1., 1.], dtype=float32)
+        """
         return self
 
     # --- values for Python
@@ -227,7 +264,16 @@ class Array:
         return value.buffer()
 
     def item(self, *index: int) -> Any:
-        """The only element (or the one at `index`) as a Python number."""
+        """The only element (or the one at `index`) as a Python number.
+
+        Raises:
+            ShapeError: more elements than one, and no index.
+            OutOfBoundsError: an index that names no element.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[2.5]]).item(), jnp.array([1, 2, 3]).item(1)
+        (2.5, 2)
+        """
         value = self.concrete("item()")
         if index in ((), ((),)) and value.size != 1:
             raise ShapeError(
@@ -242,7 +288,12 @@ class Array:
             ) from None
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Nested lists of Python numbers.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[1, 2], [3, 4]]).tolist(), jnp.array(1.5).tolist()
+        ([[1, 2], [3, 4]], 1.5)
+        """
         return self.concrete("tolist()").buffer().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -277,7 +328,13 @@ class Array:
         return format(self.primal("format()").buffer()[()], spec) if not self.shape else format(str(self), spec)
 
     def with_weak_type(self, weak: bool) -> Array:
-        """This array, weakly typed or not."""
+        """This array, weakly typed or not.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x, y = jnp.float32(2.0), jnp.ones(3, jnp.float16)
+        >>> (x + y).dtype, (x.with_weak_type(True) + y).dtype
+        (dtype('float32'), dtype('float16'))
+        """
         if self.weak_type == weak:
             return self
         twin: Any = copy.copy(self)
@@ -318,7 +375,12 @@ class Array:
         return min(self.sharding.device_set)
 
     def devices(self) -> set[Device]:
-        """The devices that have the elements, or parts of them."""
+        """The devices that have the elements, or parts of them.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones(2).devices()
+        {CpuDevice(id=0)}
+        """
         return set(self.sharding.device_set)
 
     committed = True  # calls return when they are done
@@ -338,6 +400,10 @@ class Array:
 
         Raises:
             ArgumentError: there is no such device.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones(2).addressable_data(0)
+        Array([1., 1.], dtype=float32)
         """
         parts = self.addressable_shards
         if not -len(parts) <= index < len(parts):
@@ -345,14 +411,35 @@ class Array:
         return parts[index].data
 
     def is_ready(self) -> bool:
-        """True: calls return when they are done."""
+        """True: calls return when they are done.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ones(2).is_ready()
+        True
+        """
         return True
 
     def copy_to_host_async(self) -> None:
-        """Nothing: the elements are there."""
+        """Does nothing: the elements are in the memory of the host.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.ones(2)
+        >>> x.copy_to_host_async()
+        >>> x.tolist()
+        [1.0, 1.0]
+        """
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """A copy of this array on a device; see `device_put`."""
+        """A copy of this array on a device; see `device_put`.
+
+        Raises:
+            ArgumentError: what is no device of this process.
+
+        >>> import tinyxla.numpy as jnp
+        >>> import tinyxla
+        >>> jnp.ones(2).to_device(tinyxla.devices()[0])
+        Array([1., 1.], dtype=float32)
+        """
         check_device("to_device", device)
         return self.copy()
 
@@ -439,121 +526,326 @@ class Array:
         return iter(self.ravel())
 
     def astype(self, dtype: Any, copy: bool = False) -> Array:
-        """This array with elements of another type."""
+        """The array with its elements converted to another type by value.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1.7, -1.7]).astype(int)
+        Array([ 1, -1], dtype=int32)
+        """
         return _namespace.astype(self, dtype, copy=copy)
 
     def view(self, dtype: Any = None) -> Array:
-        """The same bits as elements of another type of the same width."""
+        """The bits of the elements as elements of another type. A wider one takes the last dimension, a narrower one
+        lengthens it.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1.0, -1.0]).view("int32"), jnp.array([1], jnp.int16).view("int8")
+        (Array([ 1065353216, -1082130432], dtype=int32), Array([1, 0], dtype=int8))
+        """
         return _namespace.view(self, dtype)
 
     def byteswap(self) -> Array:
-        """The elements with their bytes in the opposite order, as `numpy.ndarray.byteswap`."""
+        """The elements with their bytes in the opposite order, as `numpy.ndarray.byteswap`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1, 256], jnp.int16).byteswap()
+        Array([256,   1], dtype=int16)
+        """
         return _namespace.float_bits.byteswapped(self)
 
     def copy(self) -> Array:
-        """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other."""
+        """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.ones(2)
+        >>> y = x.copy()
+        >>> x.delete()
+        >>> y
+        Array([1., 1.], dtype=float32)
+        """
         return self
 
     def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Array:
-        """The elements, in row-major order, in another shape; one size may be -1."""
+        """The elements, in row-major order, in another shape; one size may be -1.
+
+        Raises:
+            ShapeError: a shape for another number of elements.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.arange(6).reshape(2, -1)
+        Array([[0, 1, 2],
+               [3, 4, 5]], dtype=int32)
+        """
         return _namespace.reshape(self, shape[0] if len(shape) == 1 else shape, order, out_sharding=out_sharding)
 
     def ravel(self, order: str = "C", *, out_sharding: Any = None) -> Array:
-        """The elements in one dimension."""
+        """The elements in one dimension.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.array([[1, 2], [3, 4]])
+        >>> x.ravel(), x.ravel(order="F")
+        (Array([1, 2, 3, 4], dtype=int32), Array([1, 3, 2, 4], dtype=int32))
+        """
         return _namespace.ravel(self, order, out_sharding=out_sharding)
 
     flatten = ravel
 
     def transpose(self, *axes: Any) -> Array:
-        """The axes in another order (reversed if none is given)."""
+        """The axes in another order (reversed if none is given).
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.zeros((2, 3, 4))
+        >>> x.transpose().shape, x.transpose(0, 2, 1).shape
+        ((4, 3, 2), (2, 4, 3))
+        """
         return _namespace.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
 
     def swapaxes(self, axis1: int, axis2: int) -> Array:
-        """Two axes exchanged."""
+        """Two axes exchanged.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.zeros((2, 3, 4)).swapaxes(0, 2).shape
+        (4, 3, 2)
+        """
         return _namespace.swapaxes(self, axis1, axis2)
 
     def squeeze(self, axis: Any = None) -> Array:
-        """Without axes of size 1."""
+        """Without axes of size 1.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.zeros((1, 3, 1))
+        >>> x.squeeze().shape, x.squeeze(0).shape
+        ((3,), (3, 1))
+        """
         return _namespace.squeeze(self, axis)
 
     def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
-        """Each element several times."""
+        """Each element several times.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1, 2]).repeat(2), jnp.array([1, 2]).repeat(jnp.array([0, 3]), total_repeat_length=3)
+        (Array([1, 1, 2, 2], dtype=int32), Array([2, 2, 2], dtype=int32))
+        """
         return _namespace.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
 
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
-        """The elements at `indices` of an axis."""
+        """The elements at `indices` of an axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.array([[1, 2], [3, 4]])
+        >>> x.take(jnp.array([0, 3])), x.take(1, axis=0)
+        (Array([1, 4], dtype=int32), Array([3, 4], dtype=int32))
+        """
         return _namespace.take(self, indices, axis, **options)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-        """The elements whose indices along two axes are equal, up to an offset."""
+        """The elements whose indices along two axes are equal, up to an offset.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.arange(9).reshape(3, 3).diagonal(offset=1)
+        Array([1, 5], dtype=int32)
+        """
         return _namespace.diagonal(self, offset, axis1, axis2)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
-        """The sum of the diagonal."""
+        """The sum of the diagonal.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.arange(9).reshape(3, 3).trace()
+        Array(12, dtype=int32)
+        """
         return _namespace.trace(self, offset, axis1, axis2, dtype)
 
     def sort(self, axis: int | None = -1, **options: Any) -> Array:
-        """The elements in ascending order along an axis."""
+        """The elements in ascending order along an axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([3.0, jnp.nan, 1.0]).sort()  # a new array, NaN last
+        Array([ 1.,  3., nan], dtype=float32)
+        """
         return _namespace.sort(self, axis, **options)
 
     def argsort(self, axis: int | None = -1, **options: Any) -> Array:
-        """The indices that would sort along an axis."""
+        """The indices that would sort along an axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([30, 10, 20]).argsort()
+        Array([1, 2, 0], dtype=int32)
+        """
         return _namespace.argsort(self, axis, **options)
 
     def searchsorted(self, values: Any, side: str = "left") -> Array:
-        """Where values would be inserted into this sorted array."""
+        """Where values would be inserted into this sorted array.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.array([1, 2, 2, 3])
+        >>> x.searchsorted(2), x.searchsorted(2, side="right")
+        (Array(1, dtype=int32), Array(3, dtype=int32))
+        """
         return _namespace.searchsorted(self, values, side)
 
     def argpartition(self, kth: int, axis: int = -1) -> Array:
-        """The indices in an order of which the first `kth` are those of the smallest elements along an axis."""
+        """The indices in an order of which the first `kth` are those of the smallest elements along an axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> x = jnp.array([30, 10, 20, 40])
+        >>> sorted(x[x.argpartition(2)[:2]].tolist())
+        [10, 20]
+        """
         return _namespace.argpartition(self, kth, axis)
 
     def choose(self, choices: Any, **options: Any) -> Array:
-        """Of several arrays, at each place the element of the one that this array names."""
+        """Of several arrays, at each place the element of the one that this array names.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([0, 1, 0]).choose([jnp.array([1, 2, 3]), jnp.array([10, 20, 30])])
+        Array([ 1, 20,  3], dtype=int32)
+        """
         return _namespace.choose(self, choices, **options)
 
     def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Array:
-        """The elements, or slices along an axis, where a condition holds."""
+        """The elements, or slices along an axis, where a condition holds.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[1, 2], [3, 4], [5, 6]]).compress(jnp.array([True, False, True]), axis=0)
+        Array([[1, 2],
+               [5, 6]], dtype=int32)
+        """
         return _namespace.compress(condition, self, axis, **options)
 
     def nonzero(self, **options: Any) -> tuple[Array, ...]:
-        """The indices of the elements that are not zero."""
+        """The indices of the elements that are not zero.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[0, 7], [8, 0]]).nonzero()
+        (Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
+        """
         return _namespace.nonzero(self, **options)
 
     def dot(self, other: Any, **options: Any) -> Array:
-        """The dot product with another array."""
+        """The dot product with another array.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[1, 2], [3, 4]]).dot(jnp.array([10, 1]))
+        Array([12, 34], dtype=int32)
+        """
         return _namespace.dot(self, other, **options)
 
     def conj(self) -> Array:
-        """The complex conjugate."""
+        """The complex conjugate.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([1 + 2j, 3.0]).conj()
+        Array([1.-2.j, 3.-0.j], dtype=complex64)
+        """
         return _namespace.conjugate(self)
 
     conjugate = conj
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
-        """The elements, none below `min` and none above `max`."""
+        """The elements, none below `min` and none above `max`.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([-1.0, 0.5, 2.0]).clip(0, 1)
+        Array([0. , 0.5, 1. ], dtype=float32)
+        """
         return _namespace.clip(self, min, max)
 
     def round(self, decimals: int = 0, out: None = None) -> Array:
-        """The elements rounded to even."""
+        """The elements rounded to a number of decimals, half-way ones to the even neighbour.
+
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([0.5, 1.5, 2.345]).round(), jnp.array([2.345]).round(1)
+        (Array([0., 2., 2.], dtype=float32), Array([2.3], dtype=float32))
+        """
         return _namespace.round(self, decimals, out)
 
-    # --- reductions; the options are those of the function of the same name
+    # --- reductions, over all axes or over `axis`; the options are those of the function of the same name
 
-    sum = _reduction("sum", "The sum of the elements.")
-    prod = _reduction("prod", "The product of the elements.")
-    mean = _reduction("mean", "The arithmetic mean.")
-    var = _reduction("var", "The variance.")
-    std = _reduction("std", "The standard deviation.")
-    min = _reduction("min", "The smallest element.")
-    max = _reduction("max", "The largest element.")
-    ptp = _reduction("ptp", "The largest element minus the smallest.")
-    all = _reduction("all", "Whether all elements are true.")
-    any = _reduction("any", "Whether any element is true.")
-    argmax = _reduction("argmax", "The index of the largest element.")
-    argmin = _reduction("argmin", "The index of the smallest element.")
-    cumsum = _reduction("cumsum", "The sums of the elements so far.")
-    cumprod = _reduction("cumprod", "The products of the elements so far.")
+    sum = _reduction(
+        "sum",
+        "The sum of the elements, of all or along axes.",
+        "jnp.array([[1, 2], [3, 4]]).sum(axis=0)",
+        "Array([4, 6], dtype=int32)",
+    )
+    prod = _reduction(
+        "prod",
+        "The product of the elements, of all or along axes.",
+        "jnp.array([[1, 2], [3, 4]]).prod(axis=1, keepdims=True)",
+        "Array([[ 2],\n       [12]], dtype=int32)",
+    )
+    mean = _reduction(
+        "mean",
+        "The arithmetic mean of the elements, of all or along axes, in floating point.",
+        "jnp.array([[1, 2], [3, 5]]).mean(axis=0)",
+        "Array([2. , 3.5], dtype=float32)",
+    )
+    var = _reduction(
+        "var",
+        "The variance of the elements, of all or along axes: divided by their number minus `ddof`.",
+        "jnp.array([1.0, 3.0]).var(), jnp.array([1.0, 3.0]).var(ddof=1)",
+        "(Array(1., dtype=float32), Array(2., dtype=float32))",
+    )
+    std = _reduction(
+        "std",
+        "The standard deviation of the elements, of all or along axes: the root of `var`.",
+        "jnp.array([[1.0, 3.0], [2.0, 6.0]]).std(axis=1)",
+        "Array([1., 2.], dtype=float32)",
+    )
+    min = _reduction(
+        "min",
+        "The smallest element, of all or along axes; NaN if there is one.",
+        "jnp.array([1.0, jnp.nan]).min()",
+        "Array(nan, dtype=float32)",
+    )
+    max = _reduction(
+        "max",
+        "The largest element, of all or along axes; NaN if there is one.",
+        "jnp.array([[1, 4], [3, 2]]).max(axis=1)",
+        "Array([4, 3], dtype=int32)",
+    )
+    ptp = _reduction(
+        "ptp",
+        "The largest element minus the smallest, of all or along axes.",
+        "jnp.array([[1, 4], [9, 2]]).ptp(axis=0)",
+        "Array([8, 2], dtype=int32)",
+    )
+    all = _reduction(
+        "all",
+        "Whether all elements are true (not zero), of all or along axes.",
+        "jnp.array([[1, 0], [1, 2]]).all(axis=1)",
+        "Array([False,  True], dtype=bool)",
+    )
+    any = _reduction(
+        "any",
+        "Whether any element is true (not zero), of all or along axes.",
+        "jnp.array([[0, 0], [0, 2]]).any(axis=1)",
+        "Array([False,  True], dtype=bool)",
+    )
+    argmax = _reduction(
+        "argmax",
+        "The index of the first largest element, in the array as a vector or along an axis.",
+        "jnp.array([[1, 4], [4, 2]]).argmax(), jnp.array([[1, 4], [4, 2]]).argmax(axis=1)",
+        "(Array(1, dtype=int32), Array([1, 0], dtype=int32))",
+    )
+    argmin = _reduction(
+        "argmin",
+        "The index of the first smallest element, in the array as a vector or along an axis.",
+        "jnp.array([[3, 1], [1, 2]]).argmin(), jnp.array([[3, 1], [1, 2]]).argmin(axis=0)",
+        "(Array(1, dtype=int32), Array([1, 0], dtype=int32))",
+    )
+    cumsum = _reduction(
+        "cumsum",
+        "The cumulative sums, of the array as a vector or along an axis.",
+        "jnp.array([[1, 2], [3, 4]]).cumsum(axis=1)",
+        "Array([[1, 3],\n       [3, 7]], dtype=int32)",
+    )
+    cumprod = _reduction(
+        "cumprod",
+        "The cumulative products, of the array as a vector or along an axis.",
+        "jnp.array([[1, 2], [3, 4]]).cumprod()",
+        "Array([ 1,  2,  6, 24], dtype=int32)",
+    )
 
 
 _OPERANDS: set[type] = {bool, int, float, complex, list, tuple, np.ndarray}

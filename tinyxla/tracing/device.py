@@ -20,6 +20,11 @@ class Device:
         id: its number among those of all processes.
         process_index: the process that it belongs to.
         local_hardware_id: its number among those of this process.
+
+    >>> import tinyxla
+    >>> device = tinyxla.devices()[0]
+    >>> device, device.platform, device.process_index
+    (CpuDevice(id=0), 'cpu', 0)
     """
 
     platform = "cpu"
@@ -33,7 +38,12 @@ class Device:
     host_id = property(lambda self: self.process_index)
 
     def memory_stats(self) -> None:
-        """Nothing is counted."""
+        """None: memory is not counted for each device.
+
+        >>> import tinyxla
+        >>> tinyxla.devices()[0].memory_stats() is None
+        True
+        """
         return None
 
     def __eq__(self, other: object) -> bool:
@@ -77,12 +87,22 @@ def set_devices_each(count: int) -> None:
 
 
 def process_index() -> int:
-    """The number of this process."""
+    """The number of this process.
+
+    >>> from tinyxla import distributed
+    >>> distributed.process_index()
+    0
+    """
     return _Processes.index
 
 
 def process_count() -> int:
-    """The number of processes."""
+    """The number of processes.
+
+    >>> from tinyxla import distributed
+    >>> distributed.process_count()
+    1
+    """
     return _Processes.count
 
 

@@ -63,7 +63,12 @@ class PartitionSpec(Placement, tuple[Any, ...]):
         return tuple(self)
 
     def update(self, *, unreduced: Any = None, reduced: Any = None, partitions: Any = None) -> PartitionSpec:
-        """The same with other fields."""
+        """The same with other fields.
+
+        >>> from tinyxla import P
+        >>> P("x", None).update(partitions=("x", "y"))
+        PartitionSpec('x', 'y')
+        """
         return PartitionSpec(
             *(self if partitions is None else partitions),
             unreduced=self.unreduced if unreduced is None else unreduced,
@@ -117,7 +122,13 @@ def splitting(shape: Sequence[int], spec: Spec, axes: Sequence[tuple[Any, int]])
 
 
 class Sharding(Placement):
-    """Which part of an array is on which device: the base class."""
+    """Which part of an array is on which device: the base class.
+
+    >>> import tinyxla
+    >>> from tinyxla.sharding import Sharding
+    >>> isinstance(tinyxla.numpy.ones(2).sharding, Sharding)
+    True
+    """
 
     memory_kind: str | None = "device"
 
@@ -182,7 +193,13 @@ class Sharding(Placement):
 
 
 class SingleDeviceSharding(Sharding):
-    """All of an array on one device, by default the first one of this process."""
+    """All of an array on one device, by default the first one of this process.
+
+    >>> import tinyxla
+    >>> from tinyxla.sharding import SingleDeviceSharding
+    >>> SingleDeviceSharding(tinyxla.devices()[0]).shard_shape((8, 3))
+    (8, 3)
+    """
 
     def __init__(self, device: Device | None = None, *, memory_kind: str | None = None) -> None:
         check_device("SingleDeviceSharding", device)
@@ -248,7 +265,14 @@ class NamedSharding(Sharding):
             raise ShapeError(f"NamedSharding: {self.spec} must not name an axis twice; a part is along one dimension.")
 
     def update(self, *, spec: Any = None, **ignored: Any) -> NamedSharding:
-        """The same with another spec."""
+        """The same with another spec.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> sharding = NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x"))
+        >>> sharding.update(spec=P(None, "y")).spec
+        PartitionSpec(None, 'y')
+        """
         return NamedSharding(self.mesh, self.spec if spec is None else spec)
 
     @property
@@ -259,7 +283,12 @@ class NamedSharding(Sharding):
 
     @functools.cached_property
     def device_set(self) -> set[Device]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The devices of the mesh."""
+        """The devices of the mesh.
+
+        >>> import tinyxla
+        >>> tinyxla.NamedSharding(tinyxla.make_mesh((1,), ("x",)), tinyxla.P("x")).device_set
+        {CpuDevice(id=0)}
+        """
         return set(self._devices.flat)
 
     @property
@@ -280,6 +309,11 @@ class NamedSharding(Sharding):
 
         Raises:
             ShapeError: the array has fewer dimensions, or one whose size the axes do not divide.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P(("x", "y"))).dimension_axes((16, 3))
+        (('x', 'y'), ())
         """
         if len(self.spec) > len(shape):
             raise ShapeError(
@@ -296,12 +330,27 @@ class NamedSharding(Sharding):
         return spec
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the part that each device has."""
+        """The shape of the part that each device has.
+
+        Raises:
+            ShapeError: the array has fewer dimensions than the spec, or one whose size the axes do not divide.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("y", None)).shard_shape((8, 3))
+        (2, 3)
+        """
         spec = self.dimension_axes(global_shape)
         return tuple(n // self._parts(axes) for n, axes in zip(global_shape, spec, strict=True))
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
-        """The part of an array of this shape that each device has."""
+        """The part of an array of this shape that each device has.
+
+        >>> import tinyxla
+        >>> sharding = tinyxla.NamedSharding(tinyxla.make_mesh((1,), ("x",)), tinyxla.P("x"))
+        >>> sharding.devices_indices_map((4, 2))
+        {CpuDevice(id=0): (slice(None, None, None), slice(None, None, None))}
+        """
         sizes = self.shard_shape(global_shape)
         tiles = self._tiles(len(global_shape))
 
@@ -312,6 +361,13 @@ class NamedSharding(Sharding):
         return {device: index(tiles[device.id]) for device in self._devices.flat}
 
     def without_dimension(self, d: int, ndim: int) -> NamedSharding:
+        """The sharding of arrays that lack a dimension of the `ndim` that there are.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x", "y")).without_dimension(0, 2).spec
+        PartitionSpec('y')
+        """
         spec = (*self.spec, *[None] * (ndim - len(self.spec)))
         return NamedSharding(self.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
 

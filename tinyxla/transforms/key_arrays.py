@@ -106,6 +106,11 @@ class KeyArray(Interpreted):
     Attributes:
         dtype: the element type, of the keys' generator.
         words: the keys as unsigned integers, along one more axis than the array shows.
+
+    >>> from tinyxla import random
+    >>> keys = random.split(random.key(0), 3)
+    >>> keys.shape, keys[0].dtype, random.key_data(keys).shape
+    ((3,), key<fry>, (3, 2))
     """
 
     __slots__ = ("dtype", "words")
@@ -139,7 +144,17 @@ class KeyArray(Interpreted):
     primal = concrete
 
     def buffer(self) -> NoReturn:
-        """No array of numbers holds keys."""
+        """No array of numbers holds keys.
+
+        Raises:
+            DTypeError: always; `random.key_data` gives the words of keys.
+
+        >>> from tinyxla import random
+        >>> random.key(0).buffer()
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.DTypeError: The value: got random keys, but keys are no numbers; their words are ...
+        """
         refuse("The value")
 
     _value = property(buffer)
@@ -154,11 +169,23 @@ class KeyArray(Interpreted):
         return KeyArray(self.dtype, self.words.copy())
 
     def delete(self) -> None:
-        """Let go of the memory; the array has no keys any more."""
+        """Let go of the memory; the array has no keys any more.
+
+        >>> from tinyxla import random
+        >>> key = random.key(0)
+        >>> key.delete()
+        >>> key.is_deleted()
+        True
+        """
         self.words.delete()  # type: ignore[attr-defined]
 
     def is_deleted(self) -> bool:
-        """Whether `delete` was called, or the keys were donated."""
+        """Whether `delete` was called, or the keys were donated.
+
+        >>> from tinyxla import random
+        >>> random.key(0).is_deleted()
+        False
+        """
         return isinstance(self.words, ConcreteArray) and self.words.is_deleted()
 
     def __iter__(self) -> Iterator[Any]:
