@@ -48,7 +48,12 @@ _WRITES_BETWEEN_EVICTIONS = 64
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The code of one kernel: its name in the cache, its size in bytes with the checksum, and when it was last used, in
-    seconds since 1970."""
+    seconds since 1970.
+
+    >>> from tinyxla.cache import Entry
+    >>> Entry("kernel", bytes=1024, used=0.0).bytes
+    1024
+    """
 
     key: str
     bytes: int
@@ -62,6 +67,11 @@ class Info:
     `directory` is None where there is no cache, and `reason` says why. `entries` and `bytes` count what is there,
     `limit` is the most bytes that may be. Of the kernels that this process asked for, `hits` were found, `misses` were
     not, and `damaged` were there but not used; `writes` were added.
+
+    >>> from tinyxla import cache
+    >>> info = cache.info()
+    >>> info.hits + info.misses >= 0, info.bytes <= info.limit
+    (True, True)
     """
 
     directory: str | None

@@ -16,22 +16,59 @@ Policy = Callable[..., bool]
 
 
 def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
-    """Keep all, as without a checkpoint."""
+    """Keep all results, as without a checkpoint.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.everything_saveable
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[] from get-tuple-element at ...
+    f32[2] from argument 0
+    f32[2] from get-tuple-element at ...
+    f32[2] from get-tuple-element at ...
+    """
     return True
 
 
 def nothing_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
-    """Keep the arguments alone, as without a policy."""
+    """Keep the arguments alone, as without a policy.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.nothing_saveable
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    """
     return False
 
 
 def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
-    """Keep the results of products of matrices and of convolutions."""
+    """Keep the results of products of matrices and of convolutions.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.dots_saveable
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
     return op.name in ("dot", "convolution")
 
 
 def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
-    """Keep the results of products without batch dimensions, as those with the weights of layers are."""
+    """Keep the results of products without batch dimensions, as those with the weights of layers are.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.dots_with_no_batch_dims_saveable
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
     return op.name == "dot" and not attributes["lhs_batch_dims"]
 
 
@@ -40,12 +77,30 @@ checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
-    """`dots_with_no_batch_dims_saveable`."""
+    """`dots_with_no_batch_dims_saveable`: what would be moved from one memory to the other is kept.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
     return dots_with_no_batch_dims_saveable
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
-    """Keep what `checkpoint_name` gives one of these names."""
+    """Keep what `checkpoint_name` gives one of these names.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.save_only_these_names("hidden")
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return op is checkpoint_name and attributes["name"] in names_which_can_be_saved
@@ -54,7 +109,15 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
-    """Keep what has a name, but for these names."""
+    """Keep what has a name, but for these names.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.save_any_names_but_these("hidden")
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    """
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return op is checkpoint_name and attributes["name"] not in names_not_to_save
@@ -63,7 +126,18 @@ def save_any_names_but_these(*names_not_to_save: str) -> Policy:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
-    """Keep all but what has one of these names."""
+    """Keep all results but what has one of these names.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.save_anything_except_these_names("hidden")
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[] from get-tuple-element at ...
+    f32[2] from argument 0
+    f32[2] from get-tuple-element at ...
+    f32[2] from get-tuple-element at ...
+    """
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return op is not checkpoint_name or attributes["name"] not in names_not_to_save
@@ -78,12 +152,33 @@ def save_and_offload_only_these_names(
     offload_src: str,
     offload_dst: str,
 ) -> Policy:
-    """Keep what has one of the names of either list."""
+    """Keep what has one of the names of either list.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> policy = tx.checkpoint_policies.save_and_offload_only_these_names(
+    ...     names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"], offload_src="a", offload_dst="b"
+    ... )
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
     return save_only_these_names(*names_which_can_be_saved, *names_which_can_be_offloaded)
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
-    """Keep what either policy keeps."""
+    """Keep what either policy keeps.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
+    >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
+    >>> named = tx.checkpoint_policies.save_only_these_names("hidden")
+    >>> policy = tx.checkpoint_policies.save_from_both_policies(named, tx.checkpoint_policies.dots_saveable)
+    >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
+    f32[2] from argument 0
+    f32[] from get-tuple-element at ...
+    """
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return policy_1(op, *shapes, **attributes) or policy_2(op, *shapes, **attributes)

@@ -209,12 +209,24 @@ class _Stop:
 
 
 def breakpoint(*, ordered: bool = False, stdin: Any = None, stdout: Any = None) -> None:
-    """Stop in Python's debugger, at this line, with the values that the local variables have when the program comes by:
-    also in compiled functions, once for each step of a loop or each example.
+    r"""Stop in Python's debugger, at this line, with the values that the local variables have when the program comes
+    by: also in compiled functions, once for each step of a loop or each example.
 
     Args:
         ordered: accepted for JAX's sake; stops come in the order of the program in any case.
         stdin, stdout: where commands are read and shown; by default the terminal.
+
+    >>> import io, sys
+    >>> import tinyxla
+    >>> def f(x):
+    ...     y = 2 * x
+    ...     tinyxla.debug.breakpoint(stdin=io.StringIO("p y\nc\n"), stdout=sys.stdout)
+    ...     return y + 1
+    >>> result = tinyxla.jit(f)(3.0)
+    > ...(3)f()
+    -> tinyxla.debug.breakpoint(stdin=io.StringIO("p y\nc\n"), stdout=sys.stdout)
+    (Pdb) array(6., dtype=float32)
+    (Pdb) ...
     """
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     plain = compile("\n" * (frame.f_lineno - 1) + _LAST, frame.f_code.co_filename, "exec")

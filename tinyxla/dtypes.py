@@ -23,6 +23,10 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """What values of a type become where no type is asked for: 32-bit ones, unless `enable_x64` is set.
 
     With `allow_extended_dtype`, a type that is no number, such as `float0`, stays as it is.
+
+    >>> from tinyxla.dtypes import canonicalize_dtype, float0
+    >>> canonicalize_dtype("int64"), canonicalize_dtype(float0, allow_extended_dtype=True)
+    (dtype('int32'), dtype([('float0', 'V')]))
     """
     if allow_extended_dtype and (dtype == float0 or isinstance(dtype, KeyType)):
         return dtype

@@ -52,6 +52,12 @@ def register_ffi_target(
 
     Raises:
         ArgumentError: `fn` is none of these.
+
+    >>> import numpy as np
+    >>> from tinyxla import ShapeDtypeStruct, ffi
+    >>> ffi.register_ffi_target("docs.cumsum", lambda x: np.cumsum(x, dtype=x.dtype))
+    >>> ffi.ffi_call("docs.cumsum", ShapeDtypeStruct((3,), "float32"))(np.float32([1, 2, 3]))
+    Array([1., 3., 6.], dtype=float32)
     """
     address = _address(fn)
     if address is not None:
@@ -108,6 +114,13 @@ def ffi_call(
 
     Raises:
         AttributeValueError: when it runs, if there is no function with that name.
+
+    >>> import numpy as np
+    >>> from tinyxla import ShapeDtypeStruct, ffi
+    >>> ffi.register_ffi_target("docs.divmod", lambda x, y: np.divmod(x, y))
+    >>> like = ShapeDtypeStruct((2,), "int32")
+    >>> ffi.ffi_call("docs.divmod", (like, like))(np.int32([7, -7]), np.int32([2, 2]))
+    (Array([ 3, -4], dtype=int32), Array([1, 1], dtype=int32))
     """
     leaves, tree = pytrees.flatten(result_shape_dtypes)
     shapes: list[AnyShape] = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]

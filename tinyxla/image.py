@@ -29,7 +29,14 @@ from tinyxla.util.did_you_mean import missing as _missing
 
 
 class ResizeMethod(enum.Enum):
-    """How elements between those of an array are found."""
+    """How elements between those of an array are found.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla import image
+    >>> x = jnp.array([0.0, 1.0])
+    >>> [image.resize(x, (4,), method).tolist() for method in (image.ResizeMethod.NEAREST, image.ResizeMethod.LINEAR)]
+    [[0.0, 0.0, 1.0, 1.0], [0.0, 0.25, 0.75, 1.0]]
+    """
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -42,7 +49,15 @@ class ResizeMethod(enum.Enum):
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
         """The method of that name; of linear and cubic also the names bilinear, trilinear, triangle, bicubic, tricubic
-        and bicubic-pytorch."""
+        and bicubic-pytorch.
+
+        Raises:
+            AttributeValueError: another name.
+
+        >>> from tinyxla.image import ResizeMethod
+        >>> ResizeMethod.from_string("bilinear")
+        <ResizeMethod.LINEAR: 'linear'>
+        """
         try:
             return ResizeMethod(_OTHER_NAMES.get(s, s))
         except (TypeError, ValueError):

@@ -34,7 +34,19 @@ _numbers = itertools.count()
 
 
 class Kernel:
-    """A function that Numba compiles, as a function of arrays; made by `kernel`."""
+    """A function that Numba compiles, as a function of arrays; made by `kernel`.
+
+    >>> import numpy as np
+    >>> import tinyxla
+    >>> @tinyxla.kernel
+    ... def cumulative_max(x, out):
+    ...     largest = -np.inf
+    ...     for i in range(x.size):
+    ...         largest = max(largest, x[i])
+    ...         out[i] = largest
+    >>> cumulative_max(np.float32([1, 3, 2]))
+    Array([1., 3., 3.], dtype=float32)
+    """
 
     __name__: str
 
@@ -64,20 +76,55 @@ class Kernel:
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Set the derivative in forward mode: `jvp(primals, tangents, **static)` gives the results and their tangents,
         as for `custom_jvp`; it must be linear in the tangents, which backward mode transposes. `static` are the static
-        values of the call."""
+        values of the call.
+
+        >>> import numpy as np
+        >>> import tinyxla
+        >>> @tinyxla.kernel
+        ... def cube(x, out):
+        ...     out[:] = x**3
+        >>> @cube.defjvp
+        ... def rule(primals, tangents):
+        ...     return cube(*primals), 3 * primals[0] ** 2 * tangents[0]
+        >>> tinyxla.jvp(cube, (np.float32([1, 2]),), (np.float32([1, 1]),))
+        (Array([1., 8.], dtype=float32), Array([ 3., 12.], dtype=float32))
+        """
         self._rules.pop("defvjp", None)
         self._set_rule("defjvp", jvp)
         return jvp
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
         """Set the derivative in backward mode: `fwd(*args, **static)` gives the results and residuals,
-        `bwd(residuals, g, **static)` a tuple of cotangents of the arguments, as for `custom_vjp`."""
+        `bwd(residuals, g, **static)` a tuple of cotangents of the arguments, as for `custom_vjp`.
+
+        >>> import numpy as np
+        >>> import tinyxla
+        >>> @tinyxla.kernel
+        ... def cube(x, out):
+        ...     out[:] = x**3
+        >>> cube.defvjp(lambda x: (cube(x), x), lambda x, g: (3 * x**2 * g,))
+        >>> tinyxla.grad(lambda x: cube(x).sum())(np.float32([1, 2]))
+        Array([ 3., 12.], dtype=float32)
+        """
         self._rules.pop("defjvp", None)
         self._set_rule("defvjp", fwd, bwd)
 
     def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the batching rule: `rule(axis_size, in_batched, *args, **static)` gives the results and which are
-        batched, as for `custom_vmap`."""
+        batched, as for `custom_vmap`.
+
+        >>> import numpy as np
+        >>> import tinyxla
+        >>> @tinyxla.kernel
+        ... def cube(x, out):
+        ...     out[...] = x**3
+        >>> @cube.def_vmap
+        ... def rule(axis_size, in_batched, x):
+        ...     return cube(x), True  # the same kernel, of all examples at once
+        >>> tinyxla.vmap(cube)(np.float32([[1, 2], [3, 4]]))
+        Array([[ 1.,  8.],
+               [27., 64.]], dtype=float32)
+        """
         self._set_rule("def_vmap", rule)
         return rule
 

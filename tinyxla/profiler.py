@@ -77,7 +77,15 @@ def machine() -> Machine:
 @dataclass(frozen=True)
 class StepTime:
     """A step, how often it ran in one call, and the seconds it took in one call in the mean; what it could have taken
-    (`bound`) is by its roofline."""
+    (`bound`) is by its roofline.
+
+    >>> import tinyxla
+    >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
+    >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
+    >>> step = compiled.profile(tinyxla.numpy.ones(1000), seconds=0.0, machine=machine).steps[0]
+    >>> step.runs, step.bound.by
+    (1.0, 'memory')
+    """
 
     info: StepInfo
     runs: float
@@ -89,7 +97,15 @@ class StepTime:
         return self.info.cost
 
     def row(self, whole: float, equal: int = 1) -> tuple[str, ...]:
-        """What the page says of it, or of so many equal ones together."""
+        """What the page says of it, or of so many equal ones together.
+
+        >>> import tinyxla
+        >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
+        >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
+        >>> profile = compiled.profile(tinyxla.numpy.ones(1000), seconds=0.0, machine=machine)
+        >>> len(profile.steps[0].row(profile.seconds))  # share, time, runs, GB/s, GFLOP/s, limit, step
+        7
+        """
         moved, done = self.cost.bytes * self.runs, (self.cost.operations + self.cost.transcendentals) * self.runs
         seconds = self.seconds or float("inf")
         least = self.bound.seconds * self.runs
@@ -107,7 +123,12 @@ class StepTime:
 @dataclass(frozen=True)
 class LineTime:
     """A line of the user's program, and the seconds of one call that its operations took. The time of a step that
-    serves several lines is divided among them by the work that each asks for."""
+    serves several lines is divided among them by the work that each asks for.
+
+    >>> from tinyxla.profiler import LineTime
+    >>> LineTime("train.py:3 (loss): y = 2 * x", seconds=1e-6, steps=(0,)).seconds
+    1e-06
+    """
 
     line: str
     seconds: float
@@ -127,6 +148,13 @@ class Profile:
         schedule: how many pass between steps.
         steps: the steps, the slowest first.
         machine: what they are compared with.
+
+    >>> import tinyxla
+    >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
+    >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
+    >>> profile = compiled.profile(tinyxla.numpy.ones(1000), seconds=0.0, machine=machine)
+    >>> len(profile.steps), profile.calls
+    (1, 1)
     """
 
     name: str
@@ -167,14 +195,30 @@ class Profile:
 
     def by_kernel(self) -> list[tuple[StepTime, ...]]:
         """The steps, those together that run the same kernel and cost the same, such as the layers of a network: the
-        slowest first."""
+        slowest first.
+
+        >>> import tinyxla
+        >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
+        >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
+        >>> profile = compiled.profile(tinyxla.numpy.ones(1000), seconds=0.0, machine=machine)
+        >>> [len(steps) for steps in profile.by_kernel()]
+        [1]
+        """
         found: dict[tuple[str, Cost], list[StepTime]] = {}
         for step in self.steps:
             found.setdefault((step.info.title, step.cost), []).append(step)
         return sorted(map(tuple, found.values()), key=lambda steps: -sum(step.seconds for step in steps))
 
     def by_line(self) -> list[LineTime]:
-        """The lines of the user's program, the slowest first."""
+        """The lines of the user's program, the slowest first.
+
+        >>> import tinyxla
+        >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
+        >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
+        >>> profile = compiled.profile(tinyxla.numpy.ones(1000), seconds=0.0, machine=machine)
+        >>> profile.by_line()[0].steps
+        (0,)
+        """
         seconds: dict[str, float] = {}
         steps: dict[str, list[int]] = {}
         for step in self.steps:
@@ -334,6 +378,15 @@ def start_trace(log_dir: str | os.PathLike[str], **options: Any) -> None:
 
     Raises:
         ArgumentError: a trace is running.
+
+    >>> import pathlib, tempfile
+    >>> import tinyxla
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     tinyxla.profiler.start_trace(directory)
+    ...     result = tinyxla.jit(lambda x: x * 2)(3.0)
+    ...     tinyxla.profiler.stop_trace()
+    ...     [path.name.endswith(".trace.json") for path in pathlib.Path(directory).iterdir()]
+    [True]
     """
     global _running
     if _running is not None:
@@ -352,6 +405,13 @@ def stop_trace() -> None:
 
     Raises:
         ArgumentError: no trace is running.
+
+    >>> import tinyxla
+    >>> tinyxla.profiler.stop_trace()
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ArgumentError: stop_trace: no trace is running; call start_trace first.
+      at ...
     """
     global _running
     if _running is None:
@@ -384,7 +444,17 @@ class trace:
 
 
 class TraceAnnotation(ContextDecorator):
-    """Names a stretch of the program in a trace: `with TraceAnnotation("epoch", number=3): ...`."""
+    """Names a stretch of the program in a trace: `with TraceAnnotation("epoch", number=3): ...`.
+
+    >>> import json, pathlib, tempfile
+    >>> from tinyxla import profiler
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with profiler.trace(directory), profiler.TraceAnnotation("epoch", number=3):
+    ...         pass
+    ...     [path] = pathlib.Path(directory).iterdir()
+    ...     [(event["name"], event["args"]) for event in json.loads(path.read_text())["traceEvents"]]
+    [('epoch', {'number': 3})]
+    """
 
     def __init__(self, name: str, **details: Any) -> None:
         self._name = name
@@ -402,7 +472,15 @@ class TraceAnnotation(ContextDecorator):
 
 
 class StepTraceAnnotation(TraceAnnotation):
-    """Names one step of a training loop: `with StepTraceAnnotation("train", step_num=k): ...`."""
+    """Names one step of a training loop: `with StepTraceAnnotation("train", step_num=k): ...`.
+
+    >>> from tinyxla.profiler import StepTraceAnnotation
+    >>> for k in range(2):
+    ...     with StepTraceAnnotation("train", step_num=k):
+    ...         print(k)
+    0
+    1
+    """
 
 
 def annotate_function(function: Callable[..., Any], name: str | None = None, **details: Any) -> Callable[..., Any]:

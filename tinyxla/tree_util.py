@@ -37,7 +37,13 @@ Key = TypeVar("Key")
 
 @dataclasses.dataclass(frozen=True)
 class SequenceKey:
-    """An element of a list or tuple."""
+    """An element of a list or tuple.
+
+    >>> from tinyxla import tree_util
+    >>> [(path, leaf)] = tree_util.tree_leaves_with_path([(None, 5)])
+    >>> path, tree_util.keystr(path)
+    ((SequenceKey(idx=0), SequenceKey(idx=1)), '[0][1]')
+    """
 
     idx: int
 
@@ -47,7 +53,13 @@ class SequenceKey:
 
 @dataclasses.dataclass(frozen=True)
 class DictKey:
-    """A value of a dict."""
+    """A value of a dict.
+
+    >>> from tinyxla import tree_util
+    >>> [(path, leaf)] = tree_util.tree_leaves_with_path({"w": 5})
+    >>> path, tree_util.keystr(path)
+    ((DictKey(key='w'),), "['w']")
+    """
 
     key: Hashable
 
@@ -57,7 +69,16 @@ class DictKey:
 
 @dataclasses.dataclass(frozen=True)
 class GetAttrKey:
-    """An attribute of an object or a field of a named tuple."""
+    """An attribute of an object or a field of a named tuple.
+
+    >>> from typing import NamedTuple
+    >>> from tinyxla import tree_util
+    >>> class Layer(NamedTuple):
+    ...     w: float
+    >>> [(path, leaf)] = tree_util.tree_leaves_with_path(Layer(5.0))
+    >>> path, tree_util.keystr(path)
+    ((GetAttrKey(name='w'),), '.w')
+    """
 
     name: str
 
@@ -67,7 +88,17 @@ class GetAttrKey:
 
 @dataclasses.dataclass(frozen=True)
 class FlattenedIndexKey:
-    """A child of a registered class that has no better name."""
+    """A child of a registered class that has no better name.
+
+    >>> from tinyxla import tree_util
+    >>> class Box:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    >>> tree_util.register_pytree_node(Box, lambda box: ((box.x,), None), lambda _, children: Box(*children))
+    >>> [(path, leaf)] = tree_util.tree_leaves_with_path(Box(5))
+    >>> path, tree_util.keystr(path)
+    ((FlattenedIndexKey(key=0),), '[<flat index 0>]')
+    """
 
     key: int
 

@@ -117,7 +117,13 @@ _MOST_DRAWN = 300  # operations; a picture of more is not read
 
 
 class Traced(_Stage):
-    """A traced function."""
+    """A traced function.
+
+    >>> import tinyxla as tx
+    >>> traced = tx.jit(lambda x: 2 * x).trace(tx.ShapeDtypeStruct((3,), "float32"))
+    >>> traced.out_info, traced.args_info
+    (ShapeDtypeStruct(shape=(3,), dtype=float32), ((ShapeDtypeStruct(shape=(3,), dtype=float32),), {}))
+    """
 
     def __repr__(self) -> str:
         return self._described("traced", counted(len(self._program.computation.instructions), "operation"))
@@ -128,12 +134,23 @@ class Traced(_Stage):
         return Module(self.fun_name, self._program.computation)
 
     def lower(self) -> Lowered:
-        """The graph as the compiler gets it: there is nothing between."""
+        """The graph as the compiler gets it: there is nothing between.
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: 2 * x).trace(1.0).lower()
+        <lowered lambda(f32[]) -> f32[], 4 operations>
+        """
         return Lowered(self.fun_name, self._program)
 
 
 class Lowered(_Stage):
-    """A traced function: the graph before compilation. Over a mesh of several devices it is that of each device."""
+    """A traced function: the graph before compilation. Over a mesh of several devices it is that of each device.
+
+    >>> import tinyxla as tx
+    >>> lowered = tx.jit(lambda x: tx.numpy.sin(x) * 2).lower(1.0)
+    >>> lowered, lowered.cost_analysis()["transcendentals"]
+    (<lowered lambda(f32[]) -> f32[], 5 operations>, 1.0)
+    """
 
     def __repr__(self) -> str:
         return self._described("lowered", counted(len(self._program.computation.instructions), "operation"))
@@ -158,6 +175,16 @@ class Lowered(_Stage):
         By default it is as recorded: operations that only this library has stand as custom calls of their names. With
         the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program; with "stablehlo" it
         is a module of StableHLO, which JAX and other users of XLA read.
+
+        >>> import tinyxla as tx
+        >>> print(tx.jit(lambda x: x * x).lower(1.0).as_text(), end="")
+        HloModule lambda, entry_computation_layout={(f32[])->(f32[])}
+        <BLANKLINE>
+        ENTRY lambda {
+          parameter.1 = f32[] parameter(0)
+          multiply.1 = f32[] multiply(parameter.1, parameter.1)
+          ROOT tuple.1 = (f32[]) tuple(multiply.1)
+        }
         """
         if dialect not in (None, "hlo", "stablehlo"):
             raise AttributeValueError(f"as_text: the dialect is 'hlo' or 'stablehlo', but got {dialect!r}.")
@@ -216,19 +243,34 @@ class Lowered(_Stage):
         return XlaComputation(Computation(self.module.name, entry.parameters, entry.instructions, entry.root), shape)
 
     def as_dot(self) -> str:
-        """The graph as Graphviz text."""
+        """The graph as Graphviz text.
+
+        >>> import tinyxla as tx
+        >>> "multiply" in tx.jit(lambda x: x * x).lower(1.0).as_dot()
+        True
+        """
         from tinyxla import text  # here, since few programs need it
 
         return text.to_dot(self.module.entry)
 
     def as_svg(self) -> str:
-        """The graph as a picture (SVG text)."""
+        """The graph as a picture (SVG text).
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: x * x).lower(1.0).as_svg()[:4]
+        '<svg'
+        """
         from tinyxla import text  # here, since few programs need it
 
         return text.to_svg(self.module.entry)
 
     def compile(self, compiler_options: Any = None) -> Compiled:
-        """The compiled program. (Options of XLA's compiler say nothing to this one.)"""
+        """The compiled program. (Options of XLA's compiler say nothing to this one.)
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: 2 * x).lower(tx.ShapeDtypeStruct((3,), "float32")).compile()(tx.numpy.ones(3))
+        Array([2., 2., 2.], dtype=float32)
+        """
         return Compiled(self.fun_name, self._program)
 
 
@@ -243,7 +285,13 @@ class MemoryAnalysis(NamedTuple):
 
 
 class Compiled(_Stage):
-    """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
+    """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for.
+
+    >>> import tinyxla as tx
+    >>> double = tx.jit(lambda x: 2 * x).lower(1.0).compile()
+    >>> double(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
 
     def __init__(self, name: str, program: Program) -> None:
         super().__init__(name, program)
@@ -263,7 +311,13 @@ class Compiled(_Stage):
         return self.report()._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes of arguments, results, and what lies between."""
+        """The bytes of arguments, results, and what lies between.
+
+        >>> import tinyxla as tx
+        >>> memory = tx.jit(lambda x: x.sum(0)).lower(tx.numpy.ones((10, 5))).compile().memory_analysis()
+        >>> memory.argument_size_in_bytes, memory.output_size_in_bytes
+        (200, 20)
+        """
         made = self._program.computation
         temporaries = getattr(self._executable, "temporary_bytes", 0)  # the interpreter keeps no account
         return MemoryAnalysis(sum(map(bytes_of, made.parameter_shapes)), bytes_of(made.root.shape), temporaries)
@@ -274,7 +328,13 @@ class Compiled(_Stage):
         return self._executable.kernels
 
     def report(self) -> Report:
-        """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`)."""
+        """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`).
+
+        >>> import tinyxla as tx
+        >>> report = tx.jit(lambda x: tx.numpy.sin(2 * x)).lower(tx.numpy.ones(10)).compile().report()
+        >>> len(report.steps), report.steps[0].cost
+        (1, Cost(bytes_read=40, bytes_written=40, operations=10, transcendentals=10))
+        """
         report, program = self._executable.report(), self._program
         if not (program.shares_process and program.process_cost.collectives):
             return report
@@ -282,7 +342,13 @@ class Compiled(_Stage):
 
     def as_text(self, machine: Machine | None = None) -> str:
         """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
-        memory. With a machine (`profiler.machine()`) also the least time that each step takes there."""
+        memory. With a machine (`profiler.machine()`) also the least time that each step takes there.
+
+        >>> import tinyxla as tx
+        >>> text = tx.jit(lambda x: tx.numpy.sin(2 * x)).lower(tx.numpy.ones(10)).compile().as_text()
+        >>> "sine" in text
+        True
+        """
         return self.report().text(machine)
 
     def parallel_efficiency(self, threads: Sequence[int] = (2, 8, 32, 64, 128)) -> dict[int, float]:

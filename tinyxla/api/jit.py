@@ -372,7 +372,13 @@ class _SignatureOfWrapped:
 
 
 class Jitted(Described, Generic[P, R]):
-    """A compiled function: what `jit` gives."""
+    """A compiled function: what `jit` gives.
+
+    >>> import tinyxla as tx
+    >>> double = tx.jit(lambda x: 2 * x)
+    >>> double(3.0), isinstance(double, tx.stages.Wrapped)
+    (Array(6., dtype=float32, weak_type=True), True)
+    """
 
     __signature__ = _SignatureOfWrapped()
 
@@ -641,7 +647,12 @@ class Jitted(Described, Generic[P, R]):
 
     @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s).
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: 2 * x).trace(tx.ShapeDtypeStruct((3,), "float32"))
+        <traced lambda(f32[3]) -> f32[3], 5 operations>
+        """
         try:
             return Traced(self.__name__, self._program(args, kwargs)[0])
         except RecursionError as error:
@@ -649,21 +660,52 @@ class Jitted(Described, Generic[P, R]):
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling."""
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling.
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: 2 * x).lower(tx.ShapeDtypeStruct((3,), "float32"))
+        <lowered lambda(f32[3]) -> f32[3], 5 operations>
+        """
         return self.trace(*args, **kwargs).lower()
 
     @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shapes and dtypes of the result for arguments of these shapes."""
+        """The shapes and dtypes of the result for arguments of these shapes.
+
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: x @ x.T).eval_shape(tx.ShapeDtypeStruct((3, 4), "float32"))
+        ShapeDtypeStruct(shape=(3, 3), dtype=float32)
+        """
         return self.trace(*args, **kwargs).out_info
 
     def forget_executables(self) -> None:
-        """Ask for executables anew, by the next calls."""
+        """Ask for executables anew, by the next calls.
+
+        >>> import tinyxla as tx
+        >>> double = tx.jit(lambda x: 2 * x)
+        >>> result = double(1.0)
+        >>> double.forget_executables()
+        >>> double(3.0)  # compiled anew, but not traced
+        Array(6., dtype=float32, weak_type=True)
+        """
         for program in list(self._programs.values()):
             program._executable = None  # pyright: ignore[reportPrivateUsage]
 
     def clear_cache(self) -> None:
-        """Forget what was traced and compiled for this function."""
+        """Forget what was traced and compiled for this function.
+
+        >>> import tinyxla as tx
+        >>> @tx.jit
+        ... def double(x):
+        ...     print("traced")
+        ...     return 2 * x
+        >>> result = double(1.0)
+        traced
+        >>> double.clear_cache()
+        >>> double(3.0)
+        traced
+        Array(6., dtype=float32, weak_type=True)
+        """
         self._programs.clear()
         self._by_signatures.clear()
 

@@ -130,6 +130,14 @@ def visualize_array_sharding(arr: Array, **kwargs: Any) -> None:
     Raises:
         ConcretizationError: the array is traced.
         ShapeError: it has no dimension, or more than two.
+
+    >>> import tinyxla
+    >>> from tinyxla.debug import visualize_array_sharding
+    >>> mesh = tinyxla.make_mesh((1,), ("x",))
+    >>> visualize_array_sharding(tinyxla.device_put(tinyxla.numpy.ones(8), tinyxla.NamedSharding(mesh, tinyxla.P("x"))))
+    ┌───────┐
+    │ CPU 0 │
+    └───────┘
     """
     inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(arr.shape, sharding, **kwargs))
 

@@ -115,6 +115,10 @@ class Machine:
             many bytes or more, up to the next pair; the last pair is that of main memory.
         operations: additions and multiplications of f32 per second, in fused multiply-adds.
         transcendentals: exponentials of f32 per second.
+
+    >>> from tinyxla.profiler import Machine
+    >>> print(Machine(1, bandwidths=((0, 2e11), (1e6, 1e10)), operations=1e11, transcendentals=1e9))
+    1 thread: 200 GB/s over 0 B, 10 GB/s over 1 MB; 100 GFLOP/s (f32), 1.00 G exponentials/s
     """
 
     threads: int
@@ -124,7 +128,14 @@ class Machine:
 
     def bound(self, cost: Cost) -> Bound:
         """The minimum time of a cost on the roofline: by memory, at the bandwidth of its working set with cold
-        caches, or by arithmetic."""
+        caches, or by arithmetic.
+
+        >>> from tinyxla.compiler.report import Cost
+        >>> from tinyxla.profiler import Machine
+        >>> machine = Machine(1, bandwidths=((0, 2e11), (1e6, 1e10)), operations=1e11, transcendentals=1e9)
+        >>> machine.bound(Cost(bytes_read=10**7, operations=10**6))
+        Bound(seconds=0.001, by='memory')
+        """
         fitting = [speed for size, speed in self.bandwidths if size <= cost.bytes]
         speed = fitting[-1] if fitting else self.bandwidths[0][1]
         memory = cost.bytes / speed

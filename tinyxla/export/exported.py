@@ -31,23 +31,47 @@ maximum_supported_calling_convention_version = 10
 
 
 class DisabledSafetyCheck:
-    """A check that is not made: of the `platform` of a call, or of a `custom_call` when a function is exported."""
+    """A check that is not made: of the `platform` of a call, or of a `custom_call` when a function is exported.
+
+    >>> import tinyxla
+    >>> from tinyxla import export
+    >>> check = export.DisabledSafetyCheck.custom_call("my.target")
+    >>> exported = export.export(tinyxla.jit(lambda x: x + 1), disabled_checks=[check])(1.0)
+    >>> exported.disabled_safety_checks
+    (DisabledSafetyCheck(custom_call:my.target),)
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     @classmethod
     def platform(cls) -> DisabledSafetyCheck:
-        """Programs run also on platforms for which they were not exported."""
+        """Programs run also on platforms for which they were not exported.
+
+        >>> from tinyxla import export
+        >>> export.DisabledSafetyCheck.platform()
+        DisabledSafetyCheck(platform)
+        """
         return cls("platform")
 
     @classmethod
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
-        """Functions are exported that call this target, which the reader must know."""
+        """Functions are exported that call this target, which the reader must know.
+
+        >>> from tinyxla import export
+        >>> export.DisabledSafetyCheck.custom_call("my.target")
+        DisabledSafetyCheck(custom_call:my.target)
+        """
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
-        """The target whose calls are not checked; None if it is another check."""
+        """The target whose calls are not checked; None if it is another check.
+
+        >>> from tinyxla import export
+        >>> check = export.DisabledSafetyCheck
+        >>> check.custom_call("my.target").is_custom_call(), check.platform().is_custom_call()
+        ('my.target', None)
+        """
         return self._name.removeprefix("custom_call:") if self._name.startswith("custom_call:") else None
 
     def __eq__(self, other: object) -> bool:
@@ -77,6 +101,12 @@ class Exported:
         module_kept_var_idx: the numbers of the leaves that `@main` takes.
         calling_convention_version: how `@main` is called, by the counting of `jax.export`.
         disabled_safety_checks: the checks that are not made.
+
+    >>> import tinyxla
+    >>> from tinyxla import export
+    >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
+    >>> exported.in_avals, exported.call(2.0)
+    ((ShapeDtypeStruct(shape=(), dtype=float32),), Array(3., dtype=float32))
     """
 
     fun_name: str
@@ -99,7 +129,14 @@ class Exported:
     # --- the program --------------------------------------------------------------------------------------------------
 
     def mlir_module(self) -> str:
-        """The program in StableHLO's text."""
+        """The program in StableHLO's text.
+
+        >>> import tinyxla
+        >>> from tinyxla import export
+        >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
+        >>> "stablehlo.add" in exported.mlir_module()
+        True
+        """
         return self._text
 
     @functools.cached_property
@@ -109,7 +146,14 @@ class Exported:
     @functools.cached_property
     def mlir_module_serialized(self) -> bytes:
         """The program as bytes that XLA's users read: a portable artifact of StableHLO, or the text where it has an
-        operation of CHLO, for which there is no portable form."""
+        operation of CHLO, for which there is no portable form.
+
+        >>> import tinyxla
+        >>> from tinyxla import export
+        >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
+        >>> exported.mlir_module_serialized[:2]  # the number of MLIR's format
+        b'ML'
+        """
         functions = self.module.functions.values()
         if any(x.name.startswith("chlo.") for function in functions for x in walk(function.body)):
             return self._text.encode()
@@ -231,7 +275,14 @@ class Exported:
 
     def has_vjp(self) -> bool:
         """Whether there is a derivative in reverse mode as an exported function, `vjp()`. Functions of `call` can be
-        differentiated in any case."""
+        differentiated in any case.
+
+        >>> import tinyxla
+        >>> from tinyxla import export
+        >>> exported = export.export(tinyxla.jit(lambda x: x * x))(1.0)
+        >>> exported.has_vjp(), export.deserialize(exported.serialize()).has_vjp()
+        (True, False)
+        """
         return self.get_vjp is not None
 
     def vjp(self) -> Exported:

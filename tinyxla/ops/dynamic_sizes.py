@@ -307,7 +307,14 @@ def static(shape: AnyShape) -> AnyShape:
 
 
 def dynamic_shape(name: str, infer: Callable[..., AnyShape], shapes: Sequence[AnyShape], attributes: Any) -> AnyShape:
-    """The shape of an op's result, where an operand has dynamic dimensions; `infer` is the op's own rule."""
+    """The shape of an op's result, where an operand has dynamic dimensions; `infer` is the op's own rule.
+
+    >>> from tinyxla.ops.op import ops
+    >>> from tinyxla.xla import F32, Shape
+    >>> x = Shape(F32, (2, 3)).with_dynamic([False, True])
+    >>> ops["transpose"].shape(x, permutation=(1, 0))
+    f32[<=3,2]
+    """
     if name in _WHOLE:
         return infer(*shapes, **attributes)
     if name not in RULES:

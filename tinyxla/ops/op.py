@@ -143,7 +143,14 @@ Derivative = (
 
 
 class Sample(NamedTuple):
-    """Operands and attributes for a test."""
+    """Operands and attributes for a test.
+
+    >>> import numpy as np
+    >>> from tinyxla.ops.op import ops
+    >>> sample = next(ops["sort"].samples(np.random.default_rng(0)))
+    >>> sorted(sample.attributes)
+    ['dimensions', 'is_stable', 'to_apply']
+    """
 
     operands: tuple[Any, ...]
     attributes: dict[str, Any] = {}  # noqa: RUF012 - a default that nothing writes to
@@ -281,7 +288,12 @@ def _unbound(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
 
 
 class Op:
-    """An operation: its name in HLO and all its rules. Constructing one with a part missing fails."""
+    """An operation: its name in HLO and all its rules. Constructing one with a part missing fails.
+
+    >>> from tinyxla.ops.op import ops
+    >>> ops["floor"], ops["floor"].derivative, ops["transpose"].attributes(permutation=(1, 0))
+    (<op floor>, Zero(), Transpose(permutation=(1, 0)))
+    """
 
     bind: Bind = staticmethod(_unbound)  # set once by the tracing layer: what a call does
     dynamic_shape: Callable[
@@ -327,7 +339,13 @@ class Op:
         ops[name] = self
 
     def shape(self, *shapes: AnyShape, **attributes: Any) -> AnyShape:
-        """The shape of the result; an error where a documented precondition is not met."""
+        """The shape of the result; an error where a documented precondition is not met.
+
+        >>> from tinyxla.ops.op import ops
+        >>> from tinyxla.xla import F32, Shape
+        >>> ops["transpose"].shape(Shape(F32, (2, 3, 4)), permutation=(2, 0, 1))
+        f32[4,2,3]
+        """
         for shape in shapes:
             if shape.is_dynamic:
                 given = self.attributes(**attributes)._asdict()

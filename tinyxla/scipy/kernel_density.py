@@ -123,11 +123,25 @@ class gaussian_kde:
         return -0.5 * squares - logarithm
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """The logarithm of the density at points of shape [m], or [d, m]."""
+        """The logarithm of the density at points of shape [m], or [d, m].
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.logpdf(jnp.array([0.0, 100.0]))  # also where the density underflows
+        Array([-1.4567597e+00, -3.2349443e+03], dtype=float32)
+        """
         return logsumexp(self._log_kernels(self._points(x), self.covariance), axis=1, b=self.weights[None, :])
 
     def pdf(self, x: ArrayLike) -> Array:
-        """The density at points of shape [m], or [d, m]."""
+        """The density at points of shape [m], or [d, m].
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.pdf(jnp.array([-1.0, 0.0, 1.0])).round(3)
+        Array([0.205, 0.233, 0.205], dtype=float32)
+        """
         return tnp.exp(self.logpdf(x))
 
     __call__ = evaluate = pdf
@@ -138,6 +152,12 @@ class gaussian_kde:
         Args:
             mean: of shape [d], or a number.
             cov: the covariance, of shape [d, d], or a number.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.integrate_gaussian(0.0, 1.0).round(3)
+        Array(0.206, dtype=float32)
         """
         center = tnp.atleast_1d(tnp.squeeze(inexact_array(mean, _NAME)))
         spread = tnp.atleast_2d(inexact_array(cov, _NAME))
@@ -150,7 +170,14 @@ class gaussian_kde:
         return tnp.sum(tnp.exp(kernels[0]) * self.weights)
 
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
-        """The probability between two numbers, of samples that are numbers."""
+        """The probability between two numbers, of samples that are numbers.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.integrate_box_1d(0.0, jnp.inf)
+        Array(0.5, dtype=float32)
+        """
         if self.d != 1:
             raise ShapeError(
                 f"{_NAME}: integrate_box_1d() only handles 1D densities, but samples have {self.d} numbers."
@@ -162,13 +189,27 @@ class gaussian_kde:
         return tnp.sum(self.weights * (ndtr(above) - ndtr(below)))
 
     def integrate_box(self, low_bounds: ArrayLike, high_bounds: ArrayLike, maxpts: int | None = None) -> Array:
-        """The probability within a box, which is computed for samples that are numbers only."""
+        """The probability within a box, which is computed for samples that are numbers only.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.integrate_box(jnp.array([-10.0]), jnp.array([10.0])).round(3)
+        Array(1., dtype=float32)
+        """
         if self.d != 1:
             raise ArgumentError(f"{_NAME}: integrate_box takes one dimension only, but samples have {self.d} numbers.")
         return self.integrate_box_1d(tnp.squeeze(tnp.asarray(low_bounds)), tnp.squeeze(tnp.asarray(high_bounds)))
 
     def integrate_kde(self, other: Any) -> Array:
-        """The integral of the product with another density."""
+        """The integral of the product with another density.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.integrate_kde(density).round(3)
+        Array(0.174, dtype=float32)
+        """
         if not isinstance(other, gaussian_kde) or other.d != self.d:
             raise ArgumentError(
                 f"{_NAME}: integrate_kde takes a density of the same dimension {self.d}, not {other!r}."
@@ -182,6 +223,13 @@ class gaussian_kde:
         Args:
             key: of random numbers.
             shape: how many; the result has the shape [d, *shape].
+
+        >>> from tinyxla import random
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.resample(random.key(0), (5,)).shape
+        (1, 5)
         """
         sizes = shape_of(_NAME, shape)
         first, second = random.split(key)
@@ -191,5 +239,17 @@ class gaussian_kde:
         return self.dataset[:, index] + tnp.moveaxis(noise, -1, 0)
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
-        """Not possible, since arrays do not change: an error that says what to do."""
+        """Not possible, since arrays do not change: an error that says what to do.
+
+        Raises:
+            ArgumentError: always.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.stats import gaussian_kde
+        >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
+        >>> density.set_bandwidth(0.5)
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.ArgumentError: scipy.stats.gaussian_kde: the bandwidth of a density does not change; make ...
+        """
         raise ArgumentError(f"{_NAME}: the bandwidth of a density does not change; make another gaussian_kde.")

@@ -11,7 +11,14 @@ from tinyxla import lax, numpy as tnp
 class OptimizeResults(NamedTuple):
     """What `minimize` found: the place `x`, the value `fun` and the gradient `jac` there, whether it is a minimum
     (`success`; `status` is else 1 at the limit of steps, 3 where no step goes down), the inverse of the Hessian as it
-    was estimated, how often the function and the gradient were computed, and the number of steps."""
+    was estimated, how often the function and the gradient were computed, and the number of steps.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.scipy.optimize import minimize
+    >>> result = minimize(lambda x: ((x - 1) ** 2).sum(), jnp.zeros(2), method="BFGS")
+    >>> result.x.round(3), bool(result.success)
+    (Array([1., 1.], dtype=float32), True)
+    """
 
     x: Any
     success: Any

@@ -14,11 +14,21 @@ from tinyxla.errors import DTypeError
 
 
 class extended(np.generic):
-    """The kind of element types that are no numbers, for `issubdtype`."""
+    """The kind of element types that are no numbers, for `issubdtype`.
+
+    >>> from tinyxla import dtypes, random
+    >>> dtypes.issubdtype(random.key(0).dtype, dtypes.extended), dtypes.issubdtype("float32", dtypes.extended)
+    (True, False)
+    """
 
 
 class prng_key(extended):
-    """The kind of element types of random keys, for `issubdtype`."""
+    """The kind of element types of random keys, for `issubdtype`.
+
+    >>> from tinyxla import dtypes, random
+    >>> dtypes.issubdtype(random.key(0).dtype, dtypes.prng_key), dtypes.issubdtype("uint32", dtypes.prng_key)
+    (True, False)
+    """
 
 
 class KeyType:

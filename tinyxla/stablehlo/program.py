@@ -22,7 +22,13 @@ _RULES = {**RULES, **CHLO_RULES, **CALL_RULES, **TRANSFER_RULES}
 
 
 class Function:
-    """A function of a module. Called with arrays it gives one, or a tuple; it can be transformed as any function."""
+    """A function of a module. Called with arrays it gives one, or a tuple; it can be transformed as any function.
+
+    >>> from tinyxla import stablehlo
+    >>> program = stablehlo.parse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }")
+    >>> program.functions["main"], program.main.in_types
+    (<stablehlo function @main: (tensor<2xf32>) -> tensor<2xf32>>, ('tensor<2xf32>',))
+    """
 
     def __init__(self, module: ModuleOp, name: str) -> None:
         self._module = module
@@ -66,6 +72,14 @@ class Program:
     Attributes:
         name: of the module.
         functions: by name.
+
+    >>> from tinyxla import stablehlo
+    >>> program = stablehlo.parse(
+    ...     "func.func @main(%x: tensor<f32>) -> tensor<f32> { "
+    ...     "%y = stablehlo.add %x, %x : tensor<f32> return %y : tensor<f32> }"
+    ... )
+    >>> list(program.functions), program(1.5)
+    (['main'], Array(3., dtype=float32))
     """
 
     def __init__(self, module: ModuleOp) -> None:
@@ -152,11 +166,33 @@ def _exported_module(data: bytes) -> bytes:
 def register_custom_call(target: str, function: Callable[..., Any]) -> None:
     """Give the custom calls of a target a function: of its operands, and with the entries of its `backend_config` as
     keywords. It gives the result or a tuple, and is traced, so it must be made of functions of this library (for
-    functions of the host see `ffi.register_ffi_target`)."""
+    functions of the host see `ffi.register_ffi_target`).
+
+    >>> from tinyxla import stablehlo
+    >>> stablehlo.register_custom_call("docs.double", lambda x: 2 * x)
+    >>> program = stablehlo.parse(
+    ...     "func.func @main(%x: tensor<f32>) -> tensor<f32> { "
+    ...     "%y = stablehlo.custom_call @docs.double(%x) : (tensor<f32>) -> tensor<f32> return %y : tensor<f32> }"
+    ... )
+    >>> program(1.5)
+    Array(3., dtype=float32)
+    """
     handlers[target] = function
 
 
 def register_composite(name: str, function: Callable[..., Any]) -> None:
     """Give composites of a name a function in place of their decomposition: of the operands, with
-    `composite_attributes` as keywords."""
+    `composite_attributes` as keywords.
+
+    >>> from tinyxla import stablehlo
+    >>> stablehlo.register_composite("docs.half", lambda x: x / 2)
+    >>> program = stablehlo.parse(
+    ...     "func.func @main(%x: tensor<f32>) -> tensor<f32> { "
+    ...     '%y = stablehlo.composite "docs.half" %x {decomposition = @slow} : (tensor<f32>) -> tensor<f32> '
+    ...     "return %y : tensor<f32> } "
+    ...     "func.func private @slow(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+    ... )
+    >>> program(3.0)
+    Array(1.5, dtype=float32)
+    """
     composites[name] = function

@@ -99,7 +99,13 @@ def _shown(computation: Computation) -> list[Computation]:
 
 
 def to_dot(computation: Computation) -> str:
-    """The computation as text for Graphviz (`dot -Tsvg`)."""
+    """The computation as text for Graphviz (`dot -Tsvg`).
+
+    >>> import tinyxla
+    >>> from tinyxla.text import to_dot
+    >>> to_dot(tinyxla.jit(lambda x: x * x).lower(1.0).module.entry).splitlines()[0]
+    'digraph {'
+    """
     lines = ["digraph {", '  node [shape=box style="rounded,filled" fontname="Helvetica" fontsize=11]']
     lines.append('  edge [color="#777777" arrowsize=0.6]')
     for number, shown in enumerate(_shown(computation)):
@@ -175,7 +181,14 @@ def _node(x: Instruction) -> _Node:
 
 def to_svg(computation: Computation) -> str:
     """The computation as a self-contained SVG document; computations that it calls stand to its right. It has no
-    background: boxes bring theirs, and lines are grey, for light and dark pages."""
+    background: boxes bring theirs, and lines are grey, for light and dark pages.
+
+    >>> import tinyxla
+    >>> from tinyxla.text import to_svg
+    >>> picture = to_svg(tinyxla.jit(lambda x: x * x).lower(1.0).module.entry)
+    >>> picture[:4], picture.count("<rect") > 1
+    ('<svg', True)
+    """
     parts: list[str] = []
     right = bottom = _MARGIN
     for number, shown in enumerate(_shown(computation)):

@@ -63,6 +63,16 @@ def print_stablehlo(module: Module) -> str:
 
     Raises:
         ArgumentError: an operation has no form in StableHLO.
+
+    >>> import tinyxla
+    >>> from tinyxla.text import print_stablehlo
+    >>> print(print_stablehlo(tinyxla.jit(lambda x: x * x).lower(1.0).module), end="")
+    module @_lambda_ {
+      func.func public @main(%arg0: tensor<f32>) -> (tensor<f32>) {
+        %0 = "stablehlo.multiply"(%arg0, %arg0) : (tensor<f32>, tensor<f32>) -> (tensor<f32>)
+        "func.return"(%0) : (tensor<f32>) -> ()
+      }
+    }
     """
     return print_module_op(module_op(module))
 

@@ -411,7 +411,15 @@ def _origin(tracer: Tracer) -> str:
 
 
 def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """What calling an op does."""
+    """The application of an op, which calling it is: the innermost trace among those of the operands records it, and
+    without one it is evaluated.
+
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla.ops.op import ops
+    >>> ops["transpose"](jnp.array([[1, 2], [3, 4]]), permutation=(1, 0))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if op.structural:
         return op.evaluate(*operands, **attributes)
     trace = innermost(operands)

@@ -51,7 +51,13 @@ class Rotation(NamedTuple):
 
     @classmethod
     def concatenate(cls, rotations: Iterable[Rotation]) -> Rotation:
-        """The rotations of several objects, one after the other along the first axis."""
+        """The rotations of several objects, one after the other along the first axis.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.concatenate([Rotation.identity(2), Rotation.identity(1)]).as_quat().shape
+        (3, 4)
+        """
         return cls(tnp.concatenate([rotation.quat for rotation in rotations]))
 
     @classmethod
@@ -65,6 +71,12 @@ class Rotation(NamedTuple):
             degrees: angles are in degrees instead of radians.
 
         Errors: `ArgumentError` for another `seq`, `ShapeError` if the number of angles does not fit.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turns = Rotation.from_euler("zx", jnp.array([90.0, 90.0]), degrees=True)  # about z, then about x
+        >>> turns.apply(jnp.array([1.0, 0.0, 0.0])).round(3)
+        Array([0., 0., 1.], dtype=float32)
         """
         what = "Rotation.from_euler"
         axes, intrinsic = _axes_of(what, seq)
@@ -83,6 +95,12 @@ class Rotation(NamedTuple):
 
         Source: I. Bar-Itzhack, "New method for extracting the quaternion from a rotation matrix", Journal of Guidance,
         Control, and Dynamics 23 (2000); Markley, ibid. 31 (2008): of four equal formulas the one that divides by most.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> exchange = jnp.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> Rotation.from_matrix(exchange).as_rotvec(degrees=True).round(3)
+        Array([ 0.,  0., 90.], dtype=float32)
         """
         what = "Rotation.from_matrix"
         m: Any = inexact_array(matrix, what)
@@ -103,19 +121,38 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_mrp(cls, mrp: ArrayLike) -> Rotation:
-        """The rotations of modified Rodrigues parameters of shape [..., 3]: the axis times tan(angle / 4)."""
+        """The rotations of modified Rodrigues parameters of shape [..., 3]: the axis times tan(angle / 4).
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.from_mrp(jnp.array([0.0, 0.0, 1.0])).magnitude()  # tan(pi / 4) is 1
+        Array(3.1415927, dtype=float32)
+        """
         x = _vectors("Rotation.from_mrp", mrp, 3)
         squared = _squared_norm(x)
         return cls(tnp.concatenate([2 * x, 1 - squared], -1) / (1 + squared))
 
     @classmethod
     def from_quat(cls, quat: ArrayLike) -> Rotation:
-        """The rotations of quaternions of shape [..., 4], which are normalized."""
+        """The rotations of quaternions of shape [..., 4], which are normalized.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.from_quat(jnp.array([0.0, 0.0, 3.0, 4.0])).as_quat()
+        Array([0. , 0. , 0.6, 0.8], dtype=float32)
+        """
         return cls(_normalized(_vectors("Rotation.from_quat", quat, 4)))
 
     @classmethod
     def from_rotvec(cls, rotvec: ArrayLike, degrees: bool = False) -> Rotation:
-        """The rotations of vectors of shape [..., 3] along the axes, as long as the angles."""
+        """The rotations of vectors of shape [..., 3] along the axes, as long as the angles.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> quarter = Rotation.from_rotvec(jnp.array([0.0, 0.0, 90.0]), degrees=True)
+        >>> quarter.apply(jnp.array([1.0, 0.0, 0.0])).round(3)
+        Array([0., 1., 0.], dtype=float32)
+        """
         what = "Rotation.from_rotvec"
         x = _radians(what, _vectors(what, rotvec, 3), degrees)
         squared = _squared_norm(x)
@@ -128,14 +165,26 @@ class Rotation(NamedTuple):
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
-        """The rotation that moves nothing; `num` of them, if given."""
+        """The rotation that moves nothing; `num` of them, if given.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.identity().as_quat(), Rotation.identity(5).as_quat().shape
+        (Array([0., 0., 0., 1.], dtype=float32), (5, 4))
+        """
         batch = () if num is None else (count_of("Rotation.identity", "num", num),)
         unit = tnp.asarray([0.0, 0.0, 0.0, 1.0], python_dtype(dtype))
         return cls(broadcast_to_shape("Rotation.identity", unit, (*batch, 4)))
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
-        """A uniformly distributed rotation; `num` of them, if given."""
+        """A uniformly distributed rotation; `num` of them, if given.
+
+        >>> from tinyxla import random
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.random(random.key(0), num=5).as_matrix().shape
+        (5, 3, 3)
+        """
         batch = () if num is None else (count_of("Rotation.random", "num", num),)
         return cls(_normalized(random.normal(random_key, (*batch, 4))))
 
@@ -156,7 +205,19 @@ class Rotation(NamedTuple):
         return Rotation(_normalized(_product(self.quat, other.quat)))
 
     def apply(self, vectors: ArrayLike, inverse: Any = False) -> Array:
-        """Vectors of shape [..., 3], rotated; or rotated back, if `inverse`. Batch axes broadcast."""
+        """Vectors of shape [..., 3], rotated; or rotated back, if `inverse`. Batch axes broadcast.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> quarter = Rotation.from_rotvec(jnp.array([0.0, 0.0, jnp.pi / 2]))
+        >>> x = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        >>> quarter.apply(x).round(3)
+        Array([[ 0.,  1.,  0.],
+               [-1.,  0.,  0.]], dtype=float32)
+        >>> quarter.apply(quarter.apply(x), inverse=True).round(3)
+        Array([[1., 0., 0.],
+               [0., 1., 0.]], dtype=float32)
+        """
         what = "Rotation.apply"
         x: Any = _vectors(what, vectors, 3)
         matrix = self.as_matrix()
@@ -176,6 +237,12 @@ class Rotation(NamedTuple):
 
         Source: E. Bernardes and S. Viollet, "Quaternion to Euler angles conversion: A direct, general and
         computationally efficient method", PLoS ONE 17 (2022).
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turns = Rotation.from_euler("xyz", jnp.array([10.0, 20.0, 30.0]), degrees=True)
+        >>> turns.as_euler("xyz", degrees=True).round(2)
+        Array([10., 20., 30.], dtype=float32)
         """
         what = "Rotation.as_euler"
         axes, intrinsic = _axes_of(what, seq, 3)
@@ -201,7 +268,15 @@ class Rotation(NamedTuple):
         return tnp.rad2deg(found) if flag_of(what, "degrees", degrees) else found
 
     def as_matrix(self) -> Array:
-        """The orthogonal matrices of shape [..., 3, 3]."""
+        """The orthogonal matrices of shape [..., 3, 3].
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.from_rotvec(jnp.array([0.0, 0.0, jnp.pi / 2])).as_matrix().round(3)
+        Array([[ 0., -1.,  0.],
+               [ 1.,  0.,  0.],
+               [ 0.,  0.,  1.]], dtype=float32)
+        """
         x, y, z, w = (self.quat[..., d] for d in range(4))
         rows = (
             (x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)),
@@ -211,12 +286,25 @@ class Rotation(NamedTuple):
         return tnp.stack([tnp.stack(row, -1) for row in rows], -2)
 
     def as_mrp(self) -> Array:
-        """The modified Rodrigues parameters of shape [..., 3], at most 1 long: the axis times tan(angle / 4)."""
+        """The modified Rodrigues parameters of shape [..., 3], at most 1 long: the axis times tan(angle / 4).
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.from_rotvec(jnp.array([0.0, 0.0, jnp.pi / 2])).as_mrp().round(3)  # tan(pi / 8)
+        Array([0.   , 0.   , 0.414], dtype=float32)
+        """
         quat = tnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
         return quat[..., :3] / (1 + quat[..., 3:])
 
     def as_rotvec(self, degrees: bool = False) -> Array:
-        """The vectors of shape [..., 3] along the axes, as long as the angles, which are at most pi."""
+        """The vectors of shape [..., 3] along the axes, as long as the angles, which are at most pi.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turn = Rotation.from_rotvec(jnp.array([100.0, 200.0, 200.0]), degrees=True)  # by 300 degrees
+        >>> turn.as_rotvec(degrees=True).round(1)
+        Array([-20., -40., -40.], dtype=float32)
+        """
         quat = tnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
         vector, w = quat[..., :3], quat[..., 3:]
         squared = _squared_norm(vector)
@@ -235,6 +323,12 @@ class Rotation(NamedTuple):
             canonical: of a quaternion and its negative, which are one rotation, give that whose last part that is not
                 0, of (w, x, y, z) from the front, is positive.
             scalar_first: the order is (w, x, y, z) instead of (x, y, z, w).
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turn = Rotation.from_quat(jnp.array([0.0, 3.0, 0.0, 4.0]))
+        >>> turn.as_quat(), turn.as_quat(scalar_first=True)
+        (Array([0. , 0.6, 0. , 0.8], dtype=float32), Array([0.8, 0. , 0.6, 0. ], dtype=float32))
         """
         what = "Rotation.as_quat"
         quat = self.quat
@@ -245,11 +339,24 @@ class Rotation(NamedTuple):
         return tnp.roll(quat, 1, -1) if flag_of(what, "scalar_first", scalar_first) else quat
 
     def inv(self) -> Rotation:
-        """The inverse rotations."""
+        """The inverse rotations.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turn = Rotation.from_rotvec(jnp.array([0.25, 0.5, 1.0]))
+        >>> turn.inv().as_rotvec().round(3), (turn * turn.inv()).magnitude().round(3)
+        (Array([-0.25, -0.5 , -1.  ], dtype=float32), Array(0., dtype=float32))
+        """
         return Rotation(tnp.concatenate([-self.quat[..., :3], self.quat[..., 3:]], -1))
 
     def magnitude(self) -> Array:
-        """The angles of the rotations, from 0 to pi."""
+        """The angles of the rotations, from 0 to pi.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> Rotation.from_rotvec(jnp.array([[0.0, 0.0, 1.5], [0.0, 4.0, 3.0]])).magnitude().round(3)
+        Array([1.5  , 1.283], dtype=float32)
+        """
         norm = tnp.linalg.vector_norm(self.quat[..., :3], axis=-1)
         return 2 * tnp.arctan2(norm, tnp.abs(self.quat[..., 3]))
 
@@ -257,6 +364,12 @@ class Rotation(NamedTuple):
         """The mean of the rotations, which makes the weighted sum of squared chordal distances least.
 
         Source: F. L. Markley et al., "Averaging Quaternions", Journal of Guidance, Control, and Dynamics 30 (2007).
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation
+        >>> turns = Rotation.from_rotvec(jnp.array([[0.0, 0.0, 0.25], [0.0, 0.0, 0.75]]))
+        >>> turns.mean().as_rotvec().round(3)
+        Array([0. , 0. , 0.5], dtype=float32)
         """
         what = "Rotation.mean"
         count = len(self)
@@ -301,6 +414,13 @@ class Slerp(NamedTuple):
             rotations: n rotations, at least two.
 
         Errors: `ArgumentError` if these are no `Rotation`, `ShapeError` if their numbers do not fit.
+
+        >>> import tinyxla.numpy as jnp
+        >>> from tinyxla.scipy.spatial.transform import Rotation, Slerp
+        >>> turns = Rotation.from_rotvec(jnp.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+        >>> Slerp.init(jnp.array([0.0, 2.0]), turns)(jnp.array([0.5, 1.0])).as_rotvec().round(3)
+        Array([[0.  , 0.  , 0.25],
+               [0.  , 0.  , 0.5 ]], dtype=float32)
         """
         what = "Slerp.init"
         if not isinstance(rotations, Rotation):
