@@ -27,6 +27,11 @@ scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.s
 numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
 """.split()
 
+BEYOND_REFERENCE = """
+ad_checkpoint core distributed distributed.scaling experimental experimental.mesh_utils experimental.multihost_utils
+experimental.rnn sharding typing
+""".split()  # further modules of which users import
+
 NEED_NONE = {  # names, of methods without that of the class: why they have no example
     **dict.fromkeys(("tree_flatten", "tree_unflatten"), "a protocol: `tree_util` calls them"),
     "KernelError": "it would compile a kernel, which takes seconds",
@@ -71,11 +76,12 @@ def test_examples(name: str) -> None:
 
 @cache
 def public_docstrings() -> list[tuple[str, str]]:
-    """The names and docstrings of the reference that need an example: functions, classes and their methods. Names of
+    """The names and docstrings of public modules that need an example: functions, classes and their methods. Names of
     element types and protocols, of which no objects are made, need none; what other packages define has none."""
     reference = load("reference")
     found: list[tuple[str, str]] = []
-    for module in map(importlib.import_module, reference.MODULES):
+    names = [*reference.MODULES, *(f"tinyxla.{name}" for name in BEYOND_REFERENCE)]
+    for module in map(importlib.import_module, names):
         for item in reference.public_items(module):
             value = item.value
             is_own = str(getattr(value, "__module__", None) or type(value).__module__).startswith("tinyxla")
@@ -100,7 +106,7 @@ def test_public_names_have_examples() -> None:
 
 
 def test_examples_of_public_names_are_found() -> None:
-    """`test_examples` runs what the finder finds in a module: that is every example of the reference."""
+    """`test_examples` runs what the finder finds in a module: that is every example of public names."""
     modules = [(name, importlib.import_module(name)) for name in MODULES]
     found = {inspect.cleandoc(x.docstring or "") for name, module in modules for x in Finder().find(module, name)}
     assert sorted(name for name, text in public_docstrings() if ">>> " in text and text not in found) == []

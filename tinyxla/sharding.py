@@ -21,7 +21,14 @@ from tinyxla.tracing.shardings import (
 
 def get_abstract_mesh() -> AbstractMesh:
     """The axes of the current mesh, without devices, and of the kinds that they have here: inside of `shard_map`,
-    `auto_axes` and `explicit_axes` they may have others than the mesh says."""
+    `auto_axes` and `explicit_axes` they may have others than the mesh says.
+
+    >>> import tinyxla
+    >>> from tinyxla.sharding import get_abstract_mesh
+    >>> with tinyxla.make_mesh((1,), ("x",)):
+    ...     get_abstract_mesh()
+    AbstractMesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
+    """
     mesh = get_mesh()
     return AbstractMesh(mesh.axis_sizes, mesh.axis_names, axis_types(mesh))
 

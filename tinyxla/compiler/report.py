@@ -26,7 +26,13 @@ _PER_SECOND = 1e9
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes read from and written to memory, operations, and those that are transcendental functions."""
+    """Bytes read from and written to memory, operations, and those that are transcendental functions.
+
+    >>> from tinyxla.distributed.scaling import Cost
+    >>> total = Cost(bytes_read=400, operations=100) + Cost(bytes_written=400)
+    >>> total.bytes, total.operations
+    (800, 100)
+    """
 
     bytes_read: int = 0
     bytes_written: int = 0

@@ -43,7 +43,13 @@ class Network(NamedTuple):
     seconds_per_reduced_byte: float = 0.0
 
     def seconds(self, communication: Communication) -> float:
-        """How long a process sends, receives and combines."""
+        """How long a process sends, receives and combines.
+
+        >>> from tinyxla.distributed import scaling
+        >>> network = scaling.Network(latency=1e-6, seconds_per_byte=1e-9)
+        >>> f"{network.seconds(scaling.collective('collective-permute', 2000, 2)):.1e}"
+        '3.0e-06'
+        """
         moved = max(communication.sent, communication.received)
         own = communication.messages, moved, communication.reduced
         return sum(a * b for a, b in zip(self, own, strict=True))
@@ -86,7 +92,13 @@ class Processor(NamedTuple):
     seconds_per_operation: float
 
     def seconds(self, cost: Cost, kernels: int) -> float:
-        """How long a process computes."""
+        """How long a process computes.
+
+        >>> from tinyxla.distributed import scaling
+        >>> processor = scaling.Processor(1e-6, 1e-9, 1e-9)
+        >>> f"{processor.seconds(scaling.Cost(bytes_read=1000, bytes_written=1000), kernels=1):.1e}"
+        '3.0e-06'
+        """
         return sum(a * b for a, b in zip(self, _computation(cost, kernels), strict=True))
 
     @staticmethod
@@ -99,6 +111,13 @@ class Processor(NamedTuple):
 
         Raises:
             ArgumentError: there is no measurement.
+
+        >>> import tinyxla as tx
+        >>> from tinyxla.distributed import scaling
+        >>> costs = [tx.jit(lambda x: 2 * x).lower(tx.numpy.ones(n)).process_cost() for n in (10, 1000)]
+        >>> processor = scaling.Processor.fit([(cost, 1e-9 * cost.cost.bytes) for cost in costs])
+        >>> f"{processor.seconds(costs[1].cost, costs[1].kernels):.1e}"
+        '8.0e-06'
         """
         return Processor(*_fitted("Processor.fit", [(_computation(x.cost, x.kernels), t) for x, t in measured]))
 
@@ -118,6 +137,14 @@ class Prediction(NamedTuple):
         computation: seconds that a process computes.
         communication: seconds that it communicates.
         cost: of which the times follow.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.distributed import scaling
+    >>> mesh = tx.sharding.AbstractMesh((1024,), ("x",))
+    >>> x = tx.ShapeDtypeStruct((4096, 256), "float32", sharding=tx.NamedSharding(mesh, tx.P("x")))
+    >>> cost = tx.jit(lambda x: tx.numpy.sum(x, 0)).lower(x).process_cost()
+    >>> f"{scaling.Prediction(1024, computation=2e-6, communication=3e-6, cost=cost).seconds:.1e}"
+    '5.0e-06'
     """
 
     processes: int

@@ -131,7 +131,7 @@ def lstm(
     bidirectional: bool,
     precision: Any = None,
 ) -> tuple[Array, Array, Array]:
-    """A network of several layers.
+    """A long short-term memory network (LSTM) of several layers.
 
     Args:
         x: the sequences, of shape (batch, longest, input_size).
@@ -149,10 +149,16 @@ def lstm(
 
     Raises:
         ArgumentError: there is dropout.
-        DTypeError: the lengths are not int32.
-        ShapeError: the weights do not have as many elements as the sizes say.
+        DTypeError: lengths are not int32.
 
-    The example is that of the module.
+    >>> import tinyxla.numpy as jnp
+    >>> from tinyxla import random
+    >>> from tinyxla.experimental import rnn
+    >>> weights = rnn.init_lstm_weight(random.key(0), input_size=3, hidden_size=4, num_layers=1, bidirectional=True)
+    >>> x, state = jnp.ones((2, 5, 3)), jnp.zeros((2, 2, 4))
+    >>> y, h, c = rnn.lstm(x, state, state, weights, jnp.array([5, 2]), 3, 4, 1, dropout=0.0, bidirectional=True)
+    >>> y.shape, h.shape
+    ((2, 5, 8), (2, 2, 4))
     """
     unpacked = unpack_lstm_weights(weights, input_size, hidden_size, num_layers, bidirectional)
     sizes = input_size, hidden_size, num_layers, dropout, bidirectional

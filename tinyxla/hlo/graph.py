@@ -45,6 +45,11 @@ class Literal:
     """The value of a constant: a read-only NumPy array, equal to another if all bits are.
 
     `elided` marks one whose elements a text has left out (`{...}`): it cannot be run, and `value` has but its shape.
+
+    >>> import numpy as np
+    >>> from tinyxla.hlo import Literal
+    >>> Literal(np.float32(0.0)) == Literal(np.float32(0.0)), Literal(np.float32(0.0)) == Literal(np.float32(-0.0))
+    (True, False)
     """
 
     __slots__ = ("_hash", "elided", "value")
@@ -89,6 +94,11 @@ class Instruction:
     compiler): annotations map the names of HLO's attributes to their text. `origin` is, of what the compiler made, the
     instruction of the program that it stands for or is a part of. One that `has_side_effect` must run even if nothing
     needs its result, and as often as it is there.
+
+    >>> import tinyxla
+    >>> root = tinyxla.jit(lambda x: x.T).trace(tinyxla.ShapeDtypeStruct((2, 3), "float32")).jaxpr.entry.outputs[0]
+    >>> root.op, root.attributes, root.operands[0].shape, root.shape
+    (<op transpose>, Transpose(permutation=(1, 0)), f32[2,3], f32[3,2])
     """
 
     __slots__ = ("annotations", "attributes", "has_side_effect", "name", "op", "operands", "origin", "shape", "source")
@@ -121,7 +131,13 @@ class Instruction:
         return self.shape
 
     def computations(self) -> Iterator[Computation]:
-        """The computations that the attributes refer to."""
+        """The computations that the attributes refer to.
+
+        >>> import tinyxla
+        >>> traced = tinyxla.jit(lambda x: tinyxla.lax.while_loop(lambda x: x < 9, lambda x: 2 * x, x)).trace(1.0)
+        >>> [len(list(x.computations())) for x in traced.jaxpr.entry.instructions if x.op.name == "while"]
+        [2]
+        """
         return computations_in(self.attributes) if _may_have_computations(type(self.attributes)) else iter(())
 
     def __repr__(self) -> str:
@@ -160,7 +176,12 @@ def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
 
 
 def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
-    """The named axes over which an op with these attributes talks: its own, and those that its computations use."""
+    """The named axes over which an op with these attributes talks: its own, and those that its computations use.
+
+    >>> from tinyxla.hlo import axis_names
+    >>> list(axis_names({"axis_name": "rows"})), list(axis_names({"sizes": (2, 3)}))
+    (['rows'], [])
+    """
     if "axis_name" in attributes:
         yield attributes["axis_name"]
     rule = attributes.get("rule")
@@ -176,6 +197,11 @@ class Computation:
 
     It does not change once it is made, so what is found out about it is kept: `fixed_points` has the names of the
     compiler's passes that are known to leave it as it is.
+
+    >>> from tinyxla.text import parse_hlo
+    >>> computation = parse_hlo("HloModule m ENTRY main { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }").entry
+    >>> [x.op.name for x in computation.instructions], computation.root.shape
+    (['parameter', 'negate'], f32[2])
     """
 
     name: str
@@ -230,7 +256,14 @@ class Computation:
         return self.root.operands if isinstance(self.root.shape, TupleShape) else (self.root,)
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for computations that are the same up to names."""
+        """Equal for computations that are the same up to names.
+
+        >>> from tinyxla.text import parse_hlo
+        >>> first = parse_hlo("HloModule m ENTRY main { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }").entry
+        >>> second = parse_hlo("HloModule m ENTRY other { a = f32[2] parameter(0) ROOT b = f32[2] negate(a) }").entry
+        >>> first.key() == second.key(), first == second
+        (True, True)
+        """
         if self._key is None:
             number = {x: k for k, x in enumerate(self.instructions)}
             rows: list[Any] = [
@@ -248,7 +281,13 @@ class Computation:
         return self._hash
 
     def users(self) -> dict[Instruction, list[Instruction]]:
-        """For each instruction, those that have it as an operand (once per use)."""
+        """For each instruction, those that have it as an operand (once per use).
+
+        >>> from tinyxla.text import parse_hlo
+        >>> computation = parse_hlo("HloModule m ENTRY f { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }").entry
+        >>> [len(users) for users in computation.users().values()]
+        [2, 0]
+        """
         users: dict[Instruction, list[Instruction]] = {x: [] for x in self.instructions}
         for instruction in self.instructions:
             for operand in instruction.operands:
@@ -256,7 +295,14 @@ class Computation:
         return users
 
     def copy(self) -> tuple[Computation, dict[Instruction, Instruction]]:
-        """An equal computation of new instructions, and which became which."""
+        """An equal computation of new instructions, and which became which.
+
+        >>> from tinyxla.text import parse_hlo
+        >>> computation = parse_hlo("HloModule m ENTRY f { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }").entry
+        >>> new, became = computation.copy()
+        >>> new == computation, became[computation.root] is new.root
+        (True, True)
+        """
         new: dict[Instruction, Instruction] = {}
         for x in self.instructions:
             operands = [new[o] for o in x.operands]
@@ -273,6 +319,12 @@ class Module:
     """A whole program: its entry computation, which refers to all others.
 
     `attributes` has what a text says of the module beyond its computations: HLO's attributes by name, as text.
+
+    >>> import numpy as np
+    >>> from tinyxla.text import parse_hlo
+    >>> module = parse_hlo("HloModule twice ENTRY main { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }")
+    >>> module.name, module(np.float32([1, 2]))
+    ('twice', Array([2., 4.], dtype=float32))
     """
 
     name: str
@@ -304,7 +356,16 @@ class Module:
         return Module.run_replicated(self, arguments, replica_count, partition_count, backend)
 
     def computations(self) -> list[Computation]:
-        """All computations, each after those it refers to; the entry comes last."""
+        """All computations, each after those it refers to; the entry comes last.
+
+        >>> from tinyxla.text import parse_hlo
+        >>> module = parse_hlo(
+        ...     "HloModule m twice { x = f32[] parameter(0) ROOT y = f32[] add(x, x) } "
+        ...     "ENTRY main { x = f32[] parameter(0) ROOT y = f32[] call(x), to_apply=twice }"
+        ... )
+        >>> [computation.name for computation in module.computations()]
+        ['twice', 'main']
+        """
         found: dict[int, Computation] = {}
 
         def visit(computation: Computation) -> None:
@@ -319,4 +380,9 @@ class Module:
 
 
 def is_constant(instruction: Instruction) -> bool:
+    """>>> from tinyxla.hlo import is_constant
+    >>> from tinyxla.text import parse_hlo
+    >>> is_constant(parse_hlo("HloModule m ENTRY main { ROOT c = f32[] constant(1) }").entry.root)
+    True
+    """
     return instruction.op.name == "constant"

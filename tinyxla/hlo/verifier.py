@@ -8,7 +8,12 @@ from tinyxla.hlo.graph import Computation, Instruction, Module
 
 def verify(module: Module) -> None:
     """Raise `VerificationError` unless every instruction follows its operands, all parameters are among the
-    instructions, and every shape is the one that its op infers."""
+    instructions, and every shape is the one that its op infers.
+
+    >>> from tinyxla.hlo import verify
+    >>> from tinyxla.text import parse_hlo
+    >>> verify(parse_hlo("HloModule m ENTRY main { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }"))
+    """
     for computation in module.computations():
         _verify_computation(computation)
 

@@ -18,6 +18,11 @@ class ElementType:
 
     `kind` is `pred`, `signed`, `unsigned`, `float` or `complex` (or `token`, `opaque` or `key`); `bits` is the width in
     the documents (a NumPy array spends a whole byte on narrower ones).
+
+    >>> from tinyxla.shapes import element_type
+    >>> bf16 = element_type("bf16")
+    >>> bf16.dtype, bf16.kind, bf16.bits, element_type("int4").bits
+    (dtype(bfloat16), 'float', 16, 4)
     """
 
     name: str
@@ -66,7 +71,16 @@ _BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(
 
 
 def element_type(dtype: Any) -> ElementType:
-    """The element type of a dtype, of anything `np.dtype` accepts, or of an XLA name such as `"bf16"`."""
+    """The element type of a dtype, of anything `np.dtype` accepts, or of an XLA name such as `"bf16"`.
+
+    Raises:
+        DTypeError: what is no element type of XLA.
+
+    >>> import numpy as np
+    >>> from tinyxla.shapes import element_type
+    >>> element_type("int8"), element_type(np.float32), element_type("bf16")
+    (s8, f32, bf16)
+    """
     if isinstance(dtype, ElementType):
         return dtype
     try:

@@ -38,6 +38,11 @@ class KeyType:
         implementation: the generator's name, such as "threefry2x32".
         name: of the type, such as "key<fry>".
         words: how many 32-bit words a key has.
+
+    >>> from tinyxla import random
+    >>> kind = random.key(0).dtype
+    >>> kind, kind.implementation, kind.words
+    (key<fry>, 'threefry2x32', 2)
     """
 
     __slots__ = ("implementation", "name", "words")

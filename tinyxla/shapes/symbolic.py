@@ -404,12 +404,24 @@ def index(x: Any) -> Any:
 
 
 def max_dim(x: Any, y: Any) -> Any:
-    """The greater of two sizes, also where their order is not known."""
+    """The greater of two sizes, also where their order is not known.
+
+    >>> from tinyxla import core, export
+    >>> n, m = export.symbolic_shape("n, m")
+    >>> core.max_dim(n, m), core.max_dim(n, n + 1), core.max_dim(2, 3)
+    (max(m, n), n + 1, 3)
+    """
     return _extremum("max", x, y)
 
 
 def min_dim(x: Any, y: Any) -> Any:
-    """The smaller of two sizes, also where their order is not known."""
+    """The smaller of two sizes, also where their order is not known.
+
+    >>> from tinyxla import core, export
+    >>> n, m = export.symbolic_shape("n, m")
+    >>> core.min_dim(n, m), core.min_dim(n, n + 1), core.min_dim(2, 3)
+    (min(m, n), n, 2)
+    """
     return _extremum("min", x, y)
 
 

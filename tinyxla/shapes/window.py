@@ -16,7 +16,12 @@ def dilated(size: int, dilation: int) -> int:
 
 class WindowDimension(NamedTuple):
     """One dimension of a window. `base_dilation` puts holes into the array, `window_dilation` into the window; padding
-    comes after base dilation and may be negative; `window_reversal` runs through the window backwards."""
+    comes after base dilation and may be negative; `window_reversal` runs through the window backwards.
+
+    >>> from tinyxla.shapes import WindowDimension
+    >>> WindowDimension(size=3, stride=2, padding_low=1).positions(10)
+    5
+    """
 
     size: int
     stride: int = 1
@@ -27,11 +32,21 @@ class WindowDimension(NamedTuple):
     window_reversal: bool = False
 
     def padded(self, size: int) -> int:
-        """The extent over which the window moves, for an array of this size."""
+        """The extent over which the window moves, for an array of this size.
+
+        >>> from tinyxla.shapes import WindowDimension
+        >>> WindowDimension(size=3, padding_low=1, base_dilation=2).padded(4)  # 1 + 7
+        8
+        """
         return max(0, self.padding_low + dilated(size, self.base_dilation) + self.padding_high)
 
     def positions(self, size: int) -> int:
-        """How many places the window has on an array of this size: the size of the result."""
+        """How many places the window has on an array of this size: the size of the result.
+
+        >>> from tinyxla.shapes import WindowDimension
+        >>> WindowDimension(size=3, window_dilation=2).positions(10), WindowDimension(size=3).positions(2)
+        (6, 0)
+        """
         window, base = dilated(self.size, self.window_dilation), self.padded(size)
         return 0 if window > base else (base - window) // self.stride + 1
 
@@ -40,7 +55,13 @@ Window = tuple[WindowDimension, ...]
 
 
 def window_text(window: Window) -> str:
-    """A window as HLO text has it: `{size=2x3 stride=1x2 pad=0_0x1_1}`; what is trivial is left out."""
+    """A window as HLO text has it: `{size=2x3 stride=1x2 pad=0_0x1_1}`; what is trivial is left out.
+
+    >>> from tinyxla.shapes import WindowDimension
+    >>> from tinyxla.shapes.window import window_text
+    >>> window_text((WindowDimension(3, stride=2), WindowDimension(5, padding_low=1)))
+    '{size=3x5 stride=2x1 pad=0_0x1_0}'
+    """
 
     def field(name: str, values: Iterable[str | int], trivial: str) -> str:
         texts = [str(x) for x in values]

@@ -69,7 +69,12 @@ state = _State()
 
 
 class Trace:
-    """One run of a function on tracers."""
+    """One run of a function on tracers.
+
+    >>> import tinyxla
+    >>> tinyxla.jit(lambda x: print(x.owner.what))(1.0)
+    the traced function <lambda>
+    """
 
     what = "a transformed function"
     function: Callable[..., Any] | None = None  # that runs: for errors to name
@@ -79,7 +84,13 @@ class Trace:
         self.active = False
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """The result of an op of which this trace has an operand."""
+        """The result of an op of which this trace has an operand.
+
+        >>> import tinyxla
+        >>> traced = tinyxla.jit(lambda x: 2 * x).trace(1.0)  # operations on x are recorded
+        >>> [x.op.name for x in traced.jaxpr.entry.instructions]
+        ['parameter', 'constant', 'multiply', 'tuple']
+        """
         raise NotImplementedError
 
     def run(self, function: Callable[[], _Result]) -> _Result:
@@ -87,6 +98,10 @@ class Trace:
 
         A context manager would not do: an exception that comes from outside, as Ctrl-C's, may come on its way in or
         out. In `finally` stand assignments alone: Python raises such exceptions at calls and jumps.
+
+        >>> import tinyxla
+        >>> tinyxla.jit(lambda x: print(x.owner.active))(1.0)
+        True
         """
         outer = state.depth, state.staging, state.axes, state.manual
         try:
@@ -111,7 +126,15 @@ class Interpreted(Array):
 
 
 class Tracer(Interpreted):
-    """Stands for an array while a function is traced: its shape and type are known, its value in general not."""
+    """Stands for an array while a function is traced: its shape and type are known, its value in general not.
+
+    >>> import tinyxla
+    >>> from tinyxla.core import Tracer
+    >>> tinyxla.jit(lambda x: print(isinstance(x, Tracer), x.shape, x.dtype))(1.0)
+    True () float32
+    >>> isinstance(tinyxla.numpy.ones(2), Tracer)
+    False
+    """
 
     __slots__ = ("owner",)
 
@@ -119,7 +142,17 @@ class Tracer(Interpreted):
         cls.__name__ = "Tracer"  # which Python's own messages show
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
-        """The value, where the trace has one; else an error that says what wanted it."""
+        """The value, where the trace has one; else an error that says what wanted it.
+
+        Raises:
+            ConcretizationError: always, of a tracer whose value is unknown (or `error`, if that is given).
+
+        >>> import tinyxla
+        >>> tinyxla.jit(lambda x: x.concrete("my function"))(1.0)
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.ConcretizationError: my function needs the value of a traced array f32[], but inside the ...
+        """
         check_active(self)
         raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
@@ -127,6 +160,12 @@ class Tracer(Interpreted):
         )
 
     def described(self) -> str:
+        """The element type and shape as text, for errors.
+
+        >>> import tinyxla
+        >>> tinyxla.jit(lambda x: print(x.described()))(tinyxla.numpy.ones((2, 3)))
+        f32[2,3]
+        """
         return f"{Shape.of(self)}"
 
     def __repr__(self) -> str:

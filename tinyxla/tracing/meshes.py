@@ -15,7 +15,13 @@ from tinyxla.tracing.device import Device, all_devices, check_device, default_de
 
 
 class AxisType(enum.Enum):
-    """Who decides how arrays are split along a mesh axis: the compiler, the types, or the function (`shard_map`)."""
+    """Who decides how arrays are split along a mesh axis: the compiler, the types, or the function (`shard_map`).
+
+    >>> from tinyxla.sharding import AbstractMesh, AxisType
+    >>> mesh = AbstractMesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Explicit))
+    >>> mesh.auto_axes, mesh.explicit_axes
+    (('x',), ('y',))
+    """
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -26,7 +32,21 @@ class AxisType(enum.Enum):
 
 
 class AbstractMesh:
-    """Named axes with sizes."""
+    """A mesh without devices: named axes with sizes, for planning programs that run elsewhere.
+
+    Args:
+        axis_sizes: the size of each axis.
+        axis_names: a different name for each.
+        axis_types: an `AxisType`, or one for each axis; by default the compiler decides.
+
+    Raises:
+        ArgumentError: names or types that are not as many as the axes, or a name that is there twice.
+
+    >>> from tinyxla.sharding import AbstractMesh
+    >>> mesh = AbstractMesh((2, 4), ("x", "y"))
+    >>> mesh.shape, mesh.size
+    ({'x': 2, 'y': 4}, 8)
+    """
 
     def __init__(
         self, axis_sizes: Sequence[int] = (), axis_names: Sequence[Any] = (), axis_types: Any = None, **ignored: Any
@@ -67,7 +87,12 @@ class AbstractMesh:
 
     @functools.cached_property
     def blocks(self) -> Blocks:
-        """How it lies in processes: each has one device, and this one would be the first."""
+        """How it lies in processes: each has one device, and this one would be the first.
+
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> AbstractMesh((2, 4), ("x", "y")).blocks.processes
+        (2, 4)
+        """
         ranks = np.arange(self.size).reshape(self.axis_sizes)
         return Blocks(self.axis_sizes, (1,) * ranks.ndim, ranks, (0,) * ranks.ndim)
 
@@ -90,7 +115,12 @@ class AbstractMesh:
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
-        """The same with other fields."""
+        """The mesh with other fields.
+
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> AbstractMesh((2, 4), ("x", "y")).update(axis_sizes=(8, 8)).shape
+        {'x': 8, 'y': 8}
+        """
         return AbstractMesh(
             self.axis_sizes if axis_sizes is None else axis_sizes,
             self.axis_names if axis_names is None else axis_names,
@@ -98,7 +128,12 @@ class AbstractMesh:
         )
 
     def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
-        """The same where some axes are of other kinds."""
+        """The mesh with other kinds for some axes.
+
+        >>> from tinyxla.sharding import AbstractMesh, AxisType
+        >>> AbstractMesh((2, 4), ("x", "y")).update_axis_types({"y": AxisType.Explicit}).axis_types
+        (Auto, Explicit)
+        """
         kinds = zip(self.axis_names, self.axis_types, strict=True)
         return self.update(axis_types=tuple(name_to_type.get(name, kind) for name, kind in kinds))
 
@@ -171,7 +206,12 @@ class Mesh(AbstractMesh):
         return *super()._key(), self._ids
 
     def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The same with other fields."""
+        """The mesh with other fields.
+
+        >>> import tinyxla
+        >>> tinyxla.make_mesh((1,), ("x",)).update(axis_names=("data",)).shape
+        {'data': 1}
+        """
         return Mesh(
             self.devices if devices is None else devices,
             self.axis_names if axis_names is None else axis_names,
@@ -199,7 +239,12 @@ class Mesh(AbstractMesh):
         return self._ids == (default_device().id,)
 
     def count_processes(self, axes: Sequence[Any]) -> int:
-        """How many blocks of processes there are along axes."""
+        """The number of blocks of processes along axes.
+
+        >>> import tinyxla
+        >>> tinyxla.make_mesh((1,), ("x",)).count_processes(("x",))
+        1
+        """
         counts = dict(zip(self.axis_names, self.blocks.processes, strict=True))
         return math.prod(counts[name] for name in axes)
 
@@ -218,6 +263,10 @@ class Mesh(AbstractMesh):
 
         Raises:
             ArgumentError: the devices of a process are no block of the mesh.
+
+        >>> import tinyxla
+        >>> tinyxla.make_mesh((1,), ("x",)).blocks.own
+        (0,)
         """
         owners = np.array([d.process_index for d in self.devices.flat], np.int64).reshape(self.devices.shape)
         lanes: list[int] = []
@@ -267,7 +316,16 @@ context = _Context()
 
 
 def current_mesh() -> AbstractMesh:
-    """The mesh of the innermost context; one without axes if there is none."""
+    """The mesh of the innermost context; one without axes if there is none.
+
+    >>> import tinyxla
+    >>> from tinyxla.sharding import get_mesh
+    >>> with tinyxla.make_mesh((1,), ("x",)):
+    ...     get_mesh().shape
+    {'x': 1}
+    >>> get_mesh().empty
+    True
+    """
     return context.mesh
 
 

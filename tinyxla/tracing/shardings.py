@@ -138,11 +138,22 @@ class Sharding(Placement):
         raise NotImplementedError
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
-        """The part of an array of this shape that each device has."""
+        """The part of an array of this shape that each device has.
+
+        >>> import tinyxla
+        >>> tinyxla.numpy.ones(4).sharding.devices_indices_map((4,))
+        {CpuDevice(id=0): (slice(None, None, None),)}
+        """
         raise NotImplementedError
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the part that each device has."""
+        """The shape of the part that each device has.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((4,), ("x",)), P(None, "x")).shard_shape((3, 8))
+        (3, 2)
+        """
         raise NotImplementedError
 
     @property
@@ -171,12 +182,24 @@ class Sharding(Placement):
         return len(self.device_set)
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
-        """The part of an array of this shape that each device of this process has."""
+        """The part of an array of this shape that each device of this process has.
+
+        >>> import tinyxla
+        >>> tinyxla.numpy.ones(4).sharding.addressable_devices_indices_map((4,))
+        {CpuDevice(id=0): (slice(None, None, None),)}
+        """
         own = self.addressable_devices
         return {device: index for device, index in self.devices_indices_map(global_shape).items() if device in own}
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether two shardings put the same parts of an array of so many dimensions on the same devices."""
+        """Whether two shardings put the same parts of an array of so many dimensions on the same devices.
+
+        >>> import tinyxla
+        >>> mesh = tinyxla.make_mesh((1,), ("x",))
+        >>> split, whole = (tinyxla.NamedSharding(mesh, spec) for spec in (tinyxla.P("x"), tinyxla.P()))
+        >>> split == whole, split.is_equivalent_to(whole, ndim=1)  # the axis has one device
+        (False, True)
+        """
         return isinstance(other, Sharding) and self._tiles(ndim) == other._tiles(ndim)
 
     def _tiles(self, ndim: int) -> Any:
@@ -184,11 +207,23 @@ class Sharding(Placement):
         return {device.id: ((1, 0),) * ndim for device in self.device_set}
 
     def with_memory_kind(self, kind: str) -> Sharding:
-        """The same in a kind of memory: there is one."""
+        """The same in a kind of memory: there is one.
+
+        >>> import tinyxla
+        >>> sharding = tinyxla.numpy.ones(4).sharding
+        >>> sharding.with_memory_kind("device") == sharding
+        True
+        """
         return self
 
     def without_dimension(self, d: int, ndim: int) -> Sharding:
-        """The same of arrays that lack a dimension of the `ndim` that there are."""
+        """The sharding of arrays that lack a dimension of the `ndim` that there are.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((4,), ("x",)), P(None, "x")).without_dimension(0, 2).spec
+        PartitionSpec('x')
+        """
         return self
 
 
@@ -216,11 +251,21 @@ class SingleDeviceSharding(Sharding):
         return layout_on(self._device)
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """All of it."""
+        """The shape of the array: the device has all of it.
+
+        >>> from tinyxla.sharding import SingleDeviceSharding
+        >>> SingleDeviceSharding().shard_shape((3, 8))
+        (3, 8)
+        """
         return tuple(global_shape)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
-        """All of it."""
+        """For the one device the slices of the whole array.
+
+        >>> from tinyxla.sharding import SingleDeviceSharding
+        >>> SingleDeviceSharding().devices_indices_map((3,))
+        {CpuDevice(id=0): (slice(None, None, None),)}
+        """
         return {self._device: (slice(None),) * len(global_shape)}
 
     def __eq__(self, other: object) -> bool:
