@@ -136,7 +136,7 @@ class Machine:
         """The minimum time of a cost on the roofline: by memory, at the bandwidth of its working set with cold
         caches, or by arithmetic.
 
-        >>> from tinyxla.compiler.report import Cost
+        >>> from tinyxla.distributed.scaling import Cost
         >>> from tinyxla.profiler import Machine
         >>> machine = Machine(1, bandwidths=((0, 2e11), (1e6, 1e10)), operations=1e11, transcendentals=1e9)
         >>> machine.bound(Cost(bytes_read=10**7, operations=10**6))

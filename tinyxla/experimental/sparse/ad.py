@@ -77,7 +77,7 @@ def value_and_grad(
     """`tinyxla.value_and_grad` of a function of sparse arrays: the gradient by one has its indices.
 
     Example:
-        >>> from tinyxla.experimental.sparse.ad import BCOO, value_and_grad
+        >>> from tinyxla.experimental.sparse import BCOO, value_and_grad
         >>> import tinyxla as tx
         >>> m = BCOO.fromdense(tx.numpy.array([0.0, 3.0]))
         >>> value, slope = value_and_grad(lambda m: (m.todense() ** 2).sum())(m)
@@ -99,7 +99,7 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **opt
     """`tinyxla.grad` of a function of sparse arrays: the gradient by one has its indices.
 
     Example:
-        >>> from tinyxla.experimental.sparse.ad import BCOO, grad
+        >>> from tinyxla.experimental.sparse import BCOO, grad
         >>> import tinyxla as tx
         >>> m = BCOO.fromdense(tx.numpy.array([0.0, 3.0]))
         >>> grad(lambda m: (m.todense() ** 2).sum())(m)

@@ -24,7 +24,7 @@ def todense(arr: Any) -> Array:
     """The dense array of a sparse one; an array that is dense stays as it is. In functions that are sparsified, too.
 
     Example:
-        >>> from tinyxla.experimental.sparse.api import eye, todense
+        >>> from tinyxla.experimental.sparse import eye, todense
         >>> todense(eye(2))
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
@@ -82,7 +82,7 @@ def eye(
         options: for BCOO `n_batch` and `n_dense`.
 
     Example:
-        >>> from tinyxla.experimental.sparse.api import eye
+        >>> from tinyxla.experimental.sparse import eye
         >>> eye(2)
         BCOO(float32[2, 2], nse=2)
     """

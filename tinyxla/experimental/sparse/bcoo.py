@@ -75,7 +75,7 @@ class BCOO(SparseArithmetic):
         ShapeError: shapes that do not fit.
 
     Example:
-        >>> from tinyxla.experimental.sparse.bcoo import BCOO
+        >>> from tinyxla.experimental.sparse import BCOO
         >>> import tinyxla as tx
         >>> m = BCOO.fromdense(tx.numpy.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]]))
         >>> m
@@ -352,7 +352,7 @@ def bcoo_todense(mat: BCOO) -> Array:
     """The dense array of a BCOO array; elements with equal indices are added.
 
     Example:
-        >>> from tinyxla.experimental.sparse.bcoo import BCOO, bcoo_todense
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_todense
         >>> import tinyxla as tx
         >>> bcoo_todense(BCOO((tx.numpy.ones(2), [[0], [2]]), shape=(3,)))
         Array([1., 0., 1.], dtype=float32)
@@ -390,7 +390,7 @@ def bcoo_fromdense(
         ConcretizationError: no `nse` for a traced array.
 
     Example:
-        >>> from tinyxla.experimental.sparse.bcoo import bcoo_fromdense
+        >>> from tinyxla.experimental.sparse import bcoo_fromdense
         >>> import tinyxla as tx
         >>> bcoo_fromdense(tx.numpy.eye(3)).indices
         Array([[0, 0],

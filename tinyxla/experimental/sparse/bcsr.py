@@ -40,7 +40,7 @@ class BCSR(SparseArithmetic):
         unique_indices: a promise that no element is there twice.
 
     Example:
-        >>> from tinyxla.experimental.sparse.bcsr import BCSR
+        >>> from tinyxla.experimental.sparse import BCSR
         >>> import tinyxla as tx
         >>> m = BCSR.fromdense(tx.numpy.eye(3))
         >>> m

@@ -139,7 +139,7 @@ def bcoo_dot_general(
         ArgumentError: two BCOO arrays with dense dimensions.
 
     Example:
-        >>> from tinyxla.experimental.sparse.contraction import BCOO, bcoo_dot_general
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_dot_general
         >>> import tinyxla as tx
         >>> m = BCOO.fromdense(tx.numpy.eye(2) * 3)
         >>> bcoo_dot_general(m, tx.numpy.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
@@ -170,7 +170,7 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
         The data of the BCOO array, `(*batch, nse, *dense)`.
 
     Example:
-        >>> from tinyxla.experimental.sparse.contraction import bcoo_dot_general_sampled
+        >>> from tinyxla.experimental.sparse import bcoo_dot_general_sampled
         >>> import tinyxla as tx
         >>> a = tx.numpy.arange(4.0).reshape(2, 2)
         >>> dims = (((1,), (0,)), ((), ()))
@@ -269,7 +269,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Array:
     """The data of the product, element by element, of a BCOO array with a dense one that broadcasts to its shape.
 
     Example:
-        >>> from tinyxla.experimental.sparse.contraction import BCOO, bcoo_multiply_dense
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_multiply_dense
         >>> import tinyxla as tx
         >>> bcoo_multiply_dense(BCOO.fromdense(tx.numpy.eye(2)), tx.numpy.array([3.0, 4.0]))
         Array([3., 4.], dtype=float32)

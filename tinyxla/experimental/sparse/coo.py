@@ -35,7 +35,7 @@ class COO(JAXSparse):
         rows_sorted, cols_sorted: promises about the order.
 
     Example:
-        >>> from tinyxla.experimental.sparse.coo import COO
+        >>> from tinyxla.experimental.sparse import COO
         >>> import tinyxla as tx
         >>> m = COO.fromdense(tx.numpy.array([[0.0, 1.0], [2.0, 0.0]]))
         >>> m @ tx.numpy.array([1.0, 2.0])

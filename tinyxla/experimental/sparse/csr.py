@@ -130,7 +130,7 @@ class CSR(_CompressedMatrix):
         shape: of the matrix.
 
     Example:
-        >>> from tinyxla.experimental.sparse.csr import CSR
+        >>> from tinyxla.experimental.sparse import CSR
         >>> import tinyxla as tx
         >>> CSR.fromdense(tx.numpy.array([[0.0, 1.0], [2.0, 0.0]])).indptr
         Array([0, 1, 2], dtype=int32)

@@ -48,7 +48,7 @@ def bcoo_broadcast_in_dim(
         ShapeError: dimensions that do not fit.
 
     Example:
-        >>> from tinyxla.experimental.sparse.movement import BCOO, bcoo_broadcast_in_dim
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_broadcast_in_dim
         >>> import tinyxla as tx
         >>> m = BCOO.fromdense(tx.numpy.array([0.0, 1.0]))
         >>> bcoo_broadcast_in_dim(m, shape=(2, 2), broadcast_dimensions=(1,)).todense()
@@ -303,7 +303,7 @@ def bcoo_slice(
     """`lax.slice` of a BCOO array.
 
     Example:
-        >>> from tinyxla.experimental.sparse.movement import BCOO, bcoo_slice
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_slice
         >>> import tinyxla as tx
         >>> bcoo_slice(BCOO.fromdense(tx.numpy.eye(3)), start_indices=(0, 0), limit_indices=(1, 2)).todense()
         Array([[1., 0.]], dtype=float32)
@@ -394,7 +394,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sums of a BCOO array over some axes, as a BCOO array.
 
     Example:
-        >>> from tinyxla.experimental.sparse.movement import BCOO, bcoo_reduce_sum
+        >>> from tinyxla.experimental.sparse import BCOO, bcoo_reduce_sum
         >>> import tinyxla as tx
         >>> bcoo_reduce_sum(BCOO.fromdense(tx.numpy.eye(3)), axes=(0,)).todense()
         Array([1., 1., 1.], dtype=float32)

@@ -45,7 +45,7 @@ def random_bcoo(
         ArgumentError: numbers that do not fit.
 
     Example:
-        >>> from tinyxla.experimental.sparse.random import random_bcoo
+        >>> from tinyxla.experimental.sparse import random_bcoo
         >>> import tinyxla as tx
         >>> random_bcoo(tx.random.key(0), (4, 5))
         BCOO(float32[4, 5], nse=4)
