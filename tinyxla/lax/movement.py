@@ -41,7 +41,19 @@ def _axes(what: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None, *, sharding: Any = None) -> Array:
-    """An array with one value everywhere; its type is that of the value, unless one is asked for.
+    """An array with one value everywhere.
+
+    Args:
+        shape: its sizes, or the size of a vector.
+        fill_value: a scalar.
+        dtype: the element type; that of the value, if None.
+        sharding: where the array is to be.
+
+    Returns:
+        An array of this shape and type; weakly typed, if the value is and no type is asked for.
+
+    Raises:
+        ShapeError: a value that is no scalar, or a negative size.
 
     >>> from tinyxla.lax import full
     >>> full((2,), 1.5)
@@ -64,7 +76,10 @@ def full_like(
     shape: Sizes | None = None,
     sharding: Any = None,
 ) -> Array:
-    """An array with one value everywhere, of the shape and type of x unless others are asked for.
+    """An array with one value everywhere, of the shape and element type of x unless others are asked for.
+
+    Raises:
+        ShapeError: a value that is no scalar.
 
     >>> import numpy as np
     >>> from tinyxla.lax import full_like
@@ -88,7 +103,11 @@ def zeros_like_array(x: ArrayLike) -> Array:
 
 
 def iota(dtype: DTypeLike, size: int) -> Array:
-    """0, 1, 2, ... as many as `size`.
+    """The vector 0, 1, 2, ..., size - 1 of an element type.
+
+    Raises:
+        ShapeError: a negative size.
+        DTypeError: an element type that does not count, such as bool.
 
     >>> from tinyxla.lax import iota
     >>> iota("int32", 3)
@@ -99,6 +118,12 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_sharding: Any = None) -> Array:
     """The index along one dimension, for every element of a shape.
+
+    Returns:
+        An array of this element type and shape.
+
+    Raises:
+        AxisError: a dimension that the shape does not have.
 
     >>> from tinyxla.lax import broadcasted_iota
     >>> broadcasted_iota("int32", (2, 2), 0)
@@ -119,6 +144,12 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_shar
 def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> Array:
     """The array repeated along new dimensions in front.
 
+    Returns:
+        An array of the shape `(*sizes, *operand.shape)` and of the operand's type.
+
+    Raises:
+        ShapeError: a negative size.
+
     >>> import numpy as np
     >>> from tinyxla.lax import broadcast
     >>> broadcast(np.array([1, 2]), (2,))
@@ -135,7 +166,16 @@ def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> 
 def broadcast_in_dim(
     operand: ArrayLike, shape: Sizes, broadcast_dimensions: Sizes, *, out_sharding: Any = None
 ) -> Array:
-    """The array repeated to a shape; `broadcast_dimensions` says where in it the operand's dimensions stand.
+    """The array repeated to a shape.
+
+    Args:
+        operand: an array.
+        shape: the sizes of the result.
+        broadcast_dimensions: the dimension of the result that each dimension of the operand becomes, in ascending order.
+        out_sharding: where the result is to be.
+
+    Raises:
+        ShapeError: sizes that differ from those of the operand, unless these are 1.
 
     >>> import numpy as np
     >>> from tinyxla.lax import broadcast_in_dim
@@ -156,6 +196,9 @@ def broadcast_in_dim(
 def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
     """The shape that NumPy's rules give to arrays of these shapes together.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+
     >>> from tinyxla.lax import broadcast_shapes
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
@@ -166,6 +209,9 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """The array with dimensions of size 1 in front, as many as it takes.
+
+    Raises:
+        ShapeError: the array has more dimensions.
 
     >>> import numpy as np
     >>> from tinyxla import lax
@@ -185,7 +231,16 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 def reshape(
     operand: ArrayLike, new_sizes: Sizes, dimensions: Sizes | None = None, *, out_sharding: Any = None
 ) -> Array:
-    """The elements, in order, in another shape; `dimensions` says in which order they are read, if not as they stand.
+    """The elements in another shape.
+
+    Args:
+        operand: an array.
+        new_sizes: the sizes of the result, whose product is that of the operand's.
+        dimensions: the order of the operand's dimensions in which elements are read; as they stand, if None.
+        out_sharding: where the result is to be.
+
+    Raises:
+        ShapeError: sizes for another number of elements.
 
     >>> import numpy as np
     >>> from tinyxla.lax import reshape
@@ -204,6 +259,10 @@ def reshape(
 def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array with dimensions of size 1 put in; `dimensions` says where they are in the result.
 
+    Raises:
+        AxisError: a dimension that the result does not have.
+        ShapeError: one that is there twice.
+
     >>> import numpy as np
     >>> from tinyxla.lax import expand_dims
     >>> expand_dims(np.zeros((2, 3)), (0, -1)).shape
@@ -221,6 +280,10 @@ def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
 def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array without those dimensions, which have size 1.
 
+    Raises:
+        ShapeError: a dimension whose size is not 1.
+        AxisError: one that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.lax import squeeze
     >>> squeeze(np.zeros((1, 2, 1)), (0,)).shape
@@ -235,7 +298,10 @@ def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
 
 
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """Consecutive dimensions, from start up to but without stop, made one.
+    """Consecutive dimensions, from start up to but without stop (the last one, if None), made one.
+
+    Raises:
+        ShapeError: there is no dimension between them.
 
     >>> import numpy as np
     >>> from tinyxla.lax import collapse
@@ -256,7 +322,10 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 
 
 def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
-    """The array with its dimensions in another order.
+    """The array with its dimensions in another order: dimension k of the result is `permutation[k]` of the operand.
+
+    Raises:
+        ShapeError: no permutation of the dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.lax import transpose
@@ -270,6 +339,9 @@ def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
 
 def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
     """The elements in reverse order along those dimensions.
+
+    Raises:
+        ShapeError: a dimension that is there twice, or that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import rev
@@ -285,6 +357,10 @@ def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
 
 def slice_(operand: ArrayLike, start_indices: Sizes, limit_indices: Sizes, strides: Sizes | None = None) -> Array:
     """In each dimension the elements from start up to but without limit, in steps of the stride (1 unless given).
+
+    Raises:
+        ShapeError: indices outside the array (NumPy cuts such slices), a start after its limit, or lists that are not
+            as long as the rank.
 
     >>> import numpy as np
     >>> from tinyxla.lax import slice
@@ -306,6 +382,10 @@ def slice_in_dim(
 ) -> Array:
     """A slice of one dimension. Negative indices count from the end.
 
+    Raises:
+        ShapeError: indices outside the array.
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.lax import slice_in_dim
     >>> slice_in_dim(np.arange(5), 1, -1)
@@ -325,6 +405,9 @@ def slice_in_dim(
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The elements at one index of a dimension, which stays with size 1, or goes.
 
+    Raises:
+        OutOfBoundsError: an index outside the dimension.
+
     >>> import numpy as np
     >>> from tinyxla.lax import index_in_dim
     >>> index_in_dim(np.arange(5), -1, keepdims=False)
@@ -342,6 +425,9 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 
 def split(operand: ArrayLike, sizes: Sizes, axis: int = 0) -> list[Array]:
     """The array cut along a dimension into parts of those sizes.
+
+    Raises:
+        ShapeError: sizes whose sum is not that of the dimension.
 
     >>> import numpy as np
     >>> from tinyxla.lax import split
@@ -364,6 +450,10 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
     Negative numbers before and after take elements away.
 
+    Raises:
+        ShapeError: another number of triples than dimensions, or a negative number between.
+        DTypeError: a value of another element type.
+
     >>> import numpy as np
     >>> from tinyxla.lax import pad
     >>> pad(np.array([1, 2]), 0, [(1, 0, 2)])
@@ -380,6 +470,11 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """Arrays put one after the other along a dimension.
+
+    Raises:
+        ShapeError: sizes of other dimensions that differ.
+        DTypeError: different element types; `numpy.concatenate` promotes.
+        ArgumentError: no arrays.
 
     >>> import numpy as np
     >>> from tinyxla.lax import concatenate

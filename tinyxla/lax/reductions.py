@@ -139,7 +139,12 @@ def _reducer(
             raise DTypeError(f"{what}: takes integers and booleans, but got {described([x])}; compare it, or cast it.")
         return apply(x, _axes(what, axes, x.ndim))
 
-    whole = f"""{text} over the given dimensions, which go.
+    raises = "DTypeError: floating-point or complex numbers." if bits else "ShapeError: one that is there twice."
+    whole = f"""{text} over the given dimensions, which the result does not have.
+
+    Raises:
+        AxisError: a dimension that the array does not have.
+        {raises}
 
     >>> import numpy as np
     >>> from tinyxla.lax import {name}
@@ -153,7 +158,10 @@ _sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum", "[4, 6]")
 
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
-    """The sum over the given dimensions, which go.
+    """The sum over the given dimensions, which the result does not have.
+
+    Raises:
+        AxisError: a dimension that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import reduce_sum
@@ -176,6 +184,15 @@ reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bit
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """The index of the largest element along a dimension: the first of equal ones, and of NaNs.
 
+    Args:
+        operand: an array of real numbers.
+        axis: the dimension, which the result does not have.
+        index_dtype: the integer type of the result.
+
+    Raises:
+        ShapeError: the dimension is empty.
+        DTypeError: an `index_dtype` of no integers.
+
     >>> import numpy as np
     >>> from tinyxla.lax import argmax
     >>> argmax(np.array([1, 3, 3]), 0, int)
@@ -186,6 +203,15 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """The index of the smallest element along a dimension: the first of equal ones, and of NaNs.
+
+    Args:
+        operand: an array of real numbers.
+        axis: the dimension, which the result does not have.
+        index_dtype: the integer type of the result.
+
+    Raises:
+        ShapeError: the dimension is empty.
+        DTypeError: an `index_dtype` of no integers.
 
     >>> import numpy as np
     >>> from tinyxla.lax import argmin

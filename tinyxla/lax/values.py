@@ -25,7 +25,10 @@ Sizes = Sequence[int]
 
 
 def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
-    """An array whose elements nobody has asked for: zeros.
+    """An array whose elements are not specified (here, zeros).
+
+    Returns:
+        An array of this shape and element type.
 
     >>> from tinyxla.lax import empty
     >>> empty((2,), "int32")
@@ -39,6 +42,13 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Arrays of one shape and type along a new axis.
 
+    Returns:
+        An array with one more dimension, the axis, whose size is the number of operands.
+
+    Raises:
+        ShapeError: different shapes.
+        DTypeError: different element types.
+
     >>> import numpy as np
     >>> from tinyxla.lax import stack
     >>> stack([np.zeros(2), np.ones(2)]).shape
@@ -50,6 +60,12 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, without it.
 
+    Returns:
+        As many arrays as the size of the axis, each with one dimension less.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.unstack(np.array([[1, 2], [3, 4]]))
@@ -60,6 +76,9 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     """The array several times along each of its dimensions.
+
+    Raises:
+        ShapeError: another number of counts than dimensions. (`numpy.tile` takes fewer, or more.)
 
     >>> import numpy as np
     >>> from tinyxla.lax import tile
@@ -74,7 +93,10 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """The first array, stretched to the shape of the second.
+    """The first array, broadcast to the shape of the second.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla import lax
@@ -87,6 +109,9 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 
 def dtype(x: Any) -> np.dtype[Any]:
     """The element type of a value, or of a type.
+
+    Raises:
+        DTypeError: what is neither a value nor an element type.
 
     >>> from tinyxla.lax import dtype
     >>> dtype(1.0), dtype("int8")
@@ -143,6 +168,9 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
     """What the function for the platform "cpu" gives, or the default.
 
+    Raises:
+        ArgumentError: no function for "cpu", and no default.
+
     >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
     2.0
@@ -159,7 +187,11 @@ _WORD = np.dtype(np.uint64)
 
 
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The upper half of the bits of the product of integers.
+    """The upper half of the bits of the product of integers of 8 bits or more.
+
+    Raises:
+        DTypeError: what are no such integers, or different types.
+        ShapeError: different shapes.
 
     >>> import numpy as np
     >>> from tinyxla.lax import mulhi
@@ -232,6 +264,9 @@ def conv_transpose_shape_tuple(
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The transpositions that bring operands and result, named by letters, to the order batch, feature, spatial ones.
+
+    Raises:
+        ArgumentError: words that do not have each letter once.
 
     >>> from tinyxla.lax import conv_general_permutations
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))

@@ -128,7 +128,12 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str, ex
 
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 
-    Floats of less than 32 bits are computed with in float32.
+    Returns:
+        An array of the operand's shape and type. Floats of less than 32 bits are computed with in float32.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        DTypeError: an array of booleans.
 
     >>> import numpy as np
     >>> from tinyxla.lax import {name}
