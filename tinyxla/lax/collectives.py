@@ -68,6 +68,9 @@ def _count(axes: Sequence[Axis]) -> int:
 def axis_size(axis_name: Hashable) -> int:
     """The number of examples along a named axis, a Python integer.
 
+    Raises:
+        AxisNameError: there is no such axis.
+
     >>> import numpy as np
     >>> from tinyxla.lax import axis_size
     >>> import tinyxla as tx
@@ -78,7 +81,10 @@ def axis_size(axis_name: Hashable) -> int:
 
 
 def axis_index(axis_name: Hashable) -> Array:
-    """The number of the example along a named axis.
+    """The number of the example along a named axis, an int32 scalar.
+
+    Raises:
+        AxisNameError: there is no such axis.
 
     >>> import numpy as np
     >>> from tinyxla.lax import axis_index
@@ -308,6 +314,9 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The mean over the examples along a named axis; arguments as for `psum`.
 
+    Raises:
+        AxisNameError: there is no such axis.
+
     >>> import numpy as np
     >>> from tinyxla.lax import pmean
     >>> import tinyxla as tx
@@ -320,8 +329,11 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 
 
 def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
-    """The largest over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
+    """The maximum over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
     derivative.
+
+    Raises:
+        AxisNameError: there is no such axis.
 
     >>> import numpy as np
     >>> from tinyxla.lax import pmax
@@ -333,7 +345,11 @@ def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 
 
 def pmin(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
-    """The smallest over the examples along a named axis; arguments as for `psum`.
+    """The minimum over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
+    derivative.
+
+    Raises:
+        AxisNameError: there is no such axis.
 
     >>> import numpy as np
     >>> from tinyxla.lax import pmin
@@ -411,6 +427,10 @@ def psum_scatter(
         axis_index_groups: lanes that are summed together, and share the sum, instead of all.
         tiled: the dimension has as many elements for each example, and stays.
 
+    Raises:
+        AxisNameError: there is no such axis.
+        ShapeError: a size that the examples do not divide.
+
     >>> import numpy as np
     >>> from tinyxla.lax import psum_scatter
     >>> import tinyxla as tx
@@ -450,6 +470,10 @@ def all_to_all(
         axis_index_groups: lanes that exchange among themselves, instead of all.
         tiled: both are dimensions that x has and the result has, with several elements for each example.
 
+    Raises:
+        AxisNameError: there is no such axis.
+        ShapeError: a size that the examples do not divide.
+
     >>> import numpy as np
     >>> from tinyxla.lax import all_to_all
     >>> import tinyxla as tx
@@ -477,6 +501,10 @@ def all_to_all(
 def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Tree:
     """A dimension of an array, with an element for each example, exchanged with the named axis.
 
+    Raises:
+        AxisNameError: there is no such axis.
+        ShapeError: a dimension with another size than the named axis.
+
     >>> import numpy as np
     >>> from tinyxla.lax import pswapaxes
     >>> import tinyxla as tx
@@ -497,6 +525,10 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
         x: a pytree of arrays.
         axis_name: a name, or several.
         perm: pairs of the number of an example and of the one that gets its value; one that gets none has zeros.
+
+    Raises:
+        AxisNameError: there is no such axis.
+        AttributeValueError: a number that is no example's, or that is there twice as a source or as a target.
 
     >>> import numpy as np
     >>> from tinyxla.lax import ppermute
@@ -532,6 +564,10 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Example k gets the value of example `perm[k]` along a named axis.
 
+    Raises:
+        AxisNameError: there is no such axis.
+        AttributeValueError: no permutation of the examples.
+
     >>> import numpy as np
     >>> from tinyxla.lax import pshuffle
     >>> import tinyxla as tx
@@ -549,6 +585,10 @@ def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
 
 def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
     """The value of one example along a named axis, for all of them.
+
+    Raises:
+        AxisNameError: there is no such axis.
+        AttributeValueError: a source that is no example's number.
 
     >>> import numpy as np
     >>> from tinyxla.lax import pbroadcast

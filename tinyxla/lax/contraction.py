@@ -199,6 +199,14 @@ def dot(
 ) -> Array:
     """The product of vectors or matrices; with `dimension_numbers` the same as `dot_general`.
 
+    Args:
+        lhs, rhs: vectors [k] or matrices [m, k] and [k, n].
+        dimension_numbers: as for `dot_general`, for arrays of any rank.
+        precision, preferred_element_type, out_sharding: as for `dot_general`.
+
+    Raises:
+        ShapeError: arrays of other ranks without `dimension_numbers`, or contracted sizes that differ.
+
     >>> import numpy as np
     >>> from tinyxla.lax import dot
     >>> dot(np.array([1, 2]), np.array([3, 4]))
@@ -228,6 +236,9 @@ def dot(
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Matrix products of the last two dimensions, for each index of the others, which both have.
+
+    Raises:
+        ShapeError: different ranks, or sizes that do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.lax import batch_matmul
@@ -335,6 +346,18 @@ def ragged_dot(
     out_sharding: Any = None,
 ) -> Array:
     """Rows [m, k] in groups, each times its own matrix of [g, k, n]; rows in no group give zeros.
+
+    Args:
+        lhs: rows [m, k].
+        rhs: a matrix [k, n] for each of g groups.
+        group_sizes: integers [g], how many rows are in each group.
+        precision, preferred_element_type: as for `dot_general`.
+
+    Returns:
+        An array [m, n].
+
+    Raises:
+        ShapeError: shapes that do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.lax import ragged_dot

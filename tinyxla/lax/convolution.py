@@ -194,6 +194,16 @@ def conv(
 ) -> Array:
     """A convolution of [batch, features, spatial...] with a kernel [output features, input features, spatial...].
 
+    Args:
+        lhs, rhs: input and kernel, of one element type.
+        window_strides: the steps of the kernel in each spatial dimension.
+        padding: "VALID", "SAME" or "SAME_LOWER".
+        precision, preferred_element_type: as for `conv_general_dilated`.
+
+    Raises:
+        ShapeError: ranks or features that do not fit.
+        DTypeError: different element types.
+
     >>> import numpy as np
     >>> from tinyxla.lax import conv
     >>> conv(np.ones((1, 3, 8), np.float32), np.ones((4, 3, 2), np.float32), (1,), "VALID").shape

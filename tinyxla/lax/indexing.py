@@ -85,7 +85,18 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """A slice of given sizes whose place is computed. One that would reach outside is moved inside.
+    """A slice of given sizes that starts at computed indices. One that would reach outside is moved inside.
+
+    Args:
+        operand: an array.
+        start_indices: an integer for each dimension, or a vector of them; they may be traced.
+        slice_sizes: the sizes of the result, which are not traced.
+        allow_negative_indices: whether negative indices count from the end, in all dimensions or in each; else they
+            are 0.
+
+    Raises:
+        ShapeError: sizes larger than the array, or another number of sizes or indices than dimensions.
+        DTypeError: indices that are no integers.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_slice
@@ -106,7 +117,17 @@ def dynamic_update_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """The array with a slice, whose place is computed, replaced. One that would reach outside is moved inside.
+    """The array with the slice that starts at computed indices replaced. One that would reach outside is moved inside.
+
+    Args:
+        operand: an array.
+        update: the new elements, of the operand's type and rank.
+        start_indices: an integer for each dimension, or a vector of them; they may be traced.
+        allow_negative_indices: as for `dynamic_slice`.
+
+    Raises:
+        ShapeError: an update that is larger than the array, or of another rank.
+        DTypeError: different element types, or indices that are no integers.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_update_slice
@@ -126,7 +147,11 @@ def _in_dim(what: str, x: Array, start: ArrayLike, axis: int) -> tuple[int, list
 def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Array:
-    """A slice of one dimension whose place is computed.
+    """A slice of one dimension that starts at a computed index. One that would reach outside is moved inside.
+
+    Raises:
+        ShapeError: a size larger than the dimension.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_slice_in_dim
@@ -144,7 +169,10 @@ def dynamic_slice_in_dim(
 def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Array:
-    """The elements at a computed index of a dimension, which stays with size 1, or goes.
+    """The elements at a computed index of a dimension, which stays with size 1 if `keepdims`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_index_in_dim
@@ -158,7 +186,11 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
-    """The array with a slice of one dimension, whose place is computed, replaced.
+    """The array with a slice of one dimension, which starts at a computed index, replaced.
+
+    Raises:
+        ShapeError: an update that is larger than the array, or of another rank.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_update_slice_in_dim
@@ -175,6 +207,10 @@ def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """The array, its elements at a computed index of a dimension replaced; the update has size 1 there, or lacks it.
+
+    Raises:
+        ShapeError: an update of another shape.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import dynamic_update_index_in_dim
@@ -345,6 +381,15 @@ def gather(
         mode: what becomes of slices that reach outside: "clip", the default, moves them inside, "fill" fills them.
         fill_value: with what; NaN, or the smallest (unsigned: largest) integer unless given.
 
+    Returns:
+        An array of the operand's type. Its dimensions are those of the slices at `offset_dims`, and the others those of
+        the indices.
+
+    Raises:
+        ShapeError: dimension numbers or sizes that do not fit the operand or the indices.
+        DTypeError: indices that are no integers.
+        AttributeValueError: another mode.
+
     >>> import numpy as np
     >>> from tinyxla.lax import GatherDimensionNumbers, gather
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
@@ -444,7 +489,18 @@ def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, example: st
 
     whole = f"""The array with slices at computed places {text}.
 
-    Slices that would reach outside are left out, or moved inside if the mode is 'clip'.
+    Args:
+        operand: the array.
+        scatter_indices: integers; the last dimension runs along the index vectors.
+        updates: the slices, of the operand's type.
+        dimension_numbers: which dimensions are which.
+        indices_are_sorted, unique_indices: promises.
+        mode: what becomes of slices that would reach outside: "clip" moves them inside, else they are left out.
+
+    Raises:
+        ShapeError: dimension numbers or updates that do not fit the operand or the indices.
+        DTypeError: different element types, or indices that are no integers.
+        AttributeValueError: another mode.
 
     >>> import numpy as np
     >>> from tinyxla.lax import ScatterDimensionNumbers, {name}
@@ -496,6 +552,10 @@ def scatter_apply(
         unique_indices: a promise that no element is named twice; then there are derivatives.
         mode: what becomes of slices that reach outside: "clip" moves them inside, else they are left out.
 
+    Raises:
+        ShapeError: dimension numbers or an `update_shape` that do not fit the operand or the indices.
+        DTypeError: indices that are no integers.
+
     >>> import numpy as np
     >>> from tinyxla.lax import ScatterDimensionNumbers, scatter_apply
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
@@ -521,6 +581,10 @@ def scatter_apply(
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
     """The slices of size 1 along `axes` at the indices of the index arrays, one for each axis. Indices outside of the
     array wrap around.
+
+    Raises:
+        ArgumentError: another number of index vectors than axes, or vectors of different lengths.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import index_take

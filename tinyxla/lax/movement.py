@@ -171,7 +171,7 @@ def broadcast_in_dim(
     Args:
         operand: an array.
         shape: the sizes of the result.
-        broadcast_dimensions: the dimension of the result that each dimension of the operand becomes, in ascending order.
+        broadcast_dimensions: the dimension of the result that each one of the operand becomes, in ascending order.
         out_sharding: where the result is to be.
 
     Raises:

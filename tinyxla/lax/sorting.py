@@ -33,6 +33,10 @@ def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: i
         is_stable: equal elements stay in order (they always do here).
         num_keys: by how many of the arrays to sort; a later one decides where the earlier ones are equal.
 
+    Raises:
+        ShapeError: arrays of different shapes.
+        AxisError: a dimension that the arrays do not have.
+
     >>> import numpy as np
     >>> from tinyxla.lax import sort
     >>> sort(np.array([3, 1, 2]))
@@ -58,6 +62,10 @@ def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
     """Keys in ascending order along a dimension, and values in the order of their keys.
+
+    Raises:
+        ShapeError: keys and values of different shapes.
+        AxisError: a dimension that they do not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import sort_key_val
