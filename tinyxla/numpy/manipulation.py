@@ -54,6 +54,10 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
     `order="F"` takes and puts the elements with the first index varying fastest.
 
+    Raises:
+        ShapeError: a shape for another number of elements, or with several -1.
+        ArgumentError: an unknown order.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.reshape(jnp.arange(4), (2, -1))
@@ -87,7 +91,10 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
-    """The elements in one dimension.
+    """The elements in one dimension: row-major, or with the first index varying fastest if `order="F"`.
+
+    Raises:
+        ArgumentError: an unknown order.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -125,6 +132,9 @@ def ndim(a: ArrayLike) -> int:
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or the product of the sizes of axes.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -165,6 +175,9 @@ permute_dims = transpose
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
 
+    Raises:
+        ShapeError: an array of fewer than two dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.matrix_transpose(jnp.array([[1, 2], [3, 4]]))
@@ -181,6 +194,9 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.swapaxes(jnp.ones((2, 3, 4)), 0, 2).shape
@@ -196,6 +212,10 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 @boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places; the others keep their order.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: axes that are there twice, or not as many sources as destinations.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -219,6 +239,9 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2).shape
@@ -235,6 +258,10 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """New axes of size 1, at these places of the result.
+
+    Raises:
+        AxisError: a place that the result does not have.
+        ShapeError: one that is there twice.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -253,6 +280,10 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Without axes of size 1: all of them, or those named.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: an axis whose size is not 1.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.squeeze(jnp.array([[1], [2]]), axis=1)
@@ -269,7 +300,10 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
 
 
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
-    """The array stretched to a shape: axes of size 1 repeat, and new ones come in front.
+    """The array broadcast to a shape: axes of size 1 repeat, and new ones come in front.
+
+    Raises:
+        ShapeError: a shape to which the array does not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -283,7 +317,10 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
 
 
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arrays stretched to their common shape.
+    """The arrays broadcast to their common shape.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -296,6 +333,9 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The common shape of arrays of these shapes.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -384,6 +424,14 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis.
 
+    Returns:
+        An array with one dimension more, of the type to which theirs are promoted, or `dtype`.
+
+    Raises:
+        ShapeError: different shapes.
+        ArgumentError: no arrays.
+        AxisError: an axis that the result does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])])
@@ -404,6 +452,9 @@ def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, 
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays side by side: along axis 1, or 0 for arrays of one dimension.
 
+    Raises:
+        ShapeError: shapes that differ outside of the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.hstack([jnp.array([1, 2]), jnp.array([3])])
@@ -417,6 +468,9 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 @replayed
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays as rows below each other.
+
+    Raises:
+        ShapeError: shapes that differ outside of the axis.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -432,6 +486,9 @@ def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays behind each other, along axis 2.
 
+    Raises:
+        ShapeError: shapes that differ outside of the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])])
@@ -446,6 +503,9 @@ def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
     """Arrays of one dimension as columns, others side by side.
 
+    Raises:
+        ShapeError: different numbers of rows.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
@@ -459,6 +519,9 @@ def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
 @replayed
 def block(arrays: Any) -> Array:
     """An array of blocks, given as nested lists: the innermost are joined along the last axis.
+
+    Raises:
+        ShapeError: blocks that do not fit side by side.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -507,6 +570,10 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts of an array along an axis: so many equal ones, or cut before these indices.
 
+    Raises:
+        ShapeError: a number of parts that does not divide the axis; `array_split` takes it.
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.split(jnp.arange(4), 2)
@@ -519,6 +586,10 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, but the first parts may be one longer.
 
+    Raises:
+        ShapeError: no parts.
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.array_split(jnp.arange(5), 2)
@@ -530,6 +601,9 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 @replayed
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 1, or 0 for an array of one dimension.
+
+    Raises:
+        ShapeError: a number of parts that does not divide the axis.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -544,6 +618,9 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 0.
 
+    Raises:
+        ShapeError: a number of parts that does not divide the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> [part.shape for part in jnp.vsplit(jnp.ones((4, 2)), 2)]
@@ -556,6 +633,10 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 2.
 
+    Raises:
+        ShapeError: a number of parts that does not divide the axis.
+        AxisError: an array of fewer than three dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> [part.shape for part in jnp.dsplit(jnp.ones((1, 2, 4)), 2)]
@@ -567,6 +648,9 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 @boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, without it.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -582,6 +666,10 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Two arrays one after the other; flattened if no axis is given.
 
+    Raises:
+        ShapeError: shapes that differ outside of the axis.
+        AxisError: an axis that the arrays do not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.append(jnp.array([1, 2]), jnp.array([3]))
@@ -596,6 +684,9 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 @replayed
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """The array repeated as a whole, so many times along each axis.
+
+    Raises:
+        ShapeError: a negative count.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -625,7 +716,18 @@ def repeat(
     total_repeat_length: int | None = None,
     out_sharding: None = None,
 ) -> Array:
-    """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each.
+    """Each element (or each slice along an axis) several times.
+
+    Args:
+        a: an array.
+        repeats: one count, or one for each element.
+        axis: along which; None flattens the array.
+        total_repeat_length: the size of the result along the axis, which compiled functions need if counts are traced.
+            What is beyond is cut off, and the last element repeats where some lack.
+
+    Raises:
+        ShapeError: another number of counts, or a negative one.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -719,6 +821,9 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all if None).
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=0)
@@ -734,6 +839,9 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
 def flipud(m: ArrayLike) -> Array:
     """The rows in reverse order.
 
+    Raises:
+        AxisError: an array without dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
@@ -747,6 +855,9 @@ def flipud(m: ArrayLike) -> Array:
 def fliplr(m: ArrayLike) -> Array:
     """The columns in reverse order.
 
+    Raises:
+        AxisError: an array of fewer than two dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]]))
@@ -759,6 +870,10 @@ def fliplr(m: ArrayLike) -> Array:
 @replayed
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turned k times by 90 degrees, from the first axis towards the second.
+
+    Raises:
+        ShapeError: two equal axes.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -783,6 +898,10 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """The elements moved by `shift` along axes; what leaves at the end comes in at the start.
 
     Shifts are integers, one or as many as the axes; they may be traced.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ArgumentError: a shift that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -833,6 +952,10 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: two equal axes.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
@@ -857,6 +980,9 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 @replayed
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix that has a vector there.
+
+    Raises:
+        ShapeError: an array of no or of more than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -895,7 +1021,10 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 
 @replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
-    """The sum of the elements on a diagonal.
+    """The sum of the elements on a diagonal; integers narrower than the default one are summed in that width.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -911,6 +1040,10 @@ def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
     """The differences of neighbours along an axis, taken n times.
+
+    Raises:
+        ShapeError: a negative n.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -145,6 +145,20 @@ def sum(
 ) -> Array:
     """The sum of the elements over axes.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type of the sum; by default that of the elements, but of booleans the default integer, and of
+            narrower integers an integer type as wide as that.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a number to which the elements are added.
+        where: a mask of the elements to sum.
+        promote_integers: whether narrow integers are summed in the wider type.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.sum(jnp.ones((2, 3)), axis=1)
@@ -165,7 +179,10 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """The product of the elements over axes.
+    """The product of the elements over axes; arguments and element types as for `sum`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -203,6 +220,13 @@ def max(
 ) -> Array:
     """The largest element over axes; NaN if there is one.
 
+    Returns:
+        An array of the element type of `a`, without the axes (all, if None).
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements, and no `initial`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.amax(jnp.array([[1.0, 4.0], [3.0, 2.0]]), axis=1)
@@ -223,6 +247,13 @@ def min(
 ) -> Array:
     """The smallest element over axes; NaN if there is one.
 
+    Returns:
+        An array of the element type of `a`, without the axes (all, if None).
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements, and no `initial`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.amin(jnp.array([[1.0, 4.0], [3.0, 2.0]]), axis=1)
@@ -237,7 +268,12 @@ amax, amin = max, min
 
 @replayed
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
-    """The largest element minus the smallest.
+    """The largest element minus the smallest, over axes (all, if None).
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
+        DTypeError: booleans.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -253,7 +289,10 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
 def all(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether all elements are true.
+    """Whether all elements over axes (all, if None) are true: not zero. So it is of no elements.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -268,7 +307,10 @@ def all(
 def any(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether any element is true.
+    """Whether any element over axes (all, if None) is true: not zero. Of no elements it is false.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -281,7 +323,10 @@ def any(
 
 @boundary
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements are not zero.
+    """The number of elements over axes (all, if None) that are not zero, as the default integer.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -295,7 +340,8 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 
 @boundary
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements.
+    """Whether two arrays have the same shape and elements, as a boolean scalar; NaN equals NaN only with `equal_nan`.
+
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -331,7 +377,10 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether all elements of two arrays are close; see `isclose`.
+    """Whether all elements of two arrays are close, as a boolean scalar; see `isclose`.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -370,7 +419,10 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The arithmetic mean over axes; of integers in floating point.
+    """The arithmetic mean over axes (all, if None), of integers in floating point; NaN of no elements.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -406,6 +458,9 @@ def var(
     """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements.
 
     A `mean` that is known already, of a shape that broadcasts with the array's, is not computed again.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -445,7 +500,10 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The square root of the variance; arguments as for `var`.
+    """The standard deviation, the square root of the variance; arguments as for `var`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -492,6 +550,10 @@ def average(
     a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
     """The mean over axes, weighted if there are weights; with `returned` also the sum of the weights.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: weights that fit neither the array nor the axes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -576,6 +638,13 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the largest.
 
+    Returns:
+        Integers of the default type, without the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.argmax(jnp.array([3, 7, 5]))
@@ -590,6 +659,13 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     """The index of the smallest element along an axis (of the flattened array if None).
 
     Of equal ones it is the first; NaN counts as the smallest.
+
+    Returns:
+        Integers of the default type, without the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -620,7 +696,10 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The sum of what is not NaN.
+    """The sum of what is not NaN; arguments and element types as for `sum`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -641,7 +720,10 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The product of what is not NaN.
+    """The product of what is not NaN; arguments and element types as for `sum`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -676,7 +758,11 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The largest element that is not NaN.
+    """The largest element over axes that is not NaN; NaN where all are.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements, and no `initial`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -696,7 +782,11 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The smallest element that is not NaN.
+    """The smallest element over axes that is not NaN; NaN where all are.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements, and no `initial`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -716,7 +806,10 @@ def nanmean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean of what is not NaN.
+    """The mean of what is not NaN, over axes (all, if None); NaN where all are.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -741,6 +834,9 @@ def nanvar(
     mean: ArrayLike | None = None,
 ) -> Array:
     """The variance of what is not NaN; arguments as for `var`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -767,6 +863,9 @@ def nanstd(
 ) -> Array:
     """The standard deviation of what is not NaN; arguments as for `var`.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nanstd(jnp.array([jnp.nan, 1.0, 3.0]))
@@ -787,6 +886,10 @@ def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the largest element that is not NaN; -1 where all are.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nanargmax(jnp.array([jnp.nan, 1.0, 3.0]))
@@ -799,6 +902,10 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 @boundary
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the smallest element that is not NaN; -1 where all are.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -830,7 +937,14 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
 
 @replayed
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The sums of the elements so far, along an axis (of the flattened array if None).
+    """The cumulative sum along an axis (of the flattened array if None).
+
+    Returns:
+        An array of the shape of `a` (flat, without an axis) and of its element type, or of `dtype`; of booleans, of the
+        default integer type.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -843,7 +957,10 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None =
 
 @replayed
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The products of the elements so far, along an axis (of the flattened array if None).
+    """The cumulative product along an axis (of the flattened array if None); element types as for `cumsum`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -856,7 +973,10 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None 
 
 @replayed
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The sums so far of what is not NaN.
+    """The cumulative sum of what is not NaN; arguments as for `cumsum`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -869,7 +989,10 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: Non
 
 @replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
-    """The products so far of what is not NaN.
+    """The cumulative product of what is not NaN; arguments as for `cumprod`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -887,6 +1010,10 @@ def cumulative_sum(
     """The sums of the elements so far, as the array API standard has it: small integers are summed in the default
     integer type. `include_initial` puts a zero in front.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ArgumentError: no axis, of an array with several.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.cumulative_sum(jnp.array([2, 3, 4]), include_initial=True)
@@ -901,6 +1028,10 @@ def cumulative_prod(
 ) -> Array:
     """The products so far, as the array API standard has it: those of small integers are of the default integer type.
     `include_initial` puts a one in front.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ArgumentError: no axis, of an array with several.
 
     Example:
         >>> import tinyxla.numpy as jnp
