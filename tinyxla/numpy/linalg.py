@@ -176,7 +176,11 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
 @replayed
 @with_flags
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
-    """The norm of vectors along axes, or of all elements.
+    """The norm of vectors along axes, or of all elements: a real number.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ArgumentError: an `ord` that is no real number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -190,7 +194,17 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 @replayed
 @with_flags
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """The norm of matrices in the last two axes.
+    """The norm of matrices in the last two axes, a real number each.
+
+    Args:
+        x: matrices of shape [..., m, n].
+        keepdims: whether the result keeps both axes, with size 1.
+        ord: "fro" (Frobenius), "nuc" (the sum of singular values), 2 or -2 (the largest or smallest singular value), 1
+            or -1 (the largest or smallest sum of magnitudes of a column), infinity or -infinity (of a row).
+
+    Raises:
+        ShapeError: an array of fewer than two dimensions.
+        ArgumentError: another `ord`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -209,6 +223,10 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 @replayed
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """The n-th power of square matrices, by repeated squaring; a negative one of their inverses.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+        ArgumentError: an n that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -230,6 +248,10 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 @replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices (the first and last may be vectors), in the cheapest order.
+
+    Raises:
+        ArgumentError: fewer than two arrays.
+        ShapeError: sizes that do not fit.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -256,6 +278,9 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product; see `tinyxla.numpy.matmul`.
 
+    Raises:
+        ShapeError: an array without dimensions, or sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.matmul(jnp.eye(2), jnp.array([3.0, 4.0]))
@@ -266,6 +291,9 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
+
+    Raises:
+        ShapeError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -278,6 +306,9 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """All products of an element of one vector with one of the other.
+
+    Raises:
+        ShapeError: arrays that are no vectors.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -315,6 +346,9 @@ def vecdot(
 ) -> Array:
     """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.vecdot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 1.0]))
@@ -341,6 +375,9 @@ def tensordot(
 ) -> Array:
     """The sum over axes of both; see `tinyxla.numpy.tensordot`.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5)), axes=2).shape
@@ -354,6 +391,12 @@ def tensordot(
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices in the last two axes.
 
+    Returns:
+        An array of the shape of `x` with the diagonal as its last axis, in place of two.
+
+    Raises:
+        AxisError: an array of fewer than two dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.diagonal(jnp.arange(9).reshape(3, 3), offset=1)
@@ -365,6 +408,9 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 @boundary
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes.
+
+    Raises:
+        AxisError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -479,7 +525,16 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 @replayed
 @with_flags
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """The eigenvalues of Hermitian matrices, in ascending order.
+    """The eigenvalues of Hermitian matrices, as real numbers of shape [..., n], in ascending order.
+
+    Args:
+        a: matrices of shape [..., n, n].
+        UPLO: the triangle that is read, "L" or "U", unless `symmetrize_input`.
+        symmetrize_input: whether the mean of a matrix and its conjugate transpose is taken.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+        ArgumentError: another `UPLO`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -490,7 +545,13 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 
 def eig(a: ArrayLike) -> EigResult:
-    """The eigenvalues and eigenvectors, as columns, of square matrices; both are complex.
+    """The eigenvalues and eigenvectors of square matrices.
+
+    Returns:
+        `(eigenvalues, eigenvectors)`, complex, of shapes [..., n] and [..., n, n], in which columns are eigenvectors.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -502,7 +563,10 @@ def eig(a: ArrayLike) -> EigResult:
 
 
 def eigvals(a: ArrayLike) -> Array:
-    """The eigenvalues of square matrices, as complex numbers.
+    """The eigenvalues of square matrices, as complex numbers of shape [..., n], in no particular order.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -593,7 +657,10 @@ def svd(
 
 @replayed
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values of matrices, in descending order.
+    """The singular values of matrices [..., m, n], as real numbers of shape [..., min(m, n)] in descending order.
+
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -647,7 +714,10 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 
 @replayed
 def inv(a: ArrayLike) -> Array:
-    """The inverses of square matrices.
+    """The inverses of square matrices; where there is none the elements are not finite.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -868,6 +938,12 @@ def det(a: ArrayLike) -> Array:
     """The determinants of square matrices, those of more than 3 rows by factors L U; these have no derivative where
     they are 0.
 
+    Returns:
+        An array of the shape of `a` without its last two axes, in floating point or complex.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -899,6 +975,9 @@ def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
     """How many singular values are more than `rtol` times the largest; `tol` is another name of that.
+
+    Returns:
+        Integers of the default type, of the shape of `M` without its last two axes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -939,6 +1018,9 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product.
 
+    Raises:
+        ShapeError: sizes before and after axis `ind` whose products differ.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> a = jnp.eye(24).reshape(4, 6, 8, 3)
@@ -956,6 +1038,9 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
 @replayed
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first.
+
+    Raises:
+        ShapeError: shapes that make no square system.
 
     Example:
         >>> import tinyxla.numpy as jnp
