@@ -46,7 +46,22 @@ MaybeShape = ShapeLike | None
 
 @drawn("shape", "dtype")
 def gamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
+    """The gamma distribution: numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
+
+    Args:
+        key: a random key.
+        a: the shape parameter, a positive number or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, gamma
     >>> gamma(PRNGKey(42), 2.0, (3,)).shape
@@ -57,7 +72,22 @@ def gamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None)
 
 @drawn("shape", "dtype")
 def loggamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves.
+    """The logarithm of numbers of the gamma distribution, which for small `a` are too small themselves.
+
+    Args:
+        key: a random key.
+        a: the shape parameter, a positive number or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     Example:
         >>> import tinyxla as tx
@@ -124,7 +154,22 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
 
 @drawn("shape", "dtype")
 def beta(key: Array, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
+    """The beta distribution: numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
+
+    Args:
+        key: a random key.
+        a, b: positive numbers, or arrays.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, beta
     >>> beta(PRNGKey(42), 2.0, 3.0, (3,)).shape
@@ -141,7 +186,22 @@ def beta(key: Array, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike 
 
 @drawn("shape", "dtype")
 def dirichlet(key: Array, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Vectors of positive numbers with the sum 1, along a further last axis, with the concentrations alpha.
+    """The Dirichlet distribution: vectors of positive numbers whose sum is 1.
+
+    Args:
+        key: a random key.
+        alpha: concentrations, an array of shape [..., n].
+        shape: the axes of the result in front.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `(*shape, n)`; `shape` is by default that of `alpha` without its last axis.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, dirichlet
@@ -159,7 +219,22 @@ def dirichlet(key: Array, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike
 
 @drawn("shape", "dtype")
 def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Sums of the squares of `df` normal numbers.
+    """The chi-square distribution: sums of the squares of `df` normal numbers.
+
+    Args:
+        key: a random key.
+        df: degrees of freedom, a number or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, chisquare
     >>> chisquare(PRNGKey(42), 3.0, (3,)).shape
@@ -173,7 +248,22 @@ def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = 
 
 @drawn("shape", "dtype")
 def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Quotients of two chi-square numbers, each divided by its degrees of freedom.
+    """The F distribution: quotients of two chi-square numbers, each divided by its degrees of freedom.
+
+    Args:
+        key: a random key.
+        dfnum, dfden: degrees of freedom, numbers or arrays.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, f
     >>> f(PRNGKey(42), 3.0, 4.0, (3,)).shape
@@ -188,7 +278,22 @@ def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DType
 
 @drawn("shape", "dtype")
 def t(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Student's t: normal numbers divided by the root of chi-square ones per degree of freedom.
+    """Student's t distribution: normal numbers divided by the root of chi-square ones per degree of freedom.
+
+    Args:
+        key: a random key.
+        df: degrees of freedom, a number or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, t
     >>> t(PRNGKey(42), 3.0, (3,)).shape
@@ -211,7 +316,21 @@ def _order(what: str, p: Any) -> Any:
 
 @drawn("shape", "dtype")
 def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers with a density proportional to exp(-|x|**p).
+    """The generalized normal distribution: numbers with a density proportional to exp(-|x|**p).
+
+    Args:
+        key: a random key.
+        p: a positive number.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, generalized_normal
     >>> generalized_normal(PRNGKey(42), 3.0, (3,)).shape
@@ -226,7 +345,23 @@ def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DType
 
 @drawn("d", "p", "shape", "dtype")
 def ball(key: Array, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
+    """The uniform distribution on the unit ball of d dimensions in the norm of order p.
+
+    Args:
+        key: a random key.
+        d: the number of dimensions.
+        p: the order of the norm, positive.
+        shape: the axes of the result in front.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `(*shape, d)`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        AttributeValueError: a p that is not positive.
 
     >>> from tinyxla.random import PRNGKey, ball
     >>> ball(PRNGKey(42), 3, shape=(4,)).shape
@@ -248,7 +383,25 @@ def ball(key: Array, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLi
 def multivariate_normal(
     key: Array, mean: Any, cov: Any, shape: MaybeShape = None, dtype: DTypeLike = None, method: str = "cholesky"
 ) -> Array:
-    """Normal vectors with that mean and covariance; `method`, "cholesky", "eigh" or "svd", is how its root is found.
+    """The multivariate normal distribution: normal vectors with a mean and a covariance.
+
+    Args:
+        key: a random key.
+        mean: of shape [..., n].
+        cov: of shape [..., n, n].
+        method: how a root of the covariance is found: "cholesky", "eigh" or "svd".
+        shape: the axes of the result in front.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `(*shape, n)`; `shape` is by default what the other axes of both broadcast to.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: shapes that do not fit.
+        AttributeValueError: another method.
 
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, multivariate_normal
@@ -288,8 +441,21 @@ def _matrix_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
 
 @drawn("n", "shape", "dtype", "m")
 def orthogonal(key: Array, n: int, shape: ShapeLike = (), dtype: DTypeLike = None, m: int | None = None) -> Array:
-    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely;
-    unitary ones if the dtype is complex.
+    """The uniform (Haar) distribution of orthogonal matrices, or of unitary ones if the dtype is complex.
+
+    Args:
+        key: a random key.
+        n, m: the numbers of rows and columns; m is n, if None. If they differ, rows or columns are orthonormal.
+        shape: the axes of the result in front.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `(*shape, n, m)`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point or complex.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.random import PRNGKey, orthogonal
@@ -308,7 +474,20 @@ def orthogonal(key: Array, n: int, shape: ShapeLike = (), dtype: DTypeLike = Non
 
 @drawn("shape", "dtype")
 def maxwell(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """The lengths of vectors of three normal numbers.
+    """The Maxwell distribution: lengths of vectors of three normal numbers.
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, maxwell
     >>> maxwell(PRNGKey(42), (3,)).shape
@@ -321,7 +500,21 @@ def maxwell(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array
 
 @drawn("shape", "dtype")
 def double_sided_maxwell(key: Array, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers of `maxwell` with a random sign, times `scale`, around `loc`.
+    """The double-sided Maxwell distribution: numbers of `maxwell` with a random sign, times `scale`, plus `loc`.
+
+    Args:
+        key: a random key.
+        loc, scale: numbers, or arrays.
+        shape: the axes of the result in front.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `(*shape, *s)`, where s is what `loc` and `scale` broadcast to; `shape` is by default s.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, double_sided_maxwell
     >>> double_sided_maxwell(PRNGKey(42), 0.0, 1.0, (3,)).shape
@@ -338,7 +531,22 @@ def double_sided_maxwell(key: Array, loc: Any, scale: Any, shape: ShapeLike = ()
 
 @drawn("shape", "dtype")
 def wald(key: Array, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Numbers of the inverse normal distribution with that mean and scale 1.
+    """The Wald (inverse normal) distribution with that mean and scale 1.
+
+    Args:
+        key: a random key.
+        mean: a positive number, or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, wald
     >>> wald(PRNGKey(42), 2.0, (3,)).shape
@@ -359,7 +567,22 @@ def wald(key: Array, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = Non
 
 @drawn("shape", "dtype")
 def pareto(key: Array, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """Numbers x >= 1 with the density b x**(-b-1).
+    """The Pareto distribution: numbers x >= 1 with the density b x**(-b-1).
+
+    Args:
+        key: a random key.
+        b: a positive number, or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, pareto
     >>> pareto(PRNGKey(42), 2.0, (3,)).shape
@@ -372,7 +595,22 @@ def pareto(key: Array, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None
 
 @drawn("shape", "dtype")
 def rayleigh(key: Array, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """The lengths of vectors of two normal numbers, times `scale`.
+    """The Rayleigh distribution: lengths of vectors of two normal numbers, times `scale`.
+
+    Args:
+        key: a random key.
+        scale: a number, or an array.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, rayleigh
     >>> rayleigh(PRNGKey(42), 2.0, (3,)).shape
@@ -386,7 +624,21 @@ def rayleigh(key: Array, scale: Any, shape: MaybeShape = None, dtype: DTypeLike 
 
 @drawn("shape", "dtype")
 def weibull_min(key: Array, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers whose part that is larger than x is exp(-(x / scale)**concentration).
+    """The Weibull distribution: numbers that are larger than x with the probability exp(-(x / scale)**concentration).
+
+    Args:
+        key: a random key.
+        scale, concentration: positive numbers.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, weibull_min
     >>> weibull_min(PRNGKey(42), 1.0, 2.0, (3,)).shape
@@ -402,7 +654,23 @@ def weibull_min(key: Array, scale: Any, concentration: Any, shape: ShapeLike = (
 def triangular(
     key: Array, left: Any, mode: Any, right: Any, shape: MaybeShape = None, dtype: DTypeLike = None
 ) -> Array:
-    """Numbers from left to right whose density grows up to `mode` and falls from there.
+    """The triangular distribution: numbers from `left` to `right` whose density grows up to `mode` and falls from
+    there.
+
+    Args:
+        key: a random key.
+        left, mode, right: numbers, or arrays.
+        shape: of the result; by default that of the parameters, broadcast.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, triangular
     >>> triangular(PRNGKey(42), 0.0, 1.0, 3.0, (3,)).shape
@@ -429,7 +697,22 @@ def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
 
 @drawn("shape", "dtype")
 def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """How many trials it takes until one succeeds, if each does with probability p.
+    """The geometric distribution: the number of trials until one succeeds, if each does with probability p.
+
+    Args:
+        key: a random key.
+        p: a probability, or an array.
+        shape: of the result; by default that of the parameter.
+        dtype: the integer type.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of integers of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` of no integers.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, geometric
     >>> geometric(PRNGKey(42), 0.5, (3,)).shape
@@ -446,7 +729,22 @@ def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = N
 
 @drawn("shape", "dtype")
 def poisson(key: Array, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """How many events there are if they are independent and lam on average.
+    """The Poisson distribution: the number of independent events of which there are `lam` on average.
+
+    Args:
+        key: a random key.
+        lam: a number, or an array.
+        shape: of the result; by default that of the parameter.
+        dtype: the integer type.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of integers of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` of no integers.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, poisson
     >>> poisson(PRNGKey(42), 3.0, (3,)).shape
@@ -501,8 +799,14 @@ def _poisson_by_rejection(key: Any, rate: Any, unwanted: Any) -> Any:
 
 @drawn("shape", "dtype")
 def binomial(key: Array, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where n is negative
-    or NaN, or p is no probability. Of infinitely many trials infinitely many succeed, unless p is 0.
+    """The binomial distribution: how many of n trials succeed if each does with probability p, in floating point. NaN
+    where n is negative or NaN, or p is no probability; of infinitely many trials infinitely many succeed, unless p is
+    0.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which n and p do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, binomial
     >>> binomial(PRNGKey(42), 10, 0.3, (3,)).shape

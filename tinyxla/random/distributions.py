@@ -96,6 +96,11 @@ def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DType
     Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
     likely.
 
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` of no integers of 8 bits or more.
+        ShapeError: a shape to which the limits do not broadcast.
+
     >>> from tinyxla.random import PRNGKey, randint
     >>> randint(PRNGKey(42), (6,), 0, 10)
     Array([4, 4, 1, 9, 9, 9], dtype=int32)
@@ -187,7 +192,18 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
 
 @drawn("shape", "dtype")
 def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """1 or -1, equally likely.
+    """The Rademacher distribution: 1 or -1, equally likely.
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`, of integers unless a type is asked for.
+
+    Raises:
+        ArgumentError: what is no key.
 
     >>> from tinyxla.random import PRNGKey, rademacher
     >>> rademacher(PRNGKey(42), (3,))
@@ -260,7 +276,20 @@ def _single_erf_inv(x: Any) -> Any:
 
 @drawn("shape", "dtype")
 def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
+    """The normal distribution of mean 0 and variance 1; complex numbers have half of the variance in each part.
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point or complex.
 
     >>> from tinyxla.random import PRNGKey, normal
     >>> normal(PRNGKey(42), (2,)).shape
@@ -281,7 +310,22 @@ def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
 def truncated_normal(
     key: Array, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
 ) -> Array:
-    """Normal numbers of mean 0 and variance 1, of which only those between two limits are taken.
+    """The normal distribution of mean 0 and variance 1, truncated to what is between two limits.
+
+    Args:
+        key: a random key.
+        lower, upper: numbers, or arrays.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`, by default what the limits broadcast to.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, truncated_normal
     >>> x = truncated_normal(PRNGKey(42), -1.0, 1.0, (100,))
@@ -305,7 +349,22 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 @drawn("shape", "dtype")
 def lognormal(key: Array, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
-    """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
+    """The log-normal distribution: numbers whose logarithms are normal with mean 0 and standard deviation sigma.
+
+    Args:
+        key: a random key.
+        sigma: a number, or an array.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`, by default that of `sigma`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
+        ShapeError: a shape to which the parameters do not broadcast.
 
     >>> from tinyxla.random import PRNGKey, lognormal
     >>> lognormal(PRNGKey(42), 0.5, (3,)).shape
@@ -330,7 +389,20 @@ def _eps(dtype: np.dtype[Any]) -> float:
 
 @drawn("shape", "dtype")
 def exponential(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers with the density exp(-x), x >= 0.
+    """The exponential distribution: numbers x >= 0 with the density exp(-x).
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, exponential
     >>> exponential(PRNGKey(42), (2,)).shape
@@ -412,7 +484,20 @@ def _fraction(high: Any, low: Any) -> Any:
 
 @drawn("shape", "dtype")
 def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers with the density exp(-|x|) / 2.
+    """The Laplace distribution: numbers with the density exp(-|x|) / 2.
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, laplace
     >>> laplace(PRNGKey(42), (2,)).shape
@@ -427,7 +512,20 @@ def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array
 
 @drawn("shape", "dtype")
 def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers with the distribution function 1 / (1 + exp(-x)).
+    """The logistic distribution: numbers with the distribution function 1 / (1 + exp(-x)).
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, logistic
     >>> logistic(PRNGKey(42), (2,)).shape
@@ -441,7 +539,20 @@ def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arra
 
 @drawn("shape", "dtype")
 def cauchy(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
-    """Numbers with the density 1 / (pi (1 + x**2)).
+    """The Cauchy distribution: numbers with the density 1 / (pi (1 + x**2)).
+
+    Args:
+        key: a random key.
+        shape: of the result.
+        dtype: the floating-point type; by default float32, or float64 with `enable_x64`.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of the shape `shape`.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, cauchy
     >>> cauchy(PRNGKey(42), (2,)).shape

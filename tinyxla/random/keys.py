@@ -108,6 +108,9 @@ def _key_type(what: str, impl: Any, dtype: Any = None) -> KeyType:
 def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     """The element type of keys of a generator: of that named, or of the default one.
 
+    Raises:
+        AttributeValueError: an unknown generator.
+
     >>> from tinyxla.random import key_dtype
     >>> key_dtype("rbg")
     key<rbg>
@@ -151,6 +154,9 @@ def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | 
 
 def random_seed(seed: Any, *, impl: str | KeyType | None = None) -> KeyArray:
     """Keys from an array of integers, in its shape.
+
+    Raises:
+        ArgumentError: seeds that are no integers.
 
     >>> import numpy as np
     >>> from tinyxla.random import random_seed
@@ -198,7 +204,10 @@ def _words_of(what: str, seeds: Any) -> tuple[Any, Any]:
 
 
 def key_data(keys: Any) -> Array:
-    """The words of keys, along one more axis.
+    """The words of keys: an array of uint32 with one more axis than the keys.
+
+    Raises:
+        ArgumentError: what are no keys.
 
     >>> from tinyxla.random import key, key_data
     >>> key_data(key(42))
@@ -209,6 +218,9 @@ def key_data(keys: Any) -> Array:
 
 def key_impl(keys: Any) -> str:
     """The name of the generator that keys are for.
+
+    Raises:
+        ArgumentError: what are no keys.
 
     >>> from tinyxla.random import key, key_impl
     >>> key_impl(key(0))
@@ -255,7 +267,19 @@ def clone(key: Any) -> Array:
 
 @drawn("num")
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Array:
-    """New keys from one: an array of them, of shape `num`; of a key that is an array of words, their words.
+    """New keys from one.
+
+    Args:
+        key: one key.
+        num: how many, or the shape of the array of keys.
+        out_sharding: where the result is to be.
+
+    Returns:
+        An array of keys of the shape `num`; of a key that is an array of words, words with one more axis.
+
+    Raises:
+        ArgumentError: what is no key.
+        ShapeError: several keys (use `vmap`), or a negative number.
 
     >>> from tinyxla.random import key, split
     >>> split(key(0), 3).shape
@@ -274,6 +298,10 @@ def split_words(key: KeyArray, sizes: tuple[int, ...]) -> KeyArray:
 
 def fold_in(key: Any, data: Any) -> Array:
     """A new key from one and a number from 0 to 2**32 - 1, such as that of a training step.
+
+    Raises:
+        NumberRangeError: a number outside this range.
+        ArgumentError: what is no key, or data that is not one integer.
 
     >>> from tinyxla.random import fold_in, key
     >>> fold_in(key(0), 1).shape
@@ -311,6 +339,10 @@ def _fold_in_now(words: Any, number: Any) -> Array:
 @drawn("shape", "dtype")
 def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
+
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: a `dtype` of no unsigned integers.
 
     >>> from tinyxla.random import PRNGKey, bits
     >>> bits(PRNGKey(42), (2,))
