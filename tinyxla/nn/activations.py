@@ -50,7 +50,13 @@ def _parameter(value: ArrayLike, what: str) -> Any:
 
 @replayed
 def relu(x: ArrayLike) -> Array:
-    """max(x, 0), with the derivative 0 at 0 and at NaN, which stays NaN.
+    """The rectified linear unit (ReLU): max(x, 0), with the derivative 0 at 0 and at NaN, which stays NaN.
+
+    Returns:
+        An array of the shape and element type of x; of booleans, of integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import relu
@@ -72,7 +78,13 @@ def relu(x: ArrayLike) -> Array:
 
 @replayed
 def relu6(x: ArrayLike) -> Array:
-    """min(max(x, 0), 6), with the derivative 0 at both corners.
+    """The rectified linear unit up to 6: min(max(x, 0), 6), with the derivative 0 at both corners.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import relu6
@@ -87,7 +99,13 @@ def relu6(x: ArrayLike) -> Array:
 
 @replayed
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
-    """x where it is positive, else x times a small slope.
+    """The leaky rectified linear unit: x where it is positive, else x times a small slope.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import leaky_relu
@@ -100,7 +118,13 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
 
 @replayed
 def hard_tanh(x: ArrayLike) -> Array:
-    """x, or -1 or 1 beyond them.
+    """The hard hyperbolic tangent, which is piecewise linear: x, or -1 or 1 beyond them.
+
+    Returns:
+        An array of the shape and element type of x; of booleans, of integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import hard_tanh
@@ -114,7 +138,13 @@ def hard_tanh(x: ArrayLike) -> Array:
 
 @replayed
 def hard_sigmoid(x: ArrayLike) -> Array:
-    """relu6(x + 3) / 6.
+    """The hard sigmoid, which is piecewise linear: relu6(x + 3) / 6.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import hard_sigmoid
@@ -126,7 +156,13 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 
 @replayed
 def hard_silu(x: ArrayLike) -> Array:
-    """x times hard_sigmoid(x).
+    """The hard SiLU (hard swish): x times hard_sigmoid(x).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import hard_silu
@@ -144,7 +180,13 @@ hard_swish = hard_silu
 
 @replayed
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """x where it is positive, else alpha (exp(x) - 1).
+    """The exponential linear unit (ELU): x where it is positive, else alpha (exp(x) - 1).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import elu
@@ -158,9 +200,16 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 @replayed
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative for every alpha.
+    """The continuously differentiable exponential linear unit (CELU): x where it is positive, else alpha (exp(x /
+    alpha) - 1).
 
     Source: J. T. Barron, "Continuously differentiable exponential linear units", arXiv:1704.07483.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import celu
@@ -180,7 +229,13 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 @replayed
 def selu(x: ArrayLike) -> Array:
-    """elu with the factors that keep activations normalised.
+    """The scaled exponential linear unit (SELU): `elu` with the factors that keep activations normalised.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import selu
@@ -196,7 +251,13 @@ _SATURATED = 1000.0  # exp(-x) is 0 beyond, in all types
 
 
 def sigmoid(x: ArrayLike) -> Array:
-    """1 / (1 + exp(-x)).
+    """The sigmoid (logistic) function: 1 / (1 + exp(-x)).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> from tinyxla.nn import sigmoid
     >>> sigmoid(0.0)
@@ -207,7 +268,13 @@ def sigmoid(x: ArrayLike) -> Array:
 
 @replayed
 def softplus(x: ArrayLike) -> Array:
-    """log(1 + exp(x)).
+    """The softplus function: log(1 + exp(x)), without overflow.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import softplus
@@ -224,7 +291,13 @@ def softplus(x: ArrayLike) -> Array:
 
 @replayed
 def log_sigmoid(x: ArrayLike) -> Array:
-    """log(sigmoid(x)), exact where sigmoid(x) is nearly 0 or 1.
+    """The logarithm of the sigmoid, accurate also where that is nearly 0 or 1.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import log_sigmoid
@@ -236,7 +309,13 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
 @replayed
 def soft_sign(x: ArrayLike) -> Array:
-    """x / (1 + |x|).
+    """The soft sign: x / (1 + |x|).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import soft_sign
@@ -249,7 +328,13 @@ def soft_sign(x: ArrayLike) -> Array:
 
 @replayed
 def silu(x: ArrayLike) -> Array:
-    """x times sigmoid(x), also known as swish.
+    """The sigmoid linear unit (SiLU, swish): x times sigmoid(x).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import silu
@@ -267,7 +352,13 @@ swish = silu
 
 @replayed
 def mish(x: ArrayLike) -> Array:
-    """x times tanh(softplus(x)).
+    """The mish function: x times tanh(softplus(x)).
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import mish
@@ -282,7 +373,13 @@ def mish(x: ArrayLike) -> Array:
 
 @replayed
 def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
-    """(x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
+    """The squareplus function: (x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import squareplus
@@ -298,9 +395,16 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
 
 @replayed
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
-    """x times the normal distribution function at x, or (`approximate`) a formula with tanh close to it.
+    """The Gaussian error linear unit (GELU): x times the normal distribution function at x, or (`approximate`) a
+    formula with tanh close to it.
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian error linear units", arXiv:1606.08415, section 2.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import gelu
@@ -317,7 +421,14 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
 @replayed
 def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half of x along an axis times the sigmoid of the second.
+    """The gated linear unit (GLU): the first half of x along an axis times the sigmoid of the second.
+
+    Returns:
+        An array of half the size along the axis, in floating point.
+
+    Raises:
+        ShapeError: an odd size.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.nn import glu
@@ -401,7 +512,13 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
 
 @replayed
 def sparse_plus(x: ArrayLike) -> Array:
-    """0 up to -1, x from 1, and (x + 1)^2 / 4 between: a `softplus` that vanishes.
+    """The sparse plus function: 0 up to -1, x from 1, and (x + 1)^2 / 4 between; a `softplus` that vanishes.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import sparse_plus
@@ -414,7 +531,13 @@ def sparse_plus(x: ArrayLike) -> Array:
 
 @replayed
 def sparse_sigmoid(x: ArrayLike) -> Array:
-    """The derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
+    """The sparse sigmoid, the derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> import numpy as np
     >>> from tinyxla.nn import sparse_sigmoid

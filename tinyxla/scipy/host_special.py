@@ -70,7 +70,13 @@ def _none(ans: Any, *_: Any) -> Any:
 
 @_with_derivatives(lambda ans, x: -tnp.exp(-x) / x)
 def exp1(x: ArrayLike) -> Any:
-    """The integral of exp(-t) / t from x on, for x > 0.
+    """The exponential integral E1: the integral of exp(-t) / t from x on, for x > 0.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import exp1
     >>> round(float(exp1(1.0)), 4)
@@ -80,7 +86,13 @@ def exp1(x: ArrayLike) -> Any:
 
 @_with_derivatives(lambda ans, x: tnp.exp(x) / x)
 def expi(x: ArrayLike) -> Any:
-    """The integral of exp(t) / t up to x, as a principal value.
+    """The exponential integral Ei: the integral of exp(t) / t up to x, as a principal value.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import expi
     >>> round(float(expi(1.0)), 4)
@@ -94,7 +106,15 @@ def _expn_slope(ans: Any, n: Any, x: Any) -> Any:
 
 @_with_derivatives(_none, _expn_slope, compute=on_host("expn", whole=1))
 def expn(n: ArrayLike, x: ArrayLike) -> Any:
-    """The integral of exp(-x t) / t^n over t from 1 on, for whole numbers n that are not negative.
+    """The generalized exponential integral: that of exp(-x t) / t^n over t from 1 on, for whole numbers n that are not
+    negative.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import expn
     >>> round(float(expn(2, 1.0)), 4)
@@ -109,7 +129,13 @@ _sine_integral, _cosine_integral = _parts(
 
 
 def sici(x: ArrayLike) -> tuple[Array, Array]:
-    """The integral of sin(t) / t from 0 to x, and that of cos(t) / t up to x.
+    """The sine and cosine integrals: that of sin(t) / t from 0 to x, and that of cos(t) / t up to x.
+
+    Returns:
+        Two arrays of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import sici
     >>> [round(float(y), 4) for y in sici(1.0)]
@@ -125,7 +151,13 @@ _fresnel_sine, _fresnel_cosine = _parts(
 
 
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
-    """The integrals of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+    """The Fresnel integrals: those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+
+    Returns:
+        Two arrays of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import fresnel
     >>> [round(float(y), 4) for y in fresnel(1.0)]
@@ -178,7 +210,13 @@ _log_by_difference = with_slope(
 
 @_with_derivatives(_spence_slope)
 def spence(x: ArrayLike) -> Any:
-    """The integral of log(t) / (1 - t) from 1 to x.
+    """Spence's function (the dilogarithm): the integral of log(t) / (1 - t) from 1 to x.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import spence
     >>> round(float(spence(2.0)), 4)

@@ -55,7 +55,14 @@ expit = sigmoid
 
 
 def softmax(x: ArrayLike, axis: Axis = None) -> Array:
-    """exp(x) divided by its sum along axes, all of them unless given (`nn.softmax` takes the last one).
+    """The softmax function: exp(x) divided by its sum along axes, all of them unless given (`nn.softmax` takes the last
+    one).
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import softmax
@@ -80,7 +87,13 @@ def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
 
 @replayed
 def logit(x: ArrayLike) -> Array:
-    """log(x / (1 - x)), the inverse of `expit`.
+    """The logit function: log(x / (1 - x)), the inverse of `expit`.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> from tinyxla.scipy.special import logit
     >>> logit(0.5)
@@ -143,7 +156,13 @@ def _of_one_shape(what: str, *args: ArrayLike) -> Any:
 
 @replayed
 def entr(x: ArrayLike) -> Array:
-    """-x log(x) of positive x, 0 at 0, and -inf below.
+    """The entropy function: -x log(x) of positive x, 0 at 0, and -inf below.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import entr
@@ -183,7 +202,13 @@ def gammaln(x: ArrayLike) -> Array:
 
 
 def digamma(x: ArrayLike) -> Array:
-    """The derivative of `gammaln`.
+    """The digamma function: the derivative of `gammaln`.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import digamma
     >>> round(float(digamma(1.0)), 4)
@@ -308,7 +333,13 @@ def i1e(x: ArrayLike) -> Array:
 
 
 def erfcx(x: ArrayLike) -> Array:
-    """exp(x^2) erfc(x) of real or complex numbers.
+    """The scaled complementary error function: exp(x^2) erfc(x) of real or complex numbers.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> from tinyxla.scipy.special import erfcx
     >>> round(float(erfcx(0.0)), 4)
@@ -320,7 +351,13 @@ def erfcx(x: ArrayLike) -> Array:
 
 @replayed
 def ndtr(x: ArrayLike) -> Array:
-    """The probability that a normal number is below x.
+    """The normal distribution function: the probability that a normal number is below x.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import ndtr
     >>> abs(round(float(ndtr(0.0)), 4))
@@ -366,7 +403,14 @@ _NDTRI_FAR = (
 
 @replayed
 def ndtri(p: ArrayLike) -> Array:
-    """The inverse of `ndtr`, by rational approximations (Wichura, Algorithm AS 241, 1988).
+    """The normal quantile function: the inverse of `ndtr`, by rational approximations (Wichura, Algorithm AS 241,
+    1988).
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import ndtri
     >>> ndtri(0.5)
@@ -451,7 +495,13 @@ _gamma = with_slope(
 @replayed
 @with_flags
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
-    """n!, or 0 of what is negative.
+    """The factorial n!, or 0 of what is negative.
+
+    Returns:
+        An array of the shape of the argument, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import factorial
@@ -479,7 +529,15 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 @replayed
 @with_flags
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
-    """The number of ways to choose k of N things, each as often as one likes with `repetition`; 0 where there are none.
+    """The binomial coefficient: the number of ways to choose k of N things, each as often as one likes with
+    `repetition`; 0 where there are none.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import comb
     >>> comb(5.0, 2.0).round(3), comb(5.0, 2.0, repetition=True).round(3)
@@ -496,7 +554,14 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 
 @replayed
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
-    """The rising factorial, gamma(z + m) / gamma(z).
+    """The Pochhammer symbol (rising factorial): gamma(z + m) / gamma(z).
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import poch
     >>> round(float(poch(2.0, 3.0)), 3)
@@ -523,7 +588,14 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 
 @replayed
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of order n of `digamma`.
+    """The polygamma function: the derivative of order n of `digamma`.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import polygamma
     >>> round(float(polygamma(1, 1.0)), 4)
@@ -571,7 +643,15 @@ _bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1
 
 @replayed
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
-    """p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite elsewhere.
+    """The relative entropy: p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite
+    elsewhere.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import rel_entr
@@ -619,7 +699,14 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 
 @replayed
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
-    """(x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
+    """The Box-Cox transformation: (x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import boxcox
     >>> round(float(boxcox(2.0, 0.5)), 4)
@@ -631,7 +718,14 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
 
 @replayed
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
-    """`boxcox` of 1 + x.
+    """The Box-Cox transformation of 1 + x.
+
+    Returns:
+        An array in floating point, of the shape to which the arguments broadcast.
+
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import boxcox1p
     >>> round(float(boxcox1p(1.0, 0.5)), 4)
