@@ -81,6 +81,9 @@ def dot(
 
     With a scalar it is the product.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
@@ -110,6 +113,9 @@ def matmul(
     out_sharding: Any = None,
 ) -> Array:
     """The matrix product; further axes in front broadcast against each other. A vector is a row, or a column.
+
+    Raises:
+        ShapeError: an array without dimensions, or sizes that do not fit.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -148,6 +154,9 @@ def matmul(
 @replayed
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The dot product of the flattened arrays, the first conjugated.
+
+    Raises:
+        ShapeError: sizes that do not fit.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -189,6 +198,9 @@ def vecdot(
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors: the last axes; further axes in front broadcast against each other.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
@@ -204,6 +216,9 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.vecmat(jnp.array([1, 1]), jnp.array([[1, 2], [3, 4]]))
@@ -218,6 +233,9 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @replayed
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The sum over the last axes of both.
+
+    Raises:
+        ShapeError: sizes that do not fit.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -256,7 +274,10 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The sum over axes: the last `axes` of a and first of b, or a list of axes of each.
+    """The sum of products over axes of both: the last `axes` of a and the first of b, or a list of axes of each.
+
+    Raises:
+        ShapeError: sizes that do not fit.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -312,6 +333,9 @@ def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
     """The cross product of vectors of 3 (or 2) elements along an axis.
+
+    Raises:
+        ShapeError: vectors of other sizes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -370,6 +394,9 @@ def einsum(
     Letters name axes; those that are not in the result are summed over; `...` stands for axes that broadcast. Several
     operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`),
     by `_dot_general` if that is given, which is called as `lax.dot_general` is.
+
+    Raises:
+        ShapeError: letters that do not fit the dimensions, or that have different sizes.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -233,6 +233,9 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer.
 
+    Raises:
+        ShapeError: a buffer that is too short, or whose size is no multiple of that of an element.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.frombuffer(b"\\x01\\x02", dtype="uint8")
@@ -286,6 +289,12 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """An array with one value everywhere (or a value that broadcasts to the shape).
 
+    Returns:
+        An array of the element type of the value, unless a `dtype` is given.
+
+    Raises:
+        ShapeError: a negative size, or a value that does not broadcast to the shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.full((2, 2), 7)
@@ -323,7 +332,10 @@ def _full_of_keys(fill_value: Any, dtype: Any, sizes: tuple[int, ...]) -> Any:
 @with_device
 @replayed
 def zeros(shape: Any, dtype: Any = None) -> Array:
-    """Zeros.
+    """An array of zeros, of the default floating-point type unless a `dtype` is given.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -337,7 +349,10 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
 @with_device
 @replayed
 def ones(shape: Any, dtype: Any = None) -> Array:
-    """Ones.
+    """An array of ones, of the default floating-point type unless a `dtype` is given.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -452,7 +467,13 @@ def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Arr
 
 @with_device
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
-    """start, start + step, ... below stop; `arange(stop)` counts from 0.
+    """The numbers start, start + step, ... below stop; `arange(stop)` counts from 0.
+
+    Returns:
+        A vector, of integers if all arguments are, unless a `dtype` is given; it may be empty.
+
+    Raises:
+        ArgumentError: the step is 0.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -524,6 +545,12 @@ def linspace(
     axis: int = 0,
 ) -> Any:
     """`num` evenly spaced numbers from start to stop, along a new axis; with `retstep` also their distance.
+
+    Returns:
+        An array in floating point unless there is a `dtype`, with an axis of size `num` beside those of the ends.
+
+    Raises:
+        ShapeError: a negative `num`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -604,7 +631,10 @@ def geomspace(
 
 @with_device
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """Ones on the k-th diagonal, zeros elsewhere.
+    """A matrix with ones on the k-th diagonal and zeros elsewhere, of N rows and M columns (N unless given).
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -660,7 +690,10 @@ def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> An
 
 @replayed
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """Ones on and below the k-th diagonal, zeros above.
+    """A matrix with ones on and below the k-th diagonal and zeros above, of N rows and M columns (N unless given).
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -685,7 +718,10 @@ def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
 
 @replayed
 def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and below the k-th diagonal, zeros above.
+    """The lower triangles of matrices: the elements on and below the k-th diagonal, zeros above.
+
+    Raises:
+        ShapeError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -698,7 +734,10 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 
 @replayed
 def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and above the k-th diagonal, zeros below.
+    """The upper triangles of matrices: the elements on and above the k-th diagonal, zeros below.
+
+    Raises:
+        ShapeError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -711,7 +750,17 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 @boundary
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """Coordinate arrays of a grid, of its axes' coordinates.
+    """The coordinate arrays of a grid, from the coordinates along each axis.
+
+    Args:
+        xi: vectors.
+        copy: has no effect: arrays are immutable.
+        sparse: whether each array has size 1 along the axes of the others.
+        indexing: "xy", where the first vector runs along axis 1, or "ij", where it runs along axis 0.
+
+    Raises:
+        ShapeError: what are no vectors.
+        ArgumentError: another `indexing`.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -74,7 +74,11 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Array:
-    """The elements in ascending order along an axis (of the flattened array if None), NaN last.
+    """The elements sorted along an axis (of the flattened array if None), in ascending order unless `descending`; NaN
+    last.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -99,6 +103,9 @@ def argsort(
     """The indices that sort along an axis (of the flattened array if None); equal elements stay in order.
     `dtype` is the integer type of the indices, which must hold them.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.argsort(jnp.array([30, 10, 20]))
@@ -115,6 +122,9 @@ def _places(x: Any, axis: int, dtype: Any = None) -> Any:
 @boundary
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The indices that sort by several keys, of which the last is the first in rank.
+
+    Raises:
+        ShapeError: keys of different shapes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -133,6 +143,9 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here.
 
+    Raises:
+        AxisError: an axis, or a place `kth` on it, that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.partition(jnp.array([30, 10, 20]), 1)
@@ -146,6 +159,9 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 @boundary
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The indices of `partition`.
+
+    Raises:
+        AxisError: an axis, or a place `kth` on it, that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -164,7 +180,15 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str | None = None
 ) -> Array:
-    """Where values would be inserted into a sorted array: before equal elements, or behind them if `side="right"`.
+    """The places at which values would be inserted into a sorted array: before equal elements, or behind them if
+    `side="right"`.
+
+    Returns:
+        Integers of the shape of `v`.
+
+    Raises:
+        ShapeError: an `a` that is no vector.
+        ArgumentError: another `side`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -245,10 +269,13 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending.
+    """Linear interpolation: values at x of the piecewise linear function through the points (xp, fp), xp ascending.
 
     Outside they are `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values
     may be complex.
+
+    Raises:
+        ShapeError: xp and fp that are no vectors of one length.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -332,35 +359,48 @@ def _quantiles(
         return _quantile(what, a, share, axis, method, keepdims, ignore_nan)
 
     function.__name__ = function.__qualname__ = what
-    function.__doc__ = (
-        f"{doc}; between two of them by `method`, one of linear, lower, higher, midpoint, nearest. With "
-        "`weights`, which are not negative, have the array's shape or that of its axes, and need the method "
-        "'inverted_cdf': the smallest element up to which elements have that share of the total weight.\n\n"
-        f"Example:\n    >>> import tinyxla.numpy as jnp\n    {example}"
-    )
+    function.__doc__ = f"{doc}\n\n{_QUANTILES}\n\nExample:\n    >>> import tinyxla.numpy as jnp\n    {example}"
     return function if ignore_nan else replayed(function)
 
 
+_QUANTILES = """Args:
+    a: an array of real numbers.
+    q: a number or an array; what is beyond the ends is taken for the nearer one.
+    axis: an axis, or several; all, if None.
+    out, overwrite_input: None, and without effect: arrays are immutable.
+    method: what is taken where q is between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+    keepdims: whether the result keeps these axes, with size 1.
+    weights: not negative, of the array's shape or that of its axes. They need the method "inverted_cdf": the
+        smallest element up to which elements have that share of the total weight.
+
+Returns:
+    An array in floating point: the axes of q, and then those of the array that stay.
+
+Raises:
+    AxisError: an axis that the array does not have.
+    ShapeError: no elements.
+    DTypeError: complex numbers.
+    ArgumentError: another method."""
 quantile = _quantiles(
     "quantile",
-    "What a share q of the elements over axes is below",
+    "The quantile of the elements over axes: the value that a share q, from 0 to 1, of the sorted elements is below.",
     ">>> jnp.quantile(jnp.arange(5.0), 0.25)\n    Array(1., dtype=float32)",
 )
 nanquantile = _quantiles(
     "nanquantile",
-    "As `quantile`, of what is not NaN",
+    "The quantile, as of `quantile`, of what is not NaN.",
     ">>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.5)\n    Array(2., dtype=float32)",
     ignore_nan=True,
 )
 percentile = _quantiles(
     "percentile",
-    "What q percent of the elements over axes are below",
+    "The percentile of the elements over axes: the value that q percent of the sorted elements are below.",
     ">>> jnp.percentile(jnp.arange(5.0), 75)\n    Array(3., dtype=float32)",
     percent=True,
 )
 nanpercentile = _quantiles(
     "nanpercentile",
-    "As `percentile`, of what is not NaN",
+    "The percentile, as of `percentile`, of what is not NaN.",
     ">>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)\n    Array(2., dtype=float32)",
     percent=True,
     ignore_nan=True,
@@ -371,7 +411,11 @@ nanpercentile = _quantiles(
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """The middle of the sorted elements over axes, or the mean of the two in the middle.
+    """The median over axes (all, if None): the middle one of the sorted elements, or the mean of the two in the middle.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: no elements.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -387,7 +431,7 @@ def median(
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """As `median`, of what is not NaN.
+    """The median, as of `median`, of what is not NaN.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -546,6 +590,9 @@ def bincount(
 
     The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
     count.
+
+    Raises:
+        DTypeError: what is no vector of integers.
 
     Example:
         >>> import tinyxla.numpy as jnp
