@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import operator
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from hypothesis import given, strategies as st
 from jax import tree_util as jax_trees
 
 import tinyxla
-from tinyxla import tree, tree_util
-from tinyxla.errors import ArgumentError, PytreeError
+from tinyxla import flatten_util, tree, tree_util
+from tinyxla.errors import ArgumentError, DTypeError, PytreeError
 from tinyxla.tracing import pytrees
 
 
@@ -237,7 +238,7 @@ def test_dataclasses() -> None:
         a: int
         b: int
 
-    with pytest.raises(ArgumentError, match=r"Other has the fields \['a', 'b'\].*dropped: \['b'\]"):
+    with pytest.raises(ArgumentError, match=r"Other has the fields \['a', 'b'\].*dropped: {'b'}"):
         tree_util.register_dataclass(Other, data_fields=["a"], meta_fields=[])
     with pytest.raises(ArgumentError, match="given together"):
         tree_util.register_dataclass(Other, data_fields=["a"])
@@ -346,3 +347,45 @@ def test_dicts_of_different_kinds_differ_at_any_depth() -> None:
     first, other = [1, (2, ({"a": 3}, 4))], [1, (2, (collections.OrderedDict(a=3), 4))]
     with pytest.raises(PytreeError, match=r"At .*the first has a dict"):
         tree_util.tree_map(lambda x, y: x, first, other)
+
+
+def test_flatten_function_that_gives_no_pair_is_an_error_with_its_result() -> None:
+    class Three:
+        pass
+
+    tree_util.register_pytree_node(Three, lambda _: (2, 3, 4), lambda _, children: Three())  # type: ignore[arg-type]
+    with pytest.raises(PytreeError, match=r"must return a pair .*, but returned \(2, 3, 4\)"):
+        tree_util.tree_leaves(Three())
+
+
+def test_partial_of_a_partial_keeps_the_arguments_of_that_out_of_the_leaves() -> None:
+    inner = functools.partial(pow, 2)
+    outer = tree_util.Partial(inner, 3)
+    assert tree_util.tree_leaves(outer) == [3]
+    assert outer() == 8
+    assert tree_util.tree_structure(outer) == tree_util.tree_structure(tree_util.Partial(inner, 5))
+
+
+def test_transpose_of_containers_that_keep_the_structure_of_what_is_in_them() -> None:
+    class Kept:
+        def __init__(self, tree: Any) -> None:
+            self.tree = tree
+
+    tree_util.register_pytree_node(Kept, lambda k: tree_util.tree_flatten(k.tree), lambda t, xs: Kept(_kept(t, xs)))
+    outer, inner = tree_util.tree_structure(Kept({"a": 1, "b": 2})), tree_util.tree_structure([1, 2])
+    found = tree_util.tree_transpose(outer, inner, Kept({"a": [3, 4], "b": [5, 6]}))
+    assert [k.tree for k in found] == [{"a": 3, "b": 5}, {"a": 4, "b": 6}]
+
+
+def _kept(treedef: Any, children: Any) -> Any:
+    return tree_util.tree_unflatten(treedef, children)
+
+
+def test_unravel_of_leaves_of_one_type_keeps_the_type_of_the_vector() -> None:
+    tree = {"a": tinyxla.numpy.ones(2), "b": tinyxla.numpy.zeros((2, 2))}
+    vector, unravel = flatten_util.ravel_pytree(tree)
+    assert unravel(vector > 0)["b"].dtype == bool
+    assert unravel == flatten_util.ravel_pytree(tree)[1]
+    _, of_several_types = flatten_util.ravel_pytree([tree, tinyxla.numpy.arange(3)])
+    with pytest.raises(DTypeError, match="takes a vector of float32, but got bool; the arrays have several types"):
+        of_several_types(tinyxla.numpy.ones(9, bool))

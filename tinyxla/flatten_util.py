@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -28,6 +29,7 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
 
     Returns:
         `(vector, unravel)`; `unravel` makes of a vector of this length a pytree with the shapes and types of the first.
+        If all leaves have one type, a vector of another type gives arrays of that.
 
     Example:
         >>> from tinyxla.flatten_util import ravel_pytree
@@ -42,18 +44,34 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
     common = tnp.result_type(*types) if types else np.dtype(np.float32)
     parts = [cast(x, common, False).ravel() for x in leaves]
     vector = tnp.concatenate(parts) if parts else tnp.zeros(0, common)
-    bounds = list(accumulate(map(math.prod, shapes), initial=0))
+    return vector, _Unravel(treedef, tuple(shapes), tuple(types), common)
 
-    def unravel(flat: Any) -> Any:
+
+@dataclass(frozen=True)
+class _Unravel:
+    """The pytree of a vector. Functions for pytrees of one structure, with arrays of the same types, are equal."""
+
+    treedef: pytrees.TreeDef
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[np.dtype[Any], ...]
+    common: np.dtype[Any]
+
+    def __call__(self, flat: Any) -> Any:
         given = as_array(flat, "unravel")
-        if given.shape != vector.shape:
-            raise ShapeError(f"unravel takes a vector of shape {vector.shape}, but got the shape {given.shape}.")
-        if given.dtype != common:
-            raise DTypeError(f"unravel takes a vector of {common.name}, but got {given.dtype.name}; convert it.")
-        whole = zip(pairwise(bounds), shapes, types, strict=True)
-        return pytrees.unflatten(treedef, [cast(given[a:b].reshape(s), t, False) for (a, b), s, t in whole])
-
-    return vector, unravel
+        bounds = list(accumulate(map(math.prod, self.shapes), initial=0))
+        if given.shape != (bounds[-1],):
+            raise ShapeError(f"unravel takes a vector of shape ({bounds[-1]},), but got the shape {given.shape}.")
+        if all(t == self.common for t in self.types):
+            types = [given.dtype] * len(self.types)
+        elif given.dtype == self.common:
+            types = list(self.types)
+        else:
+            raise DTypeError(
+                f"unravel takes a vector of {self.common.name}, but got {given.dtype.name}; the arrays have several "
+                "types, so convert it."
+            )
+        whole = zip(pairwise(bounds), self.shapes, types, strict=True)
+        return pytrees.unflatten(self.treedef, [cast(given[a:b].reshape(s), t, False) for (a, b), s, t in whole])
 
 
 def _raveled_keys(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:

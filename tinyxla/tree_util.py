@@ -105,6 +105,9 @@ class FlattenedIndexKey:
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"
 
+    def __hash__(self) -> int:  # which is not that of a `SequenceKey`
+        return hash((FlattenedIndexKey, self.key))
+
 
 KeyEntry = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey
 KeyPath = tuple[Any, ...]
@@ -516,10 +519,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
     {'a': [1, 2]}
     """
-    try:
-        inner_trees = outer_treedef.flatten_up_to(pytree_to_transpose)
-    except ValueError as error:
-        raise PytreeError(f"tree_transpose: the tree does not begin as the outer {outer_treedef}: {error}") from None
+    inner_trees = _inner_trees(outer_treedef, inner_treedef, pytree_to_transpose)
     if inner_treedef is None:
         if not inner_trees:
             raise PytreeError(f"tree_transpose: the outer {outer_treedef} has no leaves; give the inner structure.")
@@ -532,6 +532,22 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
         rows.append(leaves)
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(inner_treedef.num_leaves)]
     return tree_unflatten(inner_treedef, [tree_unflatten(outer_treedef, column) for column in columns])
+
+
+def _inner_trees(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, tree: Any) -> list[Any]:
+    """What stands in the places of the leaves of the outer structure. Containers that keep the structure of what is in
+    them differ from the outer ones; they fit if these, with the inner trees in them, are like them."""
+    try:
+        return outer_treedef.flatten_up_to(tree)
+    except ValueError as error:
+        leaves, treedef = tree_flatten(tree)
+        if inner_treedef is not None and len(leaves) == outer_treedef.num_leaves * inner_treedef.num_leaves:
+            size = inner_treedef.num_leaves
+            chunks = [leaves[i : i + size] for i in range(0, len(leaves), size)] if size else []
+            inner_trees = [tree_unflatten(inner_treedef, chunk) for chunk in chunks]
+            if chunks and tree_structure(tree_unflatten(outer_treedef, inner_trees)) == treedef:
+                return inner_trees
+        raise PytreeError(f"tree_transpose: the tree does not begin as the outer {outer_treedef}: {error}") from None
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
@@ -574,12 +590,21 @@ def register_pytree_node(
 
     def with_keys(value: Any) -> tuple[Iterable[Any], Any, Sequence[Any]]:
         assert flatten_with_keys_func is not None
-        children, rest = flatten_func(value)
+        children, rest = flatten(value)
         return children, rest, tuple(key for key, _ in flatten_with_keys_func(value)[0])
+
+    def flatten(value: Any) -> tuple[Iterable[Any], Any]:
+        found = flatten_func(value)
+        if type(found) is tuple and len(found) == 2 and hasattr(found[0], "__iter__"):
+            return found
+        raise PytreeError(
+            f"The flatten function of {nodetype.__name__} must return a pair (children, rest) whose children can be "
+            f"iterated over, but returned {found!r}."
+        )
 
     named = None if flatten_with_keys_func is None else with_keys
     try:
-        pytrees.register_node(nodetype, flatten_func, unflatten_func, optree.FlattenedEntry, named)
+        pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry, named)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
 
@@ -678,11 +703,14 @@ def register_dataclass(
     cls: type[Any] = nodetype
     is_dataclass: bool = dataclasses.is_dataclass(cls)
     if (data_fields is None) != (meta_fields is None):
-        raise ArgumentError("register_dataclass: data_fields and meta_fields are given together, or neither.")
+        raise ArgumentError(
+            "register_dataclass: data_fields and meta_fields are given together, or neither, but got "
+            f"data_fields={data_fields} and meta_fields={meta_fields}."
+        )
     if data_fields is None or meta_fields is None:
         if not is_dataclass:
             raise ArgumentError(
-                f"register_dataclass: {nodetype.__name__} is not a dataclass, so it takes data_fields and meta_fields."
+                f"register_dataclass: {nodetype} is not a dataclass, so it takes data_fields and meta_fields."
             )
         kept = [f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields]
         data_fields = [f.name for f in kept if not f.metadata.get("static", False)]
@@ -707,11 +735,17 @@ def register_dataclass(
 def _check_fields(nodetype: Any, named: set[str]) -> None:
     fields = {f.name for f in dataclasses.fields(nodetype) if f.init}
     if fields != named:
-        missing, unknown = sorted(fields - named), sorted(named - fields)
+        missing, unknown = fields - named, named - fields
         raise ArgumentError(
-            f"register_dataclass: {nodetype.__name__} has the fields {sorted(fields)}; not named as data, meta or "
-            f"dropped: {missing}; named but not there: {unknown}."
+            f"register_dataclass: {nodetype.__name__} has the fields {sorted(fields)}"
+            + (f"; not named as data, meta or dropped: {_set_text(missing)}" if missing else "")
+            + (f"; named but not there: {_set_text(unknown)}" if unknown else "")
+            + "."
         )
+
+
+def _set_text(names: set[str]) -> str:
+    return "{" + ", ".join(map(repr, sorted(names))) + "}"
 
 
 def register_static(cls: C) -> C:
@@ -739,6 +773,30 @@ class Partial(functools.partial[Any]):
     >>> add(2), tree_leaves(add)
     (3, [1])
     """
+
+    def __new__(cls, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Partial:
+        if isinstance(function, functools.partial) and not isinstance(function, Partial):
+            function = _Unmerged(function)  # whose arguments are no leaves
+        return super().__new__(cls, function, *args, **keywords)
+
+
+class _Unmerged:
+    """A `functools.partial`, equal to itself and with its hash, that no other one takes apart."""
+
+    def __init__(self, function: functools.partial[Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
+
+    def __eq__(self, other: object) -> bool:
+        return self.function == (other.function if isinstance(other, _Unmerged) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
 
 
 register_pytree_with_keys(

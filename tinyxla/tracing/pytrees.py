@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, cast
@@ -61,6 +62,7 @@ def rebuild_dicts_with_sorted_keys() -> None:
     _rebuilt.with_sorted_keys = True
 
 
+_UNORDERED = (dict, defaultdict)
 _sorted_specs: dict[TreeDef, TreeDef | None] = {}  # None: there are containers of other classes beside dicts
 
 
@@ -94,10 +96,14 @@ def _transformed(treedef: TreeDef) -> tuple[TreeDef, bool, bool]:
     def sort(one: TreeDef) -> TreeDef:
         nonlocal has_dicts, has_others
         has_others = has_others or one.kind == optree.PyTreeKind.CUSTOM
-        if one.type is not dict or one.num_children < 2:
+        if one.type not in _UNORDERED or one.num_children < 2:
             return one
         has_dicts = True
-        return optree.treespec_dict(zip(one.entries(), one.children(), strict=True), namespace=one.namespace)
+        items = zip(one.entries(), one.children(), strict=True)
+        if one.type is dict:
+            return optree.treespec_dict(items, namespace=one.namespace)
+        factory = optree.tree_unflatten(one, [None] * one.num_leaves).default_factory
+        return optree.treespec_defaultdict(factory, items, namespace=one.namespace)
 
     return treedef.transform(sort), has_dicts, has_others
 
