@@ -12,6 +12,7 @@ from tinyxla.partitioning.array import from_callback, is_spread
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, Sharding, axes_of
@@ -123,12 +124,26 @@ def make_array_from_single_device_arrays(
     """
     what = "make_array_from_single_device_arrays"
     given = _sharding(what, sharding)
+    if not isinstance(arrays, list | tuple):
+        raise ArgumentError(f"{what}: arrays must be a list or tuple of arrays, but is {type(arrays).__name__}.")
     parts = list(arrays)
+    for x in parts:
+        if isinstance(x, Tracer):
+            raise ArgumentError(f"{what}: the parts must be concrete, but one is traced: {x!r}.")
+        if isinstance(x, Array) and len(x.addressable_shards) != 1:
+            raise ArgumentError(
+                f"{what}: each part must be on one device, but one has {len(x.addressable_shards)} parts on several."
+            )
     places = given.addressable_devices_indices_map(tuple(shape))
     if len(parts) != len(places) or not all(isinstance(x, Array) for x in parts):
         raise ArgumentError(
             f"{what}: there must be an array for each of the {len(places)} devices of this process, but got "
             f"{len(parts)}: {parts!r:.60}."
+        )
+    if dtype is not None and any(x.dtype != np.dtype(dtype) for x in parts):
+        raise ArgumentError(
+            f"{what}: the parts must have the dtype {np.dtype(dtype).name} that is asked for, but one has "
+            f"{next(x.dtype.name for x in parts if x.dtype != np.dtype(dtype))}; convert it with astype."
         )
     by_place = {repr(index): x for index, x in zip(places.values(), parts, strict=True)}
     whole = repr((slice(None),) * len(shape))

@@ -60,6 +60,9 @@ def set_attributes() -> None:
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
+    array_type.unsafe_buffer_pointer = memories.address
+    array_type.committed = False  # what is on the one device goes to where other arguments are
+    KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
     array_type.__pow__ = recorded_power(Array.__pow__)
     for error in (TinyxlaError, AxisError):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tinyxla.errors import ArgumentError
+from tinyxla.partitioning.array import ShardedArray
 
 
 class Memory:
@@ -56,3 +59,19 @@ def memory(device: Any, kind: str) -> Memory:
         if found.kind == kind:
             return found
     raise ArgumentError(f"memory: the kinds are {[m.kind for m in memories(device)]}, but got {kind!r}.")
+
+
+def address(array: Any) -> int:
+    """Where the elements of an array on one device begin in memory.
+
+    Raises:
+        ArgumentError: the array has parts on several devices.
+    """
+    parts = len(array.addressable_shards)
+    if parts != 1:
+        raise ArgumentError(
+            f"unsafe_buffer_pointer: the array has parts on {parts} devices of this process; take that of the data of "
+            "one of its addressable_shards."
+        )
+    held = array.block if isinstance(array, ShardedArray) else array.buffer()
+    return (held if isinstance(held, np.ndarray) else np.frombuffer(held, np.uint8)).ctypes.data

@@ -38,6 +38,8 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
+from tinyxla.partitioning.array import ShardedArray
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
@@ -390,6 +392,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
+    if shape is None and isinstance(a, ShardedArray):
+        made = placed("full_like", made, a.sharding)
     return made if is_float0(made) else made.with_weak_type(weak and dtype is None)
 
 

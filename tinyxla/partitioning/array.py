@@ -250,7 +250,10 @@ class _DeletedArray(ShardedArray):
 
     @property
     def block(self) -> np.ndarray[Any, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        raise DeletedError(f"Array has been deleted with shape={self.shape}: it was donated, or deleted by name.")
+        sizes = ",".join(map(str, self.shape))
+        raise DeletedError(
+            f"Array has been deleted with shape={self.dtype.name}[{sizes}]: it was donated, or deleted by name."
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -441,7 +441,7 @@ class Array:
         Array([1., 1.], dtype=float32)
         """
         check_device("to_device", device)
-        return self.copy()
+        return self.copy() if device is None else _namespace.array(self, device=device)
 
     # --- operators
 

@@ -370,7 +370,8 @@ class NamedSharding(Sharding):
             if size % self._parts(axes):
                 raise ShapeError(
                     f"{what}: the size of dimension {d} of {tuple(shape)} must be a multiple of {self._parts(axes)}, "
-                    f"the number of parts along {' and '.join(map(repr, axes))}; pad it, or leave it whole."
+                    f"the number of parts along {' and '.join(map(repr, axes))}, where all dimensions have "
+                    f"{[self._parts(a) for a in spec]} parts; pad it, or leave it whole."
                 )
         return spec
 
