@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -224,7 +224,7 @@ def transfer_guard(new_val: str = "allow") -> Context:
     """
     if new_val not in _GUARDS:
         raise AttributeValueError(f"transfer_guard is one of {', '.join(_GUARDS)}, but got {new_val!r}.")
-    return nullcontext()
+    return _Unchanged()
 
 
 _GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
@@ -233,7 +233,19 @@ transfer_guard_host_to_device = transfer_guard_device_to_host = transfer_guard_d
 
 def _without_effect(option: str, value: Any) -> Context:
     warn_unless_satisfied(option, value)
-    return nullcontext()
+    return _Unchanged()
+
+
+class _Unchanged(Block):
+    """Nothing changes inside."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
 
 
 class ensure_compile_time_eval(Block):

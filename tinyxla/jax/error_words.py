@@ -334,9 +334,18 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "jax_numpy_rank_promotion='raise'.",
     ),
     (
-        r"^The element types (\w+) and (\w+) differ, and numpy_dtype_promotion is 'strict'",
-        "Input dtypes ('{1:name}', '{2:name}') have no available implicit dtype promotion path when "
+        r"^(?:numpy\.\w+: )?The element types (.* and \S+) differ, and numpy_dtype_promotion is 'strict'",
+        "Input dtypes ({1:names}) have no available implicit dtype promotion path when "
         "jax_numpy_dtype_promotion=strict.",
+    ),
+    (
+        r"^There is no implicit promotion between (.*f8\w+.*); convert",
+        "Input dtypes ({1:names}) have no available implicit dtype promotion path. To avoid unintended promotion, 8-bit floats "
+        "do not support implicit promotion.",
+    ),
+    (
+        r"^(?:numpy\.\w+: )?There is no implicit promotion between (.*); convert",
+        "Input dtypes ({1:names}) have no available implicit dtype promotion path.",
     ),
     (r"^(\w+): the result has a NaN", "invalid value (nan) encountered in {1}"),
     (r"^(\w+): the result has an? inf", "invalid value (inf) encountered in {1}"),
@@ -384,6 +393,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^numpy.\w+: The Python integer (-?\d+) does not fit the element type (\w+)",
         "Python int {1} too large to convert to {2}",
     ),
+    (
+        r"^([\w-]+): got random keys of (key<\w+>), but keys are no numbers",
+        "{1:op} does not accept dtype {2}. Accepted dtypes are subtypes of number.",
+    ),
     (r"^int\* and (key<\w+>) differ, and random keys are no numbers", "add does not accept dtypes {1}, int32."),
     (
         rf"^linalg.(\w+): takes square matrices, but got {_SHAPE}",
@@ -430,7 +443,18 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{1} accepts a single key, but was given a key array of shape {2:shape}",
     ),
     (r"^tinyxla.random.\w+: a seed is an integer", "PRNG key seed must be an integer"),
-    (r"^tinyxla.random.\w+: the seed is one integer", "accepts a scalar seed, but was given an array of shape"),
+    (
+        r"^tinyxla.random.(\w+): the seed is one integer",
+        "{1} accepts a scalar seed, but was given an array of shape",
+    ),
+    (
+        r"^tinyxla.random.\w+: impl must be one of .*, but got (.*)\.",
+        "unrecognized PRNG implementation: {1}",
+    ),
+    (
+        r"^tinyxla.random.\w+: impl must be .*, but is .* of type (\w+)\.",
+        "unrecognized type {1} for specifying PRNG implementation.",
+    ),
     (
         r"^tinyxla.random.choice: (\d+) elements cannot be chosen among (\d+)",
         "Cannot take a larger sample (size {1}) than population (size {2}) when 'replace=False'",
@@ -448,6 +472,12 @@ def _kinds(given: str) -> str:
     """Kinds of element types as JAX names and orders them."""
     found = {_KINDS.get(kind, kind) for kind in given.split(", ")}
     return ", ".join(kind for kind in ("integer", "floating", "complexfloating", "bool") if kind in found)
+
+
+def _size_of_dimension(given: str) -> str:
+    """The size in "dimension 1 of (8, 3)"."""
+    found = re.search(r"dimension (\d+) of \((.*?)\)", given)
+    return found[2].split(",")[int(found[1])].strip() if found else ""
 
 
 def _of_shape(given: str, spec: str) -> str:
@@ -469,11 +499,14 @@ _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,
-    "name": lambda given: element_type(given).dtype.name,
+    "name": lambda given: given.strip("*") if given.endswith("*") else element_type(given).dtype.name,
+    "names": lambda given: ", ".join(repr(format(_Group(one), "name")) for one in given.split(" and ")),
     "words": lambda given: given.replace("), (", ") ("),
     "op": lambda given: _NAMES.get(given, given),
     "place": lambda given: " at position 0" if given in BINARY or (given in BITWISE and given != "not") else "",
     "kinds": _kinds,
+    "size": _size_of_dimension,
+    "iterable": lambda given: " where 'children' is iterable" if given.count(",") == 1 else "",
 }
 
 
@@ -495,7 +528,7 @@ def jax_words(message: str) -> str:
     for pattern, template in _ROWS:
         found = pattern.search(message)
         if found:
-            return template.format(found[0], *(_Group(group or "") for group in found.groups()))
+            return template.format(_Group(found[0]), *(_Group(group or "") for group in found.groups()))
     return ""
 
 

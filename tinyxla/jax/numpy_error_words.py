@@ -67,10 +67,73 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "`jax.memory.Space` or a "
         "pytree of these values. Received invalid value: {1}",
     ),
+    (r"^A mesh must have a name for each of its axes .* but got \(.*None.*\)", "Mesh axis names cannot be None."),
+    (
+        r"^axis_types must be an AxisType, .* but is (.*)\.",
+        "Number of axis names should match the number of axis_types; axis_types must be of type "
+        "`jax.sharding.AxisType`. Got axis_types={1}",
+    ),
+    (
+        rf"^(\w+): the part at .* must have the shape {_PAIR}, but has {_PAIR}\.",
+        "Expected shard shape {2} doesn't match the single device array shape {3}.",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: arrays must be a list or tuple of arrays, but is (\w+)",
+        "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, but got {1}",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: the parts must be concrete",
+        "jax.make_array_from_single_device_arrays requires a list of concrete arrays",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: the parts must have the dtype (\w+) .* but one has (\w+);",
+        "If `dtype` is provided to `jax.make_array_from_single_device_arrays`, it must match the dtype of the "
+        "addressable shards. Got dtype={1} and shard dtype={2}`.",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: each part must be on one device, but one has (\d+) parts",
+        "When making an array from single-device arrays the input arrays must have one shard each. An argument array "
+        "had {1} shard(s).",
+    ),
+    (
+        rf"(\w+): the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+), .* have (\[.*\]) parts;",
+        "Sharding {1} implies that array axis {2} is partitioned {4} times, but the dimension size is {0:size} "
+        "(full shape: {3}, per-dimension tiling factors: {5} should evenly divide the shape)",
+    ),
     # trees
     (r"^tree_reduce: the tree .* has no leaves", "reduce() of empty iterable with no initial value"),
-    (r"^tree_transpose: an inner tree has the structure", "Mismatch"),
-    (r"^tree_map: the trees have different structures", "pytree structure error: different"),
+    (r"^tree_transpose: (?:an inner tree has the structure|the tree does not begin as)", "Mismatch"),
+    (r"^tree_\w+: the trees have different structures", "pytree structure error: different"),
+    (
+        r"^The flatten function of (\w+) must return a pair .* but returned (\(.*, .*\))\.(?:\n|$)",
+        "The to_iterable function for a custom PyTree node should return a (children, aux_data) tuple{2:iterable}, "
+        "got {2}",
+    ),
+    (
+        r"^The flatten function of (\w+) must return a pair .* but returned (.*)\.(?:\n|$)",
+        "The to_iterable function for a custom PyTree node should return a (children, aux_data) tuple, got {2}",
+    ),
+    (
+        r"^unravel takes a vector of (\w+), but got (\w+);",
+        "unravel function given array of dtype {2}, but expected dtype {1}",
+    ),
+    (
+        r"^register_dataclass: data_fields and meta_fields are given together, or neither, but got (.*) and (.*)\.",
+        "register_dataclass: data_fields and meta_fields must both be specified when either is specified. Got {1} {2}.",
+    ),
+    (
+        r"^register_dataclass: (.*) is not a dataclass",
+        "register_dataclass: data_fields and meta_fields are required when nodetype is not a dataclass. Got "
+        "nodetype={1}.",
+    ),
+    (
+        r"^register_dataclass: \w+ has the fields .*; not named as data, meta or dropped: ({.*?})",
+        "data_fields and meta_fields must include all dataclass fields in ``__init__``. Missing fields: {1}.",
+    ),
+    (
+        r"^register_dataclass: \w+ has the fields .*; named but not there: ({.*?})",
+        "data_fields and meta_fields must include all dataclass fields in ``__init__``. Unexpected fields: {1}.",
+    ),
     # nn and image
     (
         rf"fan-in and fan-out need axes of inputs and of outputs, but the shape is {_PAIR}",

@@ -12,6 +12,7 @@ from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp, stop_gradient
+from tinyxla.lax.special import erfc
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
@@ -416,7 +417,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
         near = value if value.dtype.kind == "c" else constant_beyond(value, 30.0)
         inner = math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))
         return value * (0.5 * (1.0 + tnp.tanh(inner)))
-    return 0.5 * value * (1.0 + elementwise.erf(constant_beyond(value, 30.0) * math.sqrt(0.5)))
+    return 0.5 * value * erfc(constant_beyond(value, 30.0) * -math.sqrt(0.5))
 
 
 @replayed
@@ -500,7 +501,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)
     """
-    classes = array_of(x, "nn.one_hot")
+    classes = array_of(tnp.asarray(x) if isinstance(x, list | tuple) else x, "nn.one_hot")
     rank = classes.ndim + 1
     d = canonical_axis(axis, rank, "nn.one_hot")
     spread = [1] * rank

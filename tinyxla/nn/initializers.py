@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinyxla import numpy as tnp, random
+from tinyxla import lax, numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.numpy.arguments import named, python_dtype, shape_of
 from tinyxla.shapes.shape import canonical_axis
@@ -78,7 +78,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
         >>> bool((weights >= 0).all() and (weights < 0.1).all())
         True
     """
-    return _drawing(dtype, lambda key, shape, kind: random.uniform(key, shape, kind) * scale)
+    return _drawing(dtype, lambda key, shape, kind: random.uniform(key, shape, kind) * tnp.asarray(scale, kind))
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
@@ -89,7 +89,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
         >>> nn.initializers.normal(0.1)(random.key(0), (64, 10)).shape
         (64, 10)
     """
-    return _drawing(dtype, lambda key, shape, kind: random.normal(key, shape, kind) * stddev)
+    return _drawing(dtype, lambda key, shape, kind: random.normal(key, shape, kind) * tnp.asarray(stddev, kind))
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
@@ -101,7 +101,11 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
         >>> bool(abs(weights).max() <= 0.2)
         True
     """
-    return _drawing(dtype, lambda key, shape, kind: random.truncated_normal(key, lower, upper, shape, kind) * stddev)
+
+    def draw(key: Array, shape: Sequence[int], kind: Any) -> Array:
+        return random.truncated_normal(key, lower, upper, shape, kind) * tnp.asarray(stddev, kind)
+
+    return _drawing(dtype, draw)
 
 
 # --- scaled by the size of the layer ----------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ def _in_disk(key: Any, shape: Sequence[int], kind: Any, square: Callable[[Any], 
     real = np.dtype(np.float32 if python_dtype(kind) == np.complex64 else np.float64)
     modulus = tnp.sqrt(square(random.uniform(for_modulus, shape, real)))
     angle = 2 * math.pi * random.uniform(for_argument, shape, real)
-    return modulus * tnp.exp(1j * angle)
+    return lax.complex(modulus * tnp.cos(angle), modulus * tnp.sin(angle))
 
 
 def variance_scaling(

@@ -336,9 +336,15 @@ def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
     first = arrays[0].shape
     if all(x.shape == first for x in arrays):
         return list(arrays)
-    shape = broadcast_shapes(what, *(x.shape for x in arrays))
     if config.numpy_rank_promotion != "allow" and len({x.ndim for x in arrays} - {0}) > 1:
+        broadcast_shapes(what, *(x.shape for x in arrays))
         _rank_differs(what, [x.shape for x in arrays])
+    return explicitly_broadcasted(what, arrays)
+
+
+def explicitly_broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
+    """Arrays stretched to their common shape, also where `numpy_rank_promotion` does not allow it unasked."""
+    shape = broadcast_shapes(what, *(x.shape for x in arrays))
     return [broadcast_to_shape(what, x, shape) for x in arrays]
 
 

@@ -522,7 +522,7 @@ class Update:
 def _replaced_keys(what: str, keys: Any, index: Any, values: Any, options: dict[str, Any]) -> Any:
     """Keys of which some are replaced by others; there is no arithmetic on them."""
     if what != "at[].set":
-        refuse(what)
+        refuse(what, keys)
     check_same_keys(what, keys, values)
     return map_over_words(lambda words, others: Update(words, index).set(others, **options), keys, values)
 

@@ -18,13 +18,13 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcast_shapes as common_shape,
     broadcast_to_shape,
-    broadcasted,
     canonical_axes,
     cast,
     check_memory,
     choice_of,
     constant,
     count_of,
+    explicitly_broadcasted,
     integer_of,
     is_several,
     listed,
@@ -328,7 +328,8 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
         Array([[5, 5],
                [6, 6]], dtype=int32)
     """
-    return broadcasted("broadcast_arrays", [array_of(x, "broadcast_arrays") for x in args]) if args else []
+    arrays = [array_of(x, "broadcast_arrays") for x in args]
+    return explicitly_broadcasted("broadcast_arrays", arrays) if args else []
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

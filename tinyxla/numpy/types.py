@@ -63,6 +63,9 @@ class ScalarType:
         except TypeError:
             return False
 
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self.dtype.type)
+
     def __hash__(self) -> int:
         return hash(self.dtype.type)  # as in JAX: of the types in a set NumPy's scalar types are found
 
@@ -272,6 +275,8 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
     if isinstance(x, SCALARS) and not isinstance(x, np.generic):
         return type_of(x)
+    if x is None:  # NumPy's default type
+        return default_float(), False
     return dtype_of(x, "result_type"), _is_weak(x) or bool(getattr(x, "weak_type", False))
 
 

@@ -101,14 +101,20 @@ def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bo
     key = (types, config.enable_x64, config.numpy_dtype_promotion)
     found = _promoted.get(key)
     if found is None:
+        if config.numpy_dtype_promotion == "strict":
+            _check_strictly(types)
         found = _promoted[key] = join_types(*types)
-        if config.numpy_dtype_promotion == "strict" and any(not weak and dtype != found[0] for dtype, weak in types):
-            del _promoted[key]
-            names = " and ".join(sorted({_node(*t) for t in types}))
-            raise PromotionError(
-                f"The element types {names} differ, and numpy_dtype_promotion is 'strict'; convert one with astype."
-            )
     return found
+
+
+def _check_strictly(types: tuple[tuple[np.dtype[Any], bool], ...]) -> None:
+    """An error unless arrays keep their types, and only numbers, which are weak, are converted."""
+    strong = {dtype for dtype, weak in types if not weak}
+    if len(strong) > 1 or (strong and join_types(*types)[0] not in strong):
+        names = " and ".join(sorted({_node(*t) for t in types}))
+        raise PromotionError(
+            f"The element types {names} differ, and numpy_dtype_promotion is 'strict'; convert one with astype."
+        )
 
 
 def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:

@@ -53,7 +53,7 @@ class _KeyTrace(Trace):
             return _compared(attributes["direction"], *operands)
         moved = _MOVED.get(op.name)
         if moved is None:
-            refuse(op.name)
+            refuse(op.name, *operands)
         check_same_keys(op.name, *(operands[k] for k in moved(len(operands))))
         return map_over_words(lambda *words: op(*words, **attributes), *operands)
 
@@ -79,9 +79,10 @@ def map_over_words(function: Callable[..., Any], *arrays: Any) -> KeyArray:
     return KeyArray(dtype, words)
 
 
-def refuse(what: str) -> NoReturn:
+def refuse(what: str, *arrays: Any) -> NoReturn:
     """The error for what is not defined on keys."""
-    raise DTypeError(f"{what}: got random keys, but {ADVICE}.")
+    types = ", ".join(dict.fromkeys(x.dtype.name for x in arrays if isinstance(x, KeyArray)))
+    raise DTypeError(f"{what}: got random keys of {types}, but {ADVICE}.")
 
 
 def check_same_keys(what: str, *arrays: Any) -> None:
@@ -139,7 +140,7 @@ class KeyArray(Interpreted):
         return self.dtype.itemsize
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
-        refuse(wanted)
+        refuse(wanted, self)
 
     primal = concrete
 
@@ -155,7 +156,7 @@ class KeyArray(Interpreted):
             ...
         tinyxla.errors.DTypeError: The value: got random keys, but keys are no numbers; their words are ...
         """
-        refuse("The value")
+        refuse("The value", self)
 
     _value = property(buffer)
 
