@@ -117,7 +117,8 @@ def checkpoint(
         inner, inner_named = pytrees.unflatten(tree, leaves)
         if not state.depth:  # nothing is transformed
             return of_arrays(*inner, **inner_named)
-        made, captured, weak, result = trace_tree(of_arrays, inner, inner_named)
+        captures = None if state.staging is None else state.staging.captures  # as the function around
+        made, captured, weak, result = trace_tree(of_arrays, inner, inner_named, captures)
         outputs = call(*leaves, *captured, to_apply=made, checkpoint=kept)
         return pytrees.unflatten(result, [x.with_weak_type(w) for x, w in zip(outputs, weak, strict=True)])
 

@@ -160,7 +160,7 @@ def test_loops_branches_and_calls_are_single_equations() -> None:
         print(float(jax.grad(lambda x: again(x)[0])(1.0)) == float(jax.grad(lambda x: program(x)[0])(1.0)))
         """
     ) == [
-        "['clamp', 'scan', 'while', 'scan', 'gt', 'convert_element_type', 'cond', 'cond', 'jit', 'custom_jvp_call']",
+        "['scan', 'while', 'scan', 'gt', 'convert_element_type', 'cond', 'clamp', 'cond', 'jit', 'custom_jvp_call']",
         "3 1 ClosedJaxpr",
         "True",
         "True",

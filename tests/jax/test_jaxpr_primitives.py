@@ -90,3 +90,35 @@ def test_primitives_are_names_of_their_modules() -> None:
         """
     wanted = [name.rpartition(".")[2].removesuffix("_p").replace("scatter_add", "scatter-add") for name in names]
     assert printed(program) == [*wanted, "True"]
+
+
+def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
+    """As in JAX: arrays without axes are constants, each one once, through loops and branches, too; what is made of
+    numbers meanwhile is a literal; a compiled function has its constants itself."""
+    program = """
+        import jax, jax.numpy as jnp, numpy as np
+        from jax import lax
+        scalar, vector, first = jnp.asarray(2.0), jnp.arange(3.0), jnp.asarray(2)
+        functions = [
+            lambda x: x * scalar + scalar,
+            lambda x: x * jnp.asarray(3.0) + np.float32(2) + jnp.float32(1) + jnp.zeros(()),
+            lambda x: lax.scan(lambda c, y: (c * scalar, c + y), x, vector)[0] + vector,
+            lambda x: lax.cond(x > scalar, lambda y: y * scalar, lambda y: y + vector[0], x),
+            lambda x: jax.checkpoint(lambda y: y * scalar)(x),
+            lambda x: jax.jit(lambda y: y * vector)(x),
+            lambda x: lax.fori_loop(first, 5, lambda i, y: y + scalar, x),
+        ]
+        for f in functions:
+            closed = jax.make_jaxpr(f)(1.0)
+            again = jax.core.eval_jaxpr(closed.jaxpr.replace(), closed.consts, 1.0)
+            print([np.shape(c) for c in closed.consts], np.allclose(again[0], f(1.0)), closed.eqns[-1].primitive)
+        """
+    assert printed(program) == [
+        "[()] True add",
+        "[] True add",
+        "[(), (3,)] True add",
+        "[(), (3,)] True cond",
+        "[()] True checkpoint",
+        "[] True jit",
+        "[()] True scan",
+    ]

@@ -301,8 +301,14 @@ def shapes_of(made: Computation, weak: Sequence[bool], tree: pytrees.TreeDef) ->
     return pytrees.unflatten(tree, found)
 
 
-def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[bool], Any]:
-    """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure."""
+def trace_tree(
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    captures: Callable[[Array], bool] | None = None,
+) -> tuple[Any, Any, list[bool], Any]:
+    """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure.
+    Concrete arrays are constants unless `captures` says that they are captured."""
     leaves, treedef = pytrees.flatten((args, kwargs))
     if any(map(is_float0, leaves)):
         leaves, treedef = pytrees.flatten(without_float0((args, kwargs)))
@@ -316,9 +322,8 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]
     flat = OfLeaves(function, treedef, named=True, float0=True)
     weak = [x.weak_type for x in leaves]
-    made, captured, weak_results = trace(
-        flat, shapes, name_of(function), weak, f"the traced function {name_of(function)}", values=leaves
-    )
+    what = f"the traced function {name_of(function)}"
+    made, captured, weak_results = trace(flat, shapes, name_of(function), weak, what, values=leaves, captures=captures)
     return made, captured, weak_results, flat.tree
 
 

@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinyxla import lax
 from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
@@ -18,6 +20,7 @@ from tinyxla.jax.loop_batching import BATCHERS
 from tinyxla.jax.recording import is_recording, region
 from tinyxla.jax.staging import closed_jaxpr
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 
 Function = Callable[..., Any]
@@ -125,14 +128,19 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, **options:
     return pytrees.unflatten(tree, [x.with_weak_type(w) for x, w in zip(found, weak, strict=True)])
 
 
+def _is_known(bound: Any) -> bool:
+    return isinstance(bound, (int, np.integer, np.ndarray, ConcreteArray))
+
+
 @functools.wraps(lax.fori_loop)
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, **options: Any) -> Any:
     if not is_recording():
         return lax.fori_loop(lower, upper, body_fun, init_val, **options)
-    if isinstance(lower, int) and isinstance(upper, int):
-        count = max(0, upper - lower)
+    if _is_known(lower) and _is_known(upper):
+        first = int(lower)
+        count = max(0, int(upper) - first)
         step = lambda carry, _: ((carry[0] + 1, body_fun(carry[0], carry[1])), None)  # noqa: E731
-        return scan(step, (lower, init_val), None, count)[0][1]
+        return scan(step, (first, init_val), None, count)[0][1]
     start, stop = as_array(lower), as_array(upper)
     return while_loop(
         lambda carry: carry[0] < carry[1],

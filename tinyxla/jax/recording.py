@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tinyxla.ops.op import Axes
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, with_scalar_register
 from tinyxla.tracing.config import Config, config
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.custom import Lanes, Rule, apply
@@ -21,6 +21,7 @@ _Result = TypeVar("_Result")
 
 class _State(threading.local):
     depth: int = 0
+    scalars: dict[int, Any] | None = None  # concrete arrays without axes that were made since recording began, by id
 
 
 _state = _State()
@@ -31,9 +32,25 @@ def is_recording() -> bool:
     return _state.depth > 0
 
 
+def is_from_around(array: Any) -> bool:
+    """Whether a concrete array is a constant of the recorded jaxpr. Arrays without axes that are made of numbers
+    meanwhile are literals."""
+    return array.ndim > 0 or _state.scalars is None or id(array) not in _state.scalars
+
+
 def record(function: Callable[[], _Result]) -> _Result:
     """Call a function inside of which loops and branches are recorded as such, and compiled functions are traced anew:
     programs that were traced before have none of that."""
+    if _state.scalars is not None:
+        return _recorded(function)
+    try:
+        _state.scalars = {}
+        return with_scalar_register(_state.scalars, lambda: _recorded(function))
+    finally:
+        _state.scalars = None
+
+
+def _recorded(function: Callable[[], _Result]) -> _Result:
     before, own, special = _state.depth, vars(config), config.special
     try:
         _state.depth = before + 1

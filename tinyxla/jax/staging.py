@@ -98,6 +98,8 @@ def closed_jaxpr(
     function: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> tuple[ClosedJaxpr, list[bool], Any]:
     """The jaxpr of a function of pytrees, which of its results are weakly typed, and their structure."""
-    made, captured, weak, tree = recording.record(lambda: trace_tree(function, args, kwargs or {}))
+    made, captured, weak, tree = recording.record(
+        lambda: trace_tree(function, args, kwargs or {}, recording.is_from_around)
+    )
     jaxpr, constants = of_computation(made, len(made.parameters) - len(captured), name_of(function), weak)
     return ClosedJaxpr(jaxpr, [*captured, *constants]), weak, tree

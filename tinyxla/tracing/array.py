@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tinyxla.tracing.views import dlpack_capsule, read_only_view
 from tinyxla.util.docstrings import example_of
 from tinyxla.util.tracebacks import filter_error
 
+_Result = TypeVar("_Result")
 _namespace: Any = None
 _operators: dict[str, Callable[..., Any]] = {}
 
@@ -877,6 +878,8 @@ class ConcreteArray(Array):
     def __init__(self, value: Any, weak_type: bool = False) -> None:
         self._value = value  # an ndarray, or the NumPy scalar that NumPy makes of one without dimensions
         self.weak_type = weak_type
+        if _scalar_registers:
+            _register_scalar(self)
 
     def buffer(self) -> Any:
         """The value itself, for the library: an ndarray, or a NumPy scalar. It must not be written to."""
@@ -1076,10 +1079,30 @@ def wrap_dense(value: np.ndarray[Any, Any], weak_type: bool, signature: int) -> 
     array._value = value
     array.weak_type = weak_type
     array._signature = signature
+    if _scalar_registers:
+        _register_scalar(array)
     return array
 
 
 _new: Any = ConcreteArray.__new__
+
+# Of each jaxpr that is being recorded, the concrete arrays without axes that were made since it began, by their id.
+_scalar_registers: list[dict[int, ConcreteArray]] = []
+
+
+def _register_scalar(array: ConcreteArray) -> None:
+    if array.ndim == 0:
+        for register in _scalar_registers:
+            register[id(array)] = array
+
+
+def with_scalar_register(register: dict[int, ConcreteArray], function: Callable[[], _Result]) -> _Result:
+    """Call a function, and enter all concrete arrays without axes that are made meanwhile into a register."""
+    _scalar_registers.append(register)
+    try:
+        return function()
+    finally:
+        _scalar_registers[:] = [r for r in _scalar_registers if r is not register]
 
 
 def dense_array(value: np.ndarray[Any, Any], weak_type: bool = False) -> ConcreteArray:

@@ -303,7 +303,10 @@ class GraphTracer(Tracer):
 
 
 class GraphTrace(Trace):
-    """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (tracers)."""
+    """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (tracers, and
+    arrays for which `captures` says so)."""
+
+    captures: Callable[[Array], bool] | None = None
 
     def __init__(self, what: str, staging: bool = True) -> None:
         super().__init__()
@@ -311,7 +314,7 @@ class GraphTrace(Trace):
         self.staging = staging
         self.instructions: list[Instruction] = []
         self.parameters: list[Instruction] = []
-        self.captured: dict[int, Interpreted] = {}
+        self.captured: dict[int, Array] = {}
         self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
 
     def _enter(self) -> None:
@@ -342,8 +345,9 @@ class GraphTrace(Trace):
         found = self._lifted.get(id(value))
         if found is not None:
             return found[1]
-        if isinstance(value, Interpreted):
-            check_active(value)
+        if isinstance(value, Interpreted) or (self.captures is not None and self.captures(value)):
+            if isinstance(value, Interpreted):
+                check_active(value)
             instruction = self.parameter(Shape.of(value)).instruction
             self.captured[len(self.parameters) - 1] = value
         else:
@@ -687,12 +691,13 @@ def trace(
     what: str | None = None,
     staging: bool = True,
     values: Sequence[Any] = (),
-) -> tuple[Computation, list[Interpreted], list[bool]]:
+    captures: Callable[[Array], bool] | None = None,
+) -> tuple[Computation, list[Array], list[bool]]:
     """Run `function(*tracers)`, which returns a flat list of results. The tracers stand for `values`, where these are
     known.
 
-    Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which
-    results are weakly typed.
+    Gives the computation, the tracers of outer traces and the arrays for which `captures` is true that it captured (its
+    last parameters, in order), and which results are weakly typed.
     """
     if state.manual is not None and len(values) == len(shapes):
         graph = state.manual.inner(what or name, staging, values)
@@ -701,6 +706,7 @@ def trace(
     else:
         graph = GraphTrace(what or name, staging)
     graph.function = function
+    graph.captures = captures
 
     def record() -> tuple[Computation, Sequence[Any]]:
         weak = weak_types or [False] * len(shapes)
