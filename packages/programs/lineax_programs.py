@@ -75,6 +75,7 @@ def least_squares():
         "levenberg": optx.least_squares(residuals, optx.LevenbergMarquardt(1e-5, 1e-5), start, 1.0).value,
         "dogleg": optx.least_squares(residuals, optx.Dogleg(1e-5, 1e-5), start, 1.0).value,
         "bfgs": optx.minimise(lambda y, a: jnp.sum(residuals(y, a) ** 2), optx.BFGS(1e-5, 1e-5), start, 1.0).value,
+        "lbfgs": optx.minimise(lambda y, a: jnp.sum(residuals(y, a) ** 2), optx.LBFGS(1e-5, 1e-5), start, 1.0).value,
         "nelder mead": optx.minimise(
             lambda y, a: jnp.sum(residuals(y, a) ** 2), optx.NelderMead(1e-4, 1e-4), start, 1.0
         ).value,

@@ -17,11 +17,13 @@ from tinyxla.errors import ArgumentError
 from tinyxla.jax.catalogue import primitives
 from tinyxla.jax.jaxprs import ClosedJaxpr, jaxpr_as_fun
 from tinyxla.jax.loop_batching import BATCHERS
-from tinyxla.jax.recording import is_recording, region
+from tinyxla.jax.loop_derivatives import DERIVATIVES
+from tinyxla.jax.recording import LoopRegion, is_recording
 from tinyxla.jax.staging import closed_jaxpr
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.custom import apply
 
 Function = Callable[..., Any]
 
@@ -45,7 +47,13 @@ def _settled(step: Function, carry: list[Any], *others: Any) -> tuple[ClosedJaxp
 def _bound(name: str, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
     primitive = primitives[name]
     operands = [as_array(x) for x in values]
-    return list(region(primitive, params, lambda *x: primitive.bind(*x, **params), operands, BATCHERS.get(name)))
+    key, batcher, rules = (primitive, id(params)), BATCHERS.get(name), DERIVATIVES[name]
+
+    def function(*x: Any) -> list[Any]:
+        return primitive.bind(*x, **params)
+
+    rule = LoopRegion(name, key, len(operands), function, primitive, params, batcher, rules)
+    return list(apply(rule, *operands))
 
 
 @functools.wraps(lax.scan)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array, with_scalar_register
 from tinyxla.tracing.config import Config, config
 from tinyxla.transforms.batch import batch
-from tinyxla.transforms.custom import Lanes, Rule, apply
+from tinyxla.transforms.computations import Mask
+from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply
 
 _Result = TypeVar("_Result")
 
@@ -110,6 +111,15 @@ class Region(Rule):
         found = lanes.map(lambda values: self.function(*values), operands, axes)
         return tuple(found.values), tuple(found.axes)
 
+    def applied(self, params: dict[str, Any], operands: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of the primitive with other parameters and operands."""
+
+        def function(*values: Any) -> Sequence[Any]:
+            return self.primitive.bind(*values, **params)
+
+        key, count = (self.primitive, id(params)), len(operands)
+        return apply(replace(self, key=key, function=function, params=params, count=count), *operands)
+
     def applied_to_lanes(
         self, lanes: Lanes, params: dict[str, Any], function: Callable[..., Sequence[Any]], operands: Sequence[Any]
     ) -> tuple[Any, ...]:
@@ -119,6 +129,37 @@ class Region(Rule):
             self, key=(self.primitive, id(params)), function=function, params=params, count=len(operands), axes=axes
         )
         return apply(replace(made, own=()), *operands)
+
+
+Pushed = tuple[tuple[Any, ...], tuple[Any, ...]]
+Pulled = tuple[tuple[Any, ...], Pullback | None] | None
+
+
+class Derivatives(NamedTuple):
+    """Derivative rules of a primitive: `forward(region, tangents, values)` gives results and tangents, and
+    `reverse(region, wanted, values)` results and the way back, or None where the ops count."""
+
+    forward: Callable[[Region, Values, Values], Pushed]
+    reverse: Callable[[Region, Mask, Values], Pulled]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopRegion(Region):
+    """A loop or branch, whose derivatives are loops and branches in jaxprs, too."""
+
+    derivatives: Derivatives | None = None
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> Pushed:
+        if self.derivatives is None or not is_recording():
+            return super().forward(tangents, *values)
+        return self.derivatives.forward(self, tangents, values)
+
+    def reverse(self, wanted: Mask, *values: Any) -> Any:
+        found = None
+        if self.derivatives is not None and is_recording():
+            found = self.derivatives.reverse(self, wanted, values)
+        return super().reverse(wanted, *values) if found is None else found
 
 
 def region(
