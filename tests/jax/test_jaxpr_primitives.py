@@ -43,6 +43,14 @@ CASES = {
     "mul": "jax.jvp(jnp.sin, (x,), (x,))[1]",
     "debug_callback": "jax.debug.callback(lambda x: None, x)",
     "io_callback": "jax.experimental.io_callback(lambda x: x, x, x)",
+    "reduce": "lax.reduce(m, 1.0, lambda a, b: a * b + a, (0,))",
+    "reduce of pairs": "lax.reduce((m, m), (1.0, 0.0), lambda a, b: (a[0] * b[0], a[1] + b[1]), (1,))",
+    "reduce_window": "lax.reduce_window(m, 1.0, lax.mul, (2, 2), (1, 1), 'VALID')",
+    "select_and_scatter_add": "jax.vjp(lambda m: lax.reduce_window(m, -9.0, lax.max, (1, 2), (1, 1), 'SAME'), m)[1](m)",
+    "name": "jax.ad_checkpoint.checkpoint_name(x, 'x')",
+    "custom_linear_solve": "lax.custom_linear_solve(lambda v: 2 * v, x, lambda mv, b: b / 2)",
+    "custom_jvp_call": "lax.custom_root(lambda v: v - x, x, lambda f, y: x + 0, lambda g, y: y)",
+    "linear_call": "jax.custom_derivatives.linear_call(lambda r, v: v * 2, lambda r, g: g * 2, (), x)",
     "iota of 64 bits": "lax.igamma(x, 2 * x)",
 }
 
@@ -92,6 +100,34 @@ def test_primitives_are_names_of_their_modules() -> None:
     assert printed(program) == [*wanted, "True"]
 
 
+def test_primitives_of_windows_and_stacks_are_bound() -> None:
+    """With the parameters that JAX's have; the values are JAX's."""
+    program = """
+        import jax, jax.numpy as jnp
+        from jax import lax
+        from jax.extend.core import primitives
+        m = jnp.array([[1.0, 5.0, 2.0], [4.0, 3.0, 0.0]])
+        window = dict(window_dimensions=(1, 2), window_strides=(1, 1), padding=((0, 0), (0, 0)))
+        dilated = window | dict(base_dilation=(1, 1), window_dilation=(1, 1))
+        ge, add = (jax.make_jaxpr(f)(1.0, 1.0) for f in (lax.ge, lax.add))
+        print(lax.select_and_scatter_add_p.bind(m[:, :2], m, select_prim=lax.ge_p, **window).tolist())
+        print(lax.select_and_gather_add_p.bind(10 * m, m, select_prim=lax.ge_p, **dilated).tolist())
+        folds = dict(select_jaxpr=ge, select_consts=(), scatter_jaxpr=add, scatter_consts=())
+        print(lax.select_and_scatter_p.bind(m, m[:, :2], 1.0, **folds, **window).tolist())
+        print(lax.approx_top_k_p.bind(m[0], k=2, reduction_dimension=-1, recall_target=0.9, is_max_k=False)[0].tolist())
+        print(lax.stack_p.bind(m[0], m[1], axis=1).shape, len(lax.unstack_p.bind(m, axis=0)))
+        print(primitives.add_jaxvals_p.bind(1.0, 2.0), primitives.linear_solve_p.name, primitives.remat_p.name)
+        """
+    assert printed(program) == [
+        "[[0.0, 6.0, 0.0], [4.0, 3.0, 0.0]]",
+        "[[50.0, 50.0], [40.0, 30.0]]",
+        "[[1.0, 7.0, 1.0], [5.0, 4.0, 1.0]]",
+        "[1.0, 2.0]",
+        "(3, 2) 2",
+        "3.0 custom_linear_solve remat2",
+    ]
+
+
 def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
     """As in JAX: arrays without axes are constants, each one once, through loops and branches, too; what is made of
     numbers meanwhile is a literal; a compiled function has its constants itself."""
@@ -118,7 +154,7 @@ def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
         "[] True add",
         "[(), (3,)] True add",
         "[(), (3,)] True cond",
-        "[()] True checkpoint",
+        "[()] True remat2",
         "[] True jit",
         "[()] True scan",
     ]

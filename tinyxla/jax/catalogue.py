@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax
-from tinyxla.ad_checkpoint import checkpoint
+from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
 from tinyxla.jax.jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.primitives import Primitive
 from tinyxla.lax import elementwise as functions
-from tinyxla.numpy import iinfo
+from tinyxla.numpy import iinfo, stack, unstack
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, element_type
@@ -47,6 +47,10 @@ def _windows(kind: str, combine: Callable[..., Any]) -> Callable[..., Any]:
         return lax.reduce_window(x, identity(kind, x.dtype), combine, **params)
 
     return reduce
+
+
+def _approximate_top(x: Any, k: int, reduction_dimension: int = -1, is_max_k: bool = True, **ignored: Any) -> list[Any]:
+    return list((lax.approx_max_k if is_max_k else lax.approx_min_k)(x, k, reduction_dimension))
 
 
 def _dropping(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
@@ -105,6 +109,8 @@ _define(
 )
 _define("reduce_precision", lax.reduce_precision)
 _define("stop_gradient", lax.stop_gradient)
+_define("add_any", lax.add)  # of cotangents
+_define("name", checkpoint_name)
 _define("copy", lambda x: ops["copy"](as_array(x)))
 
 
@@ -130,6 +136,7 @@ _define("dot_general", lax.dot_general)
 _define("fft", lambda x, fft_type, fft_lengths: lax.fft(x, fft_type, fft_lengths))
 _define("cholesky", lambda x, symmetrize_input=False: lax.linalg.cholesky(x, symmetrize_input=symmetrize_input))
 _define("optimization_barrier", lambda *xs: list(lax.optimization_barrier(xs)), True)
+_define("approx_top_k", _approximate_top, True)
 _define("top_k", lambda x, k, **options: list(lax.top_k(x, k, **options)), True)
 _define("argmax", lambda x, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
 _define("argmin", lambda x, axes, index_dtype: lax.argmin(x, axes[0], index_dtype))
@@ -212,6 +219,11 @@ for _name in FACTORIZATIONS:
 _define("svd", lambda x, **params: _values_first(_of_known(lax.linalg.svd)(x, **params)), True)
 _define("rng_bit_generator", lambda key, **params: list(_of_known(lax.rng_bit_generator)(key, **params)), True)
 _define("rng_uniform", lambda a, b, shape: lax.rng_uniform(a, b, shape))
+_define("after_all", lax.after_all)
+_define("create_token", lax.create_token)
+_define("sharding_constraint", lambda x, sharding, **ignored: lax.with_sharding_constraint(x, sharding))
+_define("stack", lambda *xs, axis: stack(xs, axis))
+_define("unstack", lambda x, axis: list(unstack(x, axis=axis)), True)
 _define("device_put", lambda *xs, **ignored: list(xs), True)
 _define("axis_index", lax.axis_index)
 
@@ -296,7 +308,9 @@ _define("while", _while, True)
 _define("cond", _cond, True)
 _define("jit", _jit, True)
 _define("closed_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
-_define("core_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
-_define("checkpoint", _remat, True)
+_define("call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
+_define("remat2", _remat, True)
+for _name in "custom_linear_solve custom_vmap_call linear_call".split():
+    _define(_name, lambda *args, call_jaxpr, rule: _with_rule(rule, call_jaxpr, args), True)
 _define("custom_jvp_call", _custom_jvp, True)
 _define("custom_vjp_call", _custom_vjp, True)

@@ -356,7 +356,7 @@ _BY_NAME: dict[str, KeyReuseSignature | SignatureOf] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
-    **dict.fromkeys(("jit", "checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"), _call),
+    **dict.fromkeys(("jit", "remat2", "closed_call", "call", "custom_jvp_call", "custom_vjp_call"), _call),
 }
 key_reuse_signatures: dict[Primitive, Any] = {
     **{primitive: _BY_NAME[name] for name, primitive in (primitives | RANDOM).items() if name in _BY_NAME},

@@ -4,6 +4,7 @@ JAX has no such primitive."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,16 @@ import numpy as np
 from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.catalogue import REDUCTIONS, identity, primitives
+from tinyxla.jax.fold_primitives import FOLDS
 from tinyxla.jax.jaxprs import Atom, Literal
 from tinyxla.ops.sorting import order_computation
 from tinyxla.shapes import element_type
+from tinyxla.shapes.window import WindowDimension
 
 Known = tuple[Any, dict[str, Any], list[Atom]]
 Translated = Known | None
+
+primitives.update(FOLDS)
 
 KINDS = {combination: kind for kind, (combination, _) in REDUCTIONS.items()}  # of reductions, by what combines elements
 
@@ -116,14 +121,18 @@ def reduce_window(x: Instruction, operands: list[Atom]) -> Translated:
         return primitives[f"cum{kind}"], {"axis": along[0], "reverse": along[1]}, operands[:1]
     if kind not in ("sum", "max", "min") or any(w.window_reversal for w in a.window):
         return None
-    params = {
-        "window_dimensions": tuple(w.size for w in a.window),
-        "window_strides": tuple(w.stride for w in a.window),
-        "padding": tuple((w.padding_low, w.padding_high) for w in a.window),
-        "base_dilation": tuple(w.base_dilation for w in a.window),
-        "window_dilation": tuple(w.window_dilation for w in a.window),
+    return primitives[f"reduce_window_{kind}"], window_params(a.window), operands[:1]
+
+
+def window_params(window: Sequence[WindowDimension]) -> dict[str, Any]:
+    """The parameters that say what a window is."""
+    return {
+        "window_dimensions": tuple(w.size for w in window),
+        "window_strides": tuple(w.stride for w in window),
+        "padding": tuple((w.padding_low, w.padding_high) for w in window),
+        "base_dilation": tuple(w.base_dilation for w in window),
+        "window_dilation": tuple(w.window_dilation for w in window),
     }
-    return primitives[f"reduce_window_{kind}"], params, operands[:1]
 
 
 def _cumulative_axis(x: Instruction) -> tuple[int, bool] | None:
@@ -218,7 +227,6 @@ OP_TRANSLATIONS = {
     "gather": gather,
     "scatter": scatter,
     "convolution": convolution,
-    "reduce-window": reduce_window,
     "sort": sort,
     "topk": top_k,
     "triangular-solve": triangular_solve,

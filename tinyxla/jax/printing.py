@@ -93,6 +93,10 @@ def _shown_parameters(eqn: Any) -> dict[str, Any]:
     shown = {name: x for name, x in sorted(eqn.params.items()) if name not in silent or x != silent[name]}
     if eqn.primitive.name == "broadcast_in_dim":
         shown.pop("shape", None)  # that of the result
+    if eqn.primitive.name == "jit":
+        shown = {"name": shown.pop("name"), **shown}
+        if not any(shown.get("donated_invars", ())):
+            shown.pop("donated_invars", None)
     if eqn.primitive.name == "dot_general":
         shown["dimension_numbers"] = tuple(tuple(map(list, pair)) for pair in shown["dimension_numbers"])
     return shown

@@ -32,16 +32,18 @@ from tinyxla.jax.op_translations import (
     argument_reduction,
     combination,
     is_argument_reduction,
+    reduce_window,
     starts_with,
+    window_params,
 )
 from tinyxla.jax.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.recording import Region
-from tinyxla.ops import Op, calls, movement
+from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.computations import effects, subgraph
-from tinyxla.transforms.custom import CustomJvp, CustomVjp
+from tinyxla.transforms.custom import CustomJvp, CustomVjp, CustomVmap, Implicit, LinearCall
 
 Params = dict[str, Any]
 
@@ -86,6 +88,9 @@ def _unknown(x: Instruction) -> LaxPrimitive:
     return _of_op(x.op, isinstance(x.shape, TupleShape), name)
 
 
+_DROPPED = ("iota", "bitcast_convert_type")  # primitives whose equations are left out where nothing uses the result
+
+
 class Translation:
     """Translates a computation into equations, in order."""
 
@@ -107,7 +112,7 @@ class Translation:
         """The results."""
         found = [self._atom(x) for x in self.computation.outputs]
         used = {v for eqn in self.equations for v in eqn.invars if isinstance(v, Var)}.union(found)
-        self.equations = [e for e in self.equations if e.primitive.name != "iota" or used.intersection(e.outvars)]
+        self.equations = [e for e in self.equations if e.primitive.name not in _DROPPED or used.intersection(e.outvars)]
         for eqn in self.equations:
             eqn.outvars = [v if v in used else DropVar(v.aval) for v in eqn.outvars]
         for atom, is_weak in zip(found, weak, strict=False):
@@ -165,6 +170,8 @@ class Translation:
             primitive, params = _ELEMENTWISE[name](x)
             return primitive, params, operands
         operands = [self._atom(o) for o in x.operands]
+        if name == "bitcast-convert" and x.operands[0].op is x.op and x.operands[0].operands[0].shape == x.shape:
+            return primitives["stop_gradient"], {}, [self._atom(x.operands[0].operands[0])]
         if name in ("gather", "scatter") and len(operands) <= 3:
             operands[1] = self._with_vector_axis(x, operands[1])
         if is_argument_reduction(x) and self._is_index_alone(x):
@@ -285,9 +292,40 @@ def _dot(x: Instruction, operands: list[Atom]) -> Translated:
 def _reduction(x: Instruction, operands: list[Atom]) -> Translated:
     kind = combination(x.attributes.to_apply)
     if len(operands) != 2 or kind is None or not starts_with(kind, operands[1]):
-        return None
+        params = {"computation": None, "jaxpr": closed_computation(x.attributes.to_apply)}
+        return primitives["reduce"], params | {"dimensions": x.attributes.dimensions}, operands
     params = {"axes": x.attributes.dimensions} | ({"out_sharding": None} if kind == "sum" else {})
     return primitives[f"reduce_{kind}"], params, operands[:1]
+
+
+# The primitives of calls with rules of other kinds than JVPs and VJPs.
+_RULES: dict[Any, str] = {
+    Implicit: "custom_linear_solve",
+    LinearCall: "linear_call",
+    CustomVmap: "custom_vmap_call",
+}
+
+
+def _reduce_window(x: Instruction, operands: list[Atom]) -> Translated:
+    window = x.attributes.window
+    found = reduce_window(x, operands)
+    if found is not None or any(w.window_reversal for w in window):
+        return found
+    params = {"jaxpr": closed_computation(x.attributes.to_apply), "consts": (), **window_params(window)}
+    return primitives["reduce_window"], params, operands
+
+
+def _select_and_scatter(x: Instruction, operands: list[Atom]) -> Translated:
+    a = x.attributes
+    params = {name: sizes for name, sizes in window_params(a.window).items() if "dilation" not in name}
+    selection = a.select.root
+    direction = selection.attributes.direction.lower() if selection.op is elementwise.compare else ""
+    is_plain = direction in ("ge", "le") and list(selection.operands) == list(a.select.parameters)
+    if is_plain and combination(a.scatter) == "sum" and starts_with("sum", operands[2]):
+        return primitives["select_and_scatter_add"], {"select_prim": primitives[direction], **params}, operands[1::-1]
+    select, scatter = closed_computation(a.select), closed_computation(a.scatter)
+    called = {"select_jaxpr": select, "select_consts": (), "scatter_jaxpr": scatter, "scatter_consts": ()}
+    return primitives["select_and_scatter"], called | params, operands
 
 
 def _call(x: Instruction, operands: list[Atom]) -> Translated:
@@ -300,7 +338,7 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
     if isinstance(rule, PrimitiveRule):
         return (rule.primitive, rule.params, operands) if len(operands) == rule.count else None
     closed = closed_computation(a.to_apply)
-    if isinstance(rule, CustomJvp):
+    if isinstance(rule, CustomJvp) or (isinstance(rule, Implicit) and rule.name == "custom_root"):
         params = {"call_jaxpr": closed, "jvp_jaxpr_fun": rule, "num_consts": 0, "symbolic_zeros": False}
         return primitives["custom_jvp_call"], params, operands
     if isinstance(rule, CustomVjp):
@@ -313,13 +351,14 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
         }
         return primitives["custom_vjp_call"], params, operands
     if rule is not None:
-        return None
+        return primitives[_RULES[type(rule)]], {"call_jaxpr": closed, "rule": rule}, operands
     if a.checkpoint is not None:
         policy, barrier = a.checkpoint
         jaxpr = closed if closed.consts else closed.jaxpr  # JAX's is open
         params = {"jaxpr": jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": False}
-        return primitives["checkpoint"], params, operands
-    return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed}, operands
+        return primitives["remat2"], params, operands
+    flags = {"donated_invars": (False,) * len(operands), "keep_unused": False, "inline": False}
+    return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed, **flags}, operands
 
 
 def _loop(x: Instruction, operands: list[Atom]) -> Translated:
@@ -340,6 +379,9 @@ _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     "dot": _dot,
     "reduce": _reduction,
     "call": _call,
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "checkpoint-name": _simple("name", lambda x, a: {"name": a.name}),
     "while": _loop,
     "convert": _simple(
         "convert_element_type",

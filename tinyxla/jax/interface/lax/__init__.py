@@ -22,3 +22,4 @@ from tinyxla.jax.recorded_functions import compositions as _compositions, intege
 
 globals().update(_compositions)
 globals().update({f"{name.replace('-', '_')}_p": primitive for name, primitive in _primitives.items()})
+linear_solve_p = _primitives["custom_linear_solve"]

@@ -2,4 +2,4 @@
 
 from tinyxla.jax.catalogue import FACTORIZATIONS as _NAMES, primitives as _primitives
 
-globals().update({f"{name}_p": _primitives[name] for name in ("cholesky", *_NAMES)})
+globals().update({f"{name}_p": _primitives[name] for name in ("cholesky", "svd", *_NAMES)})
