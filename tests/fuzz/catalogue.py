@@ -43,8 +43,9 @@ TABLES: dict[str, dict[str, tuple[str, ...]]] = {
 
 _TYPE_NAMES = (
     "bfloat16 bool bool_ cdouble complex128 complex64 complex_ csingle double float16 float32 float4_e2m1fn float64 "
-    "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
-    "float8_e8m0fnu float_ int16 int2 int32 int4 int64 int8 int_ single uint uint16 uint2 uint32 uint4 uint64 uint8"
+    "float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz "
+    "float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ int1 int16 int2 int32 int4 int64 int8 int_ single uint uint1 "
+    "uint16 uint2 uint32 uint4 uint64 uint8"
 )
 _ON_DISK = "reads or writes files"
 _PRINTING = "sets how arrays are printed"

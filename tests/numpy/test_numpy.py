@@ -1232,3 +1232,19 @@ def test_questions_about_shapes_take_lists() -> None:
     assert (jnp.shape([1, 2]), jnp.ndim([[1]]), jnp.size([1, 2]), jnp.size([[1, 2]], 1)) == ((2,), 2, 2, 2)
     assert jnp.array_equal([1], [1])
     assert jnp.array_equiv([1, 1], [1])
+
+
+@pytest.mark.parametrize("name", ["int1", "uint1", "float6_e2m3fn", "float6_e3m2fn"])
+def test_narrowest_types_are_types_of_arrays(name: str) -> None:
+    """Their values are those of ml_dtypes, also where they are compiled; bits that fill no byte are refused."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    x = np.array([0, 1, -1, 0.4, 3.3, -100]) if "float" in name else np.array([0, -1 if name == "int1" else 1])
+    for convert in (lambda x: x.astype(dtype), tx.jit(lambda x: x.astype(dtype))):
+        found = convert(jnp.asarray(x, np.float32))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found.astype(np.float32), x.astype(dtype).astype(np.float32))
+        assert np.array_equal(found == found, np.ones(x.shape, bool))
+    assert repr(getattr(jnp, name)(0)) == f"Array(0, dtype={name})"
+    if "float" in name:
+        with pytest.raises(DTypeError, match="8 bits are no whole number of 6 bits"):
+            tx.lax.bitcast_convert_type(found, jnp.uint8)

@@ -175,6 +175,9 @@ def test_clamp(type: str) -> None:
     check({"clamp": (elementwise.clamp, [low, x, high])})
 
 
+NOT_ON_CPU = ("s1", "u1", "f6e2m3fn", "f6e3m2fn")  # types of which XLA makes no arrays there
+
+
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", ["pred", *INTEGERS, *FLOATS, *COMPLEX])
 def test_convert(type: str) -> None:
@@ -183,7 +186,7 @@ def test_convert(type: str) -> None:
     without_nan = values[values == values]
     cases: Cases = {}
     for name, target in element_types.items():
-        if type in COMPLEX and target.bits < 32:
+        if (type in COMPLEX and target.bits < 32) or name in NOT_ON_CPU:
             continue
         given = without_nan if name in ("f4e2m1fn", "f8e8m0fnu") else values  # NaN of these has no sign, or all have it
         cases[name] = (converted(target), [given])

@@ -109,8 +109,10 @@ def short_name(dtype: Any) -> str:
         return "float0"
     if isinstance(dtype, KeyType):
         return str(dtype)
-    name = element_type(dtype).name
-    return "bool" if name == "pred" else f"i{name[1:]}" if name[0] == "s" else name
+    kind = element_type(dtype)
+    if kind.kind == "float" and kind.bits < 16:
+        return kind.dtype.name.replace("float", "f")
+    return "bool" if kind.kind == "pred" else f"i{kind.bits}" if kind.kind == "signed" else kind.name
 
 
 def get_aval(x: Any) -> AbstractValue:

@@ -6,7 +6,7 @@ Types promote as in JAX, Python numbers give way, and results are 32-bit unless 
 
 import sys as _sys
 
-from tinyxla.numpy import fft as fft, indexing as indexing, linalg as linalg, protocols as protocols
+from tinyxla.numpy import fft as fft, indexing as indexing, linalg as linalg, protocols as protocols, types as _types
 from tinyxla.numpy.arithmetic import (
     abs as abs,
     absolute as absolute,
@@ -358,6 +358,8 @@ from tinyxla.numpy.types import (
     finfo as finfo,
     flexible as flexible,
     float4_e2m1fn as float4_e2m1fn,
+    float6_e2m3fn as float6_e2m3fn,
+    float6_e3m2fn as float6_e3m2fn,
     float8_e3m4 as float8_e3m4,
     float8_e4m3 as float8_e4m3,
     float8_e4m3b11fnuz as float8_e4m3b11fnuz,
@@ -438,6 +440,8 @@ from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespa
 from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.util.public_names import listing as _listing
 
+if hasattr(_types, "int1"):
+    int1, uint1 = _types.int1, _types.uint1
 bool = bool_
 __array_api_version__ = "2024.12"
 ndarray = _Array

@@ -22,7 +22,7 @@ from tinyxla.numpy.arguments import (
     type_of,
 )
 from tinyxla.numpy.creation import array
-from tinyxla.shapes import ElementType, KeyType, element_type
+from tinyxla.shapes import ElementType, KeyType, element_type, element_types
 from tinyxla.shapes.key_types import extended
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import (
@@ -96,6 +96,8 @@ complex_ = _DefaultType("complex_", default_complex)
 bool_ = _scalar_type("pred")
 int2, int4, int8, int16, int32, int64 = (_scalar_type(f"s{n}") for n in (2, 4, 8, 16, 32, 64))
 uint2, uint4, uint8, uint16, uint32, uint64 = (_scalar_type(f"u{n}") for n in (2, 4, 8, 16, 32, 64))
+if "s1" in element_types:  # of the installed ml_dtypes
+    int1, uint1 = _scalar_type("s1"), _scalar_type("u1")
 bfloat16, float16, float32, float64 = (_scalar_type(name) for name in ("bf16", "f16", "f32", "f64"))
 float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn = (
     _scalar_type(name) for name in ("f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn")
@@ -103,7 +105,7 @@ float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn = (
 float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = (
     _scalar_type(name) for name in ("f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu")
 )
-float4_e2m1fn = _scalar_type("f4e2m1fn")
+float6_e2m3fn, float6_e3m2fn, float4_e2m1fn = (_scalar_type(name) for name in ("f6e2m3fn", "f6e3m2fn", "f4e2m1fn"))
 complex64, complex128 = _scalar_type("c64"), _scalar_type("c128")
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 

@@ -32,7 +32,9 @@ def _bitcast_shape(x: AnyShape, *, new_element_type: ElementType) -> Shape:
     narrow, wide = sorted((old.bits, new.bits))
     if narrow == wide:
         return shape.with_type(new)
-    ratio = wide // narrow
+    ratio, remainder = divmod(wide, narrow)
+    if remainder:
+        raise DTypeError(f"bitcast-convert: {wide} bits are no whole number of {narrow} bits, from {shape} to {new}.")
     if old.bits == wide:
         return Shape(new, (*shape.dimensions, ratio))
     if not shape.rank or shape.dimensions[-1] != ratio:

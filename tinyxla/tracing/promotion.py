@@ -31,13 +31,13 @@ _LARGE = 1 << 16  # bytes from which on it matters where an array begins
 _WEAK = ("int*", "float*", "complex*")
 _ABOVE: dict[str, tuple[str, ...]] = {
     "pred": ("int*",),
-    "int*": ("u8", "s8", "u4", "s4", "u2", "s2"),
-    "u2": (), "s2": (), "u4": (), "s4": (),
+    "int*": ("u8", "s8", "u4", "s4", "u2", "s2", "u1", "s1"),
+    "u1": (), "s1": (), "u2": (), "s2": (), "u4": (), "s4": (),
     "u8": ("u16", "s16"), "u16": ("u32", "s32"), "u32": ("u64", "s64"), "u64": ("float*",),
     "s8": ("s16",), "s16": ("s32",), "s32": ("s64",), "s64": ("float*",),
     "float*": (
-        "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn",
-        "bf16", "f16", "complex*",
+        "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu",
+        "f6e2m3fn", "f6e3m2fn", "f4e2m1fn", "bf16", "f16", "complex*",
     ),
     "bf16": ("f32",), "f16": ("f32",), "f32": ("f64", "c64"), "f64": ("c128",),
     "complex*": ("c64",), "c64": ("c128",), "c128": (),

@@ -8,7 +8,6 @@ from tinyxla.shapes import Shape
 
 COSTLY_WORK = 8  # of a costly operation, in simple ones
 MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
-_UNSUPPORTED_BITS = frozenset({2, 4})
 
 
 def is_inlined(x: Instruction) -> bool:
@@ -43,7 +42,7 @@ def _is_native_bit_operation(x: Instruction) -> bool:
 def is_native_type(shape: Shape) -> bool:
     """True if kernels have scalars of this type: not for 8-bit floats and narrower types, which are only stored."""
     type = shape.element_type
-    return type.bits not in _UNSUPPORTED_BITS and not (type.kind == "float" and type.bits < 16)
+    return type.bits >= (16 if type.kind == "float" else 8)
 
 
 def is_reduction(x: Instruction) -> bool:

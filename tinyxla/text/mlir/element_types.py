@@ -13,6 +13,8 @@ _NAMES = {
     "complex<f32>": "c64",
     "complex<f64>": "c128",
     "f4E2M1FN": "f4e2m1fn",
+    "f6E2M3FN": "f6e2m3fn",
+    "f6E3M2FN": "f6e3m2fn",
     "f8E3M4": "f8e3m4",
     "f8E4M3": "f8e4m3",
     "f8E4M3B11FNUZ": "f8e4m3b11fnuz",
@@ -36,4 +38,6 @@ def of_mlir(name: str) -> ElementType:
 
 def to_mlir(dtype: ElementType) -> str:
     """MLIR's name of an element type."""
+    if dtype.name not in _MLIR_NAMES:  # i1 is the type of booleans
+        raise DTypeError(f"MLIR has no name for the element type {dtype}; convert the array to a wider integer type.")
     return _MLIR_NAMES[dtype.name]
