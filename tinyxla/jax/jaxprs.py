@@ -160,10 +160,11 @@ class Jaxpr:
         """The recorded computation that the equations were made of, if there is one."""
         return self._computation
 
-    def __repr__(self) -> str:
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the jaxpr; options of colours and source lines say nothing here."""
         return print_jaxpr(self)
 
-    pretty_print = __str__ = __repr__
+    __str__ = __repr__ = pretty_print
 
 
 class ClosedJaxpr:
@@ -195,10 +196,11 @@ class ClosedJaxpr:
         """The program as a compiled function of its inputs, which gives a list."""
         return jit(jaxpr_as_fun(self))
 
-    def __repr__(self) -> str:
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the jaxpr; options of colours and source lines say nothing here."""
         return print_jaxpr(self.jaxpr)
 
-    __str__ = __repr__
+    __str__ = __repr__ = pretty_print
 
 
 # --- running ----------------------------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.avals import get_aval
-from tinyxla.jax.jaxprs import IO_EFFECT, DropVar, Jaxpr, Var
+from tinyxla.jax.catalogue import primitives
+from tinyxla.jax.jaxprs import IO_EFFECT, DropVar, Jaxpr, JaxprEqn, Var
 from tinyxla.jax.linear_util import WrappedFun
 from tinyxla.jax.staging import closed_jaxpr
 from tinyxla.jax.translation import of_computation
@@ -137,16 +138,100 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, avals: Sequence[Any], **ignored: Any
     return closed.jaxpr, closed.out_avals, closed.consts
 
 
-def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False) -> Any:
-    """Dead code elimination: the equations that the used results need, and which inputs these use."""
+# --- dead code elimination --------------------------------------------------------------------------------------------
+
+Flags = Sequence[bool]
+DceRule = Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]
+
+
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Flags, instantiate: bool | Flags = False) -> tuple[Jaxpr, list[bool]]:
+    """Dead code elimination: the equations that the used results need, and which inputs these use.
+
+    Args:
+        jaxpr: an open one.
+        used_outputs: which of its results are used.
+        instantiate: inputs that are kept all the same.
+    """
     outputs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     live = {v for v in outputs if isinstance(v, Var)}
-    kept: list[Any] = []
+    kept: list[JaxprEqn] = []
     for eqn in reversed(jaxpr.eqns):
-        if IO_EFFECT in eqn.effects or any(v in live for v in eqn.outvars):
-            kept.append(eqn.replace(outvars=[v if v in live else DropVar(v.aval) for v in eqn.outvars]))
-            live.update(v for v in eqn.invars if isinstance(v, Var))
+        needed, made = dce_rules.get(eqn.primitive, _whole)([v in live for v in eqn.outvars], eqn)
+        if made is not None:
+            kept.append(made.replace(outvars=[v if v in live else DropVar(v.aval) for v in made.outvars]))
+        live.update(v for v, need in zip(eqn.invars, needed, strict=True) if need and isinstance(v, Var))
     needs = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
     used = [v in live or n for v, n in zip(jaxpr.invars, needs, strict=True)]
-    inputs = [v for v, u in zip(jaxpr.invars, used, strict=True) if u]
-    return jaxpr.replace(invars=inputs, outvars=outputs, eqns=kept[::-1]), used
+    return jaxpr.replace(invars=chosen(jaxpr.invars, used), outvars=outputs, eqns=kept[::-1]), used
+
+
+def _is_dead(used: Flags, eqn: JaxprEqn) -> bool:
+    return not any(used) and IO_EFFECT not in eqn.effects
+
+
+def _whole(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """The rule of a primitive that needs all operands for any result."""
+    is_dead = _is_dead(used, eqn)
+    return [not is_dead] * len(eqn.invars), None if is_dead else eqn
+
+
+def _eliminated(closed: Any, used: Flags, instantiate: bool | Flags = False) -> tuple[Any, list[bool]]:
+    """Dead code elimination in a jaxpr, be it closed or open."""
+    if isinstance(closed, Jaxpr):
+        return dce_jaxpr(closed, used, instantiate)
+    jaxpr, needed = dce_jaxpr(closed.jaxpr, used, instantiate)
+    return closed.replace(jaxpr=jaxpr), needed
+
+
+def _kept(eqn: JaxprEqn, used: Flags, needed: Flags, **params: Any) -> JaxprEqn:
+    """An equation with the used results and needed operands alone."""
+    operands, results = chosen(eqn.invars, needed), chosen(eqn.outvars, used)
+    return eqn.replace(invars=operands, outvars=results, params=eqn.params | params)
+
+
+def _inside(name: str) -> DceRule:
+    """The rule of a call of the jaxpr that a parameter is."""
+
+    def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+        if _is_dead(used, eqn):
+            return _whole(used, eqn)
+        jaxpr, needed = _eliminated(eqn.params[name], used)
+        donated = eqn.params.get("donated_invars")
+        params = {name: jaxpr} | ({} if donated is None else {"donated_invars": tuple(chosen(donated, needed))})
+        return needed, _kept(eqn, used, needed, **params)
+
+    return rule
+
+
+def _of_scan(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """A carry counts if it is used after the loop or in a step for another one that counts."""
+    if _is_dead(used, eqn):
+        return _whole(used, eqn)
+    constants, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    carried, used = slice(constants, constants + count), list(used)
+    while True:
+        needs = [constants <= k < constants + count and used[k - constants] for k in range(len(eqn.invars))]
+        jaxpr, needed = _eliminated(eqn.params["jaxpr"], used, needs)
+        if needed[carried] == used[:count]:
+            break
+        used[:count] = needed[carried]
+    counts = {"num_consts": sum(needed[:constants]), "num_carry": sum(used[:count])}
+    return needed, _kept(eqn, used, needed, jaxpr=jaxpr, **counts)
+
+
+def _of_cond(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """An operand counts if it does in any branch."""
+    if _is_dead(used, eqn):
+        return _whole(used, eqn)
+    branches = eqn.params["branches"]
+    needed = [any(flags) for flags in zip(*(_eliminated(b, used)[1] for b in branches), strict=True)]
+    found = tuple(_eliminated(b, used, needed)[0] for b in branches)
+    return [True, *needed], _kept(eqn, used, [True, *needed], branches=found)
+
+
+dce_rules: dict[Any, DceRule] = {
+    **{primitives[name]: _inside("jaxpr") for name in ("jit", "remat2")},
+    **{primitives[name]: _inside("call_jaxpr") for name in ("call", "closed_call")},
+    primitives["scan"]: _of_scan,
+    primitives["cond"]: _of_cond,
+}

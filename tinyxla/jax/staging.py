@@ -101,5 +101,15 @@ def closed_jaxpr(
     made, captured, weak, tree = recording.record(
         lambda: trace_tree(function, args, kwargs or {}, recording.is_from_around)
     )
-    jaxpr, constants = of_computation(made, len(made.parameters) - len(captured), name_of(function), weak)
+    count = len(made.parameters) - len(captured)
+    jaxpr, constants = of_computation(made, count, name_of(function), weak, _weak_types((args, kwargs or {}), count))
     return ClosedJaxpr(jaxpr, [*captured, *constants]), weak, tree
+
+
+def _weak_types(arguments: Any, count: int) -> list[bool]:
+    """Which leaves of arguments are weakly typed: Python's numbers are. Those of a function that has other leaves than
+    its arguments are taken for strong ones."""
+    leaves = pytrees.flatten(arguments)[0]
+    if len(leaves) != count:
+        return []
+    return [bool(getattr(x, "weak_type", type(x) in (int, float, complex))) for x in leaves]

@@ -48,14 +48,19 @@ from tinyxla.transforms.custom import CustomJvp, CustomVjp, CustomVmap, Implicit
 Params = dict[str, Any]
 
 
-def of_computation(made: Computation, count: int, name: str, weak: Sequence[bool] = ()) -> tuple[Jaxpr, list[Any]]:
+def of_computation(
+    made: Computation, count: int, name: str, weak: Sequence[bool] = (), weak_inputs: Sequence[bool] = ()
+) -> tuple[Jaxpr, list[Any]]:
     """The jaxpr of a computation, whose first `count` parameters are its inputs and the others constants. Arrays in the
-    computation become further constants, and their values are given."""
+    computation become further constants, and their values are given. `weak` and `weak_inputs` say which results and
+    inputs are weakly typed."""
     arrays = [x for x in made.instructions if x.op is movement.constant and x.array_shape.rank]
     if arrays:
         made = subgraph(made.name, [*made.parameters, *arrays], made.outputs, effects=effects(made))
     translation = Translation(made)
     inputs = [translation.variable(p) for p in made.parameters]
+    for v, is_weak in zip(inputs, weak_inputs, strict=False):
+        v.aval = v.aval.update(weak_type=is_weak)
     outputs = translation.outputs(weak)
     side_effects = frozenset({IO_EFFECT}) if made.has_side_effect else no_effects
     info = DebugInfo("jit", name)
