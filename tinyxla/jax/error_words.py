@@ -340,8 +340,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^There is no implicit promotion between (.*f8\w+.*); convert",
-        "Input dtypes ({1:names}) have no available implicit dtype promotion path. To avoid unintended promotion, 8-bit floats "
-        "do not support implicit promotion.",
+        "Input dtypes ({1:names}) have no available implicit dtype promotion path. To avoid unintended promotion, "
+        "8-bit floats do not support implicit promotion.",
     ),
     (
         r"^(?:numpy\.\w+: )?There is no implicit promotion between (.*); convert",
