@@ -92,3 +92,68 @@ def test_specs_that_do_not_fit(in_specs: Any, out_specs: Any, error: type[Except
     with pytest.raises(error) as raised:
         _mapped(lambda x: x, in_specs, out_specs)(ROWS)
     assert said in str(raised.value)
+
+
+def test_an_argument_without_a_spec_need_not_be_an_array() -> None:
+    shifted = _mapped(lambda x, shape: x + jnp.ones(shape, x.dtype), (P("x"), None), P("x"))
+    np.testing.assert_array_equal(shifted(ROWS, (2, 4)), ROWS + 1)
+
+
+def test_abstract_mesh_is_that_of_an_argument() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    double = tx.shard_map(lambda x: 2 * x, mesh=mesh.abstract_mesh, in_specs=P("x"), out_specs=P("x"))
+    placed = tx.device_put(ROWS, tx.NamedSharding(mesh, P("y")))
+    assert double(placed).sharding == tx.NamedSharding(mesh, P("x"))
+    with pytest.raises(ArgumentError, match=r"an abstract mesh, .*, has no devices"):
+        double(ROWS)
+    other = tx.device_put(ROWS, tx.NamedSharding(tx.make_mesh((4,), ("x",)), P("x")))
+    with pytest.raises(ArgumentError, match=r"an argument is over a mesh of the axes \(\('x', 4\),\)"):
+        double(other)
+
+
+def test_a_callback_is_called_for_the_part_of_each_device() -> None:
+    shapes: list[Any] = []
+
+    def on_host(x: Any) -> Any:
+        shapes.append(x.shape)
+        return x + 1
+
+    mapped = _mapped(lambda x: tx.pure_callback(on_host, x, x), P("x"), P("x"))
+    np.testing.assert_array_equal(tx.jit(mapped)(ROWS), ROWS + 1)
+    assert set(shapes) == {(2, 4)}
+
+
+def test_a_donated_argument_is_deleted_where_it_moves_first() -> None:
+    sharding = tx.NamedSharding(tx.make_mesh((4,), ("x",)), P("x"))
+    given = jnp.asarray(ROWS).copy()
+    tx.jit(lambda x: x + 1, in_shardings=sharding, out_shardings=sharding, donate_argnums=0)(given)
+    assert given.is_deleted()
+
+
+def test_a_mesh_is_a_decorator() -> None:
+    @tx.make_mesh((4,), ("x",))
+    def placed() -> Any:
+        return tx.jit(lambda x: x, out_shardings=P("x"))(ROWS)
+
+    assert placed().sharding.spec == P("x")
+
+
+def test_parts_on_one_device_are_checked() -> None:
+    sharding = tx.NamedSharding(tx.make_mesh((2,), ("x",)), P("x"))
+    spread = tx.device_put(ROWS, sharding)
+    for arrays, said in (
+        (ROWS, "arrays must be a list or tuple"),
+        ([spread, spread], "each part must be on one device, but one has 2 parts"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            tx.make_array_from_single_device_arrays((8, 4), sharding, arrays)
+    halves = [jnp.asarray(ROWS[:4]), jnp.asarray(ROWS[4:])]
+    with pytest.raises(ArgumentError, match="must have the dtype int32"):
+        tx.make_array_from_single_device_arrays((8, 4), sharding, halves, dtype="int32")
+
+
+def test_likes_and_copies_keep_and_change_the_sharding() -> None:
+    sharding = tx.NamedSharding(tx.make_mesh((4,), ("x",)), P("x"))
+    spread = tx.device_put(ROWS, sharding)
+    assert jnp.zeros_like(spread).sharding == sharding
+    assert jnp.asarray(ROWS).to_device(tx.devices()[-1]).devices() == {tx.devices()[-1]}

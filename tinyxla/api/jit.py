@@ -763,7 +763,13 @@ class PlacingJitted(Jitted[P, R]):
         self._out_shardings = out_shardings
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._placed_result(super().__call__(*self._placed_arguments(args), **kwargs))
+        placed_args: Any = self._placed_arguments(args)
+        found = super().__call__(*placed_args, **kwargs)
+        for n in _positions(self._donated, len(args))[0]:  # what was donated may have moved to another array before
+            for given, used in zip(pytrees.leaves(args[n]), pytrees.leaves(placed_args[n]), strict=True):
+                if given is not used and isinstance(given, Array) and isinstance(used, Array) and used.is_deleted():
+                    given.delete()
+        return self._placed_result(found)
 
     @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:

@@ -10,6 +10,7 @@ from typing import Any
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
 from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
@@ -72,11 +73,12 @@ def shard_map(
             shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names, check_vma=check_vma
         )
     check_callable("shard_map", f)
-    function = _OfParts(f, mesh, in_specs, out_specs, axis_names, check_vma)
+    parts = _OfParts(f, mesh, in_specs, out_specs, axis_names, check_vma)
 
     @boundary
     @wraps(f)
-    def whole(*args: Any) -> Any:
+    def whole(*given: Any) -> Any:
+        function, args = parts.for_arguments(given)
         leaves = pytrees.leaves(args)
         inside = state.staging is not None or state.axes or any(isinstance(x, Tracer) for x in leaves)
         if inside or config.disable_jit:
@@ -116,6 +118,49 @@ class _OfParts:
             self._out_specs,
             is_leaf=is_placement,
         )
+
+    def for_arguments(self, args: tuple[Any, ...]) -> tuple[_OfParts, tuple[Any, ...]]:
+        """The function of the arguments that are split: one without a spec keeps its value, which need not be an array.
+        An abstract mesh is that of an argument."""
+        specs: Any = self._in_specs
+        split = [k for k in range(len(args)) if specs is None or not _is_list(specs, args) or specs[k] is not None]
+
+        def f(*parts: Any) -> Any:
+            filled = list(args)
+            for k, part in zip(split, parts, strict=True):
+                filled[k] = part
+            return self._f(*filled)
+
+        is_whole = len(split) == len(args)
+        given = tuple(args[k] for k in split)
+        made = _OfParts(
+            self._f if is_whole else wraps(self._f)(f),
+            self._mesh_of(given),
+            specs if is_whole else tuple(specs[k] for k in split),
+            self._out_specs,
+            self._axis_names,
+            self._check_vma,
+        )
+        return made, given
+
+    def _mesh_of(self, args: Any) -> AbstractMesh | None:
+        """The mesh of arguments that are over one, where there is no other with devices."""
+        wanted = self._mesh
+        if wanted is None or isinstance(wanted, Mesh) or isinstance(current_mesh(), Mesh) or state.staging is not None:
+            return wanted
+        meshes = [x.layout.mesh for x in pytrees.leaves(args) if isinstance(x, ShardedArray)]
+        if not meshes and not any(isinstance(x, Tracer) for x in pytrees.leaves(args)):
+            raise ArgumentError(
+                f"shard_map: an abstract mesh, {wanted}, has no devices; pass an array that is over a mesh which has, "
+                "or set one by set_mesh."
+            )
+        for mesh in meshes:
+            if mesh.shape_tuple != wanted.shape_tuple:
+                raise ArgumentError(
+                    f"shard_map: an argument is over a mesh of the axes {mesh.shape_tuple}, but the mesh of the "
+                    f"function has {wanted.shape_tuple}."
+                )
+        return meshes[0] if meshes else wanted
 
     def __call__(self, *args: Any) -> Any:
         mesh = self.mesh
@@ -158,6 +203,11 @@ class _OfParts:
                 raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
+
+
+def _is_list(specs: Any, args: tuple[Any, ...]) -> bool:
+    """Whether there is a spec for each argument."""
+    return isinstance(specs, tuple | list) and not isinstance(specs, PartitionSpec) and len(specs) == len(args)
 
 
 def _axes(what: str, mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Any) -> Spec:

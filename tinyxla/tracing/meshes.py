@@ -6,6 +6,7 @@ import enum
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,8 +174,8 @@ class Blocks(NamedTuple):
     own: tuple[int, ...] | None
 
 
-class Mesh(AbstractMesh):
-    """An array of devices with named axes. It is also a context, in which it is the current mesh.
+class Mesh(AbstractMesh, ContextDecorator):
+    """An array of devices with named axes. It is also a context, or a decorator, in which it is the current mesh.
 
     Args:
         devices: an array of different devices.

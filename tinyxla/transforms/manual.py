@@ -15,6 +15,7 @@ from typing import Any
 
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls, varying
+from tinyxla.ops.callback import callback
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes
@@ -90,7 +91,10 @@ class ManualTrace(AnnotatedTrace[Axes]):
     def unified(
         self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Operands that vary along the same axes, or along those that a loop or branch wants."""
+        """Operands that vary along the same axes, or along those that a loop or branch wants. A callback is called for
+        the part of each device."""
+        if op is callback and attributes["vmap_method"] is None:
+            attributes = {**attributes, "vmap_method": "sequential"}
         known = [self.varying(x) for x in operands]
         axes = [x for x in known if x is not None]
         if len(axes) < len(known):
