@@ -286,6 +286,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class CallbackError(ArgumentError, RuntimeError):
+    """A result of a function that runs on the host which is not as it was declared."""
+
+
 class ShardingTypeError(ShapeError):
     """An operation on sharded arrays whose result has no unique sharding."""
 
@@ -746,6 +750,7 @@ __all__ = [
     "AttributeValueError",
     "AxisError",
     "AxisNameError",
+    "CallbackError",
     "ChannelError",
     "ConcretizationError",
     "ConcretizationTypeError",

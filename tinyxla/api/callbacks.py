@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import Function, argument_names, arrays_of, check_callable
-from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.errors import ArgumentError, AttributeValueError, CallbackError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
@@ -74,7 +74,7 @@ class Host:
             return ()
         results, tree = pytrees.flatten(found)
         if tree != self._result and pytrees.leaf_names(found) != self._names:  # lists are as good as tuples
-            raise ArgumentError(
+            raise CallbackError(
                 f"{self} must give {pytrees.structure_text(self._result)}, where * stands for an array, as "
                 f"result_shape_dtypes says, but it gave {pytrees.structure_text(tree)}: {reprlib.repr(found)}."
             )
@@ -95,7 +95,7 @@ class Host:
         except (TypeError, ValueError):
             pass
         if array is None or array.dtype != shape.dtype or array.shape != shape.dimensions:
-            raise ArgumentError(
+            raise CallbackError(
                 f"{self} must give {shape}, as result_shape_dtypes says, but it gave {_in_words(found)}; convert "
                 "the result, or declare another."
             )

@@ -26,12 +26,21 @@ class AbstractValue:
     """The base class of abstract values."""
 
 
+def _dtype_of(dtype: Any) -> np.dtype[Any]:
+    """The dtype that a scalar constructor has, or that NumPy finds; a scalar type of NumPy's has an attribute of the
+    name, too."""
+    found = getattr(dtype, "dtype", None)
+    return found if isinstance(found, np.dtype) else np.dtype(dtype)
+
+
 class ShapedArray(AbstractValue):
     """The shape, element type and weakness of an array.
 
     Example:
         >>> ShapedArray((2, 3), "float32")
         ShapedArray(float32[2,3])
+        >>> ShapedArray((2, 3), np.float32) == ShapedArray((2, 3), "float32")
+        True
     """
 
     def __init__(
@@ -46,7 +55,7 @@ class ShapedArray(AbstractValue):
         manual_axis_type: Any = None,
     ) -> None:
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
-        self.dtype: Any = dtype if isinstance(dtype, KeyType) else np.dtype(getattr(dtype, "dtype", dtype))
+        self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
         self.sharding: Any = sharding or NamedSharding(AbstractMesh(), [None] * len(self.shape))
 
