@@ -193,7 +193,8 @@ def _weights(
     size: int, new: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool, dtype: Any
 ) -> Array:
     """The matrix [size, new] of what each element adds to each of the new ones."""
-    kind = join_types((dtype, False), (np.dtype(np.float32), False))[0]
+    real = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    kind = join_types((real, False), (np.dtype(np.float32), False))[0]
     scale, translation = cast(operand(scale, "image"), kind), cast(operand(translation, "image"), kind)
     places = (tnp.arange(new, dtype=kind)[None] + 0.5 - translation) / scale - 0.5
     if method is ResizeMethod.AREA:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -263,3 +264,18 @@ def test_attention_of_mixed_element_types_is_refused() -> None:
     )
     with pytest.raises(DTypeError, match="query, key and value must have one element type, but have bfloat16, float16"):
         tinyxla.nn.dot_product_attention(query, key, key)
+
+
+def test_initializers_do_not_promote_types() -> None:
+    key, scale = tinyxla.random.key(0), tinyxla.numpy.float32(2)
+    with tinyxla.numpy_dtype_promotion("strict"):
+        for make in (nn.initializers.uniform, nn.initializers.normal, nn.initializers.truncated_normal):
+            assert make(scale, "bfloat16")(key, (3,)).dtype == "bfloat16"
+        for make in (nn.initializers.he_uniform, nn.initializers.he_normal):
+            assert make()(key, (3, 2), "complex64").dtype == "complex64"
+
+
+def test_gelu_is_accurate_where_it_nearly_vanishes() -> None:
+    x = np.linspace(-12, -1, 50, dtype=np.float32)
+    exact = np.array([float(v) * math.erfc(-float(v) / math.sqrt(2)) / 2 for v in x])
+    np.testing.assert_allclose(nn.gelu(x, approximate=False), exact, rtol=1e-5)

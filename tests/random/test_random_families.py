@@ -119,3 +119,26 @@ def test_parameters_of_no_distribution_end_in_nan(parameter: float) -> None:
     assert np.isnan(random.dirichlet(KEY, np.array([parameter, 1.0], np.float32))).all()
     assert np.isnan(random.binomial(KEY, parameter, 0.3, (3,))).all()
     assert np.isnan(random.binomial(KEY, 10.0, parameter, (3,))).all()
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
+def test_functions_of_random_numbers_do_not_promote_ranks(method: str) -> None:
+    with tx.numpy_rank_promotion("raise"):
+        found = random.multivariate_normal(random.key(0), np.zeros(2), np.eye(2), (5,), method=method)
+        keys = random.split(random.key(0, impl="rbg"), 3)
+        bits = tx.vmap(lambda key: random.bits(key, (4,)))(keys)
+    assert (found.shape, bits.shape) == ((5, 2), (3, 4))
+
+
+def test_limits_beyond_the_type_that_numbers_are_drawn_in_are_errors() -> None:
+    for limits in ((-(2**31) - 1, 0), (0, 2**31 + 1)):
+        with pytest.raises(errors.NumberRangeError, match="the limits of s32"):
+            random.randint(random.key(0), (2,), *limits)
+    assert random.randint(random.key(0), (2,), -(2**31), 2**31).shape == (2,)
+
+
+def test_permutation_of_a_number_that_numpy_holds() -> None:
+    key = random.key(0)
+    np.testing.assert_array_equal(random.permutation(key, np.array(5)), random.permutation(key, 5))
+    with pytest.raises(errors.AxisError):
+        random.permutation(key, 5, axis=1)

@@ -203,7 +203,7 @@ def _by_threefry(run: Run, numbers: list[Any], shape: Shape) -> tuple[list[Any],
     along = _halved_dimension(sizes)
     half = sizes if wide else (*sizes[:along], (sizes[along] + 1) // 2, *sizes[along + 1 :])
     keys = _words(run, _spread(run, key, half))
-    x, y = threefry2x32(keys, _words(run, _spread(run, start, half) + _count(run, half)))
+    x, y = threefry2x32(keys, _words(run, _counted(run, start, half)))
     after = [key, start + math.prod(half)]
     lead, whole = start.shape, (*start.shape, *shape.dimensions)
     if wide:
@@ -226,9 +226,8 @@ def _by_philox(run: Run, numbers: list[Any], shape: Shape) -> tuple[list[Any], A
     high = numbers[2] if len(numbers) == 3 else key
     each = 2 if shape.element_type.bits == 64 else 4
     blocks = (-(-shape.size // each),)
-    start = _spread(run, low, blocks)
-    at = start + _count(run, blocks)
-    carried = _spread(run, high, blocks) + _convert(run, at < start, _LONG)
+    at = _counted(run, low, blocks)
+    carried = _spread(run, high, blocks) + _convert(run, at < _spread(run, low, blocks), _LONG)
     counters = (*_words(run, at), *_words(run, carried))
     words = philox4x32(run, _words(run, _spread(run, key, blocks)), counters)
     parts = [_long(run, *words[:2]), _long(run, *words[2:])] if each == 2 else list(words)
@@ -263,10 +262,13 @@ def _spread(run: Run, x: Any, sizes: Ints) -> Any:
     return run(movement.broadcast, x, sizes=(*x.shape, *sizes), dimensions=tuple(range(len(x.shape))))
 
 
-def _count(run: Run, sizes: Ints) -> Any:
-    """The number of each index, in row-major order."""
+def _counted(run: Run, start: Any, sizes: Ints) -> Any:
+    """For each index of further dimensions, in row-major order, consecutive numbers from the start."""
     line = run(movement.iota, shape=Shape(_LONG, (math.prod(sizes),)), iota_dimension=0)
-    return run(movement.reshape, line, sizes=sizes)
+    lead = start.shape
+    dimensions = tuple(range(len(lead), len(lead) + len(sizes)))
+    numbers = run(movement.reshape, line, sizes=sizes)
+    return _spread(run, start, sizes) + run(movement.broadcast, numbers, sizes=(*lead, *sizes), dimensions=dimensions)
 
 
 def _rng_bit_generator_batch(size: int, operands: tuple[Value], axes: tuple[int], **attributes: Any) -> Any:

@@ -430,7 +430,7 @@ def multivariate_normal(
     else:
         raise AttributeValueError(f"{what}: method must be 'cholesky', 'eigh' or 'svd', but is {method!r}.")
     drawn = normal(checked_key(what, key), (*sizes, centre.shape[-1]), kind)
-    return centre + tnp.einsum("...ij,...j->...i", root, drawn)
+    return tnp.broadcast_to(centre, drawn.shape) + tnp.einsum("...ij,...j->...i", root, drawn)
 
 
 def _matrix_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:

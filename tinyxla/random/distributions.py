@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import drawn
-from tinyxla.errors import AttributeValueError, DTypeError
+from tinyxla.errors import AttributeValueError, DTypeError, NumberRangeError
 from tinyxla.lax.elementwise import nextafter
 from tinyxla.numpy.arguments import (
     array_of,
@@ -142,6 +142,8 @@ def _integer_limit(
 ) -> tuple[Any, Any]:
     """A limit in an integer type, brought between two ends, and where it was beyond the upper one."""
     least, most = ends
+    if isinstance(value, int) and not int(np.iinfo(kind.dtype).min) <= value <= int(np.iinfo(kind.dtype).max) + 1:
+        raise NumberRangeError(f"{what}: the limits of {kind.name} are {ends}, but one is {value}.")
     if isinstance(value, int | np.integer):
         number = min(max(int(value), least), most)
         return movement.full(number, kind.dtype, shape), movement.full(int(value) > most, np.bool_, shape)

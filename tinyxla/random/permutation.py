@@ -44,7 +44,10 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
     """
     what = "tinyxla.random.permutation"
     source = checked_key(what, key)
+    if isinstance(x, np.ndarray) and not x.ndim and x.dtype.kind in "iu":
+        x = int(x)
     if isinstance(x, int | np.integer):
+        canonical_axis(axis, 1, what)
         return _shuffled(source, tnp.arange(max_dim(x if is_symbolic(x) else int(x), 0)), 0)
     values = array_of(x, what)
     if not values.ndim:
