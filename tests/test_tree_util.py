@@ -242,7 +242,7 @@ def test_dataclasses() -> None:
         tree_util.register_dataclass(Other, data_fields=["a"], meta_fields=[])
     with pytest.raises(ArgumentError, match="given together"):
         tree_util.register_dataclass(Other, data_fields=["a"])
-    with pytest.raises(ArgumentError, match="int.> is not a dataclass"):
+    with pytest.raises(ArgumentError, match=r"int'> is not a dataclass"):
         tree_util.register_dataclass(int)
     with pytest.raises(tree_util.PytreeError, match="Layer is registered already"):
         tree_util.register_dataclass(Layer)

@@ -1248,3 +1248,28 @@ def test_narrowest_types_are_types_of_arrays(name: str) -> None:
     if "float" in name:
         with pytest.raises(DTypeError, match="8 bits are no whole number of 6 bits"):
             tx.lax.bitcast_convert_type(found, jnp.uint8)
+def test_functions_that_ask_for_a_shape_or_an_index_take_what_gives_an_array() -> None:
+    class Held:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def __jax_array__(self) -> Any:
+            return jnp.asarray(self.x)
+
+    x, one = np.arange(5.0, dtype=np.float32), Held(1)
+    assert jnp.zeros_like(Held(x)).shape == (5,)
+    np.testing.assert_array_equal(jnp.roll(x, one), np.roll(x, 1))
+    np.testing.assert_array_equal(jnp.delete(x, one), np.delete(x, 1))
+    np.testing.assert_array_equal(jnp.insert(x, one, 7), np.insert(x, 1, 7))
+
+
+def test_complex_images_are_resized_without_promotion() -> None:
+    image = np.arange(4.0, dtype=np.complex64)
+    with tx.numpy_dtype_promotion("strict"):
+        assert tx.image.resize(image, (2,), "linear").dtype == np.complex64
+
+
+def test_type_of_none_is_the_default_one() -> None:
+    assert jnp.result_type(None) == np.float32
+    assert isinstance(np.float32(1), jnp.float32)
+    assert not isinstance(np.float64(1), jnp.float32)

@@ -439,8 +439,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. Got {1}",
     ),
     (
-        rf"^tinyxla.random.(\w+): takes a single key, but got {_SHAPE}",
-        "{1} accepts a single key, but was given a key array of shape {2:shape}",
+        r"^tinyxla.random.(\w+): takes a single key, but got [\w<>]+\[(.*?)\]",
+        "{1} accepts a single key, but was given a key array of shape ({2},)",
     ),
     (r"^tinyxla.random.\w+: a seed is an integer", "PRNG key seed must be an integer"),
     (
@@ -454,6 +454,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         r"^tinyxla.random.\w+: impl must be .*, but is .* of type (\w+)\.",
         "unrecognized type {1} for specifying PRNG implementation.",
+    ),
+    (
+        r"^tinyxla.random.categorical: (\d+) of (\d+) indices cannot be chosen",
+        "Number of samples without replacement ({1}) cannot exceed number of categories ({2}).",
     ),
     (
         r"^tinyxla.random.choice: (\d+) elements cannot be chosen among (\d+)",
@@ -505,6 +509,7 @@ _NOTATIONS: dict[str, Callable[[str], str]] = {
     "op": lambda given: _NAMES.get(given, given),
     "place": lambda given: " at position 0" if given in BINARY or (given in BITWISE and given != "not") else "",
     "kinds": _kinds,
+    "axes": lambda given: "{" + ",".join(sorted(set(re.findall(r"'(\w+)'", given)))) + "}",
     "size": _size_of_dimension,
     "iterable": lambda given: " where 'children' is iterable" if given.count(",") == 1 else "",
 }

@@ -41,6 +41,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"vmap_method must be one of .*, but (?:got|is) '?(\w+)'?",
         "vmap_method must be on of the allowed methods; got: {1}",
     ),
+    (
+        r"^linear_transpose.*callback has no derivative: what io_callback",
+        "IO callbacks do not support transpose.",
+    ),
+    (r"^vmap: io_callback of .* is called with ordered=True", "Cannot `vmap` ordered IO callbacks."),
     (r"callback has no derivative: what pure_callback", "Pure callbacks do not support JVP."),
     (r"callback has no derivative: what io_callback", "IO callbacks do not support JVP."),
     # compiled programs
@@ -94,6 +99,26 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"^make_array_from_single_device_arrays: each part must be on one device, but one has (\d+) parts",
         "When making an array from single-device arrays the input arrays must have one shard each. An argument array "
         "had {1} shard(s).",
+    ),
+    (
+        r"^shard_map: (\w+): (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
+        "shard_map was given an {1} entry {2} which has length {3}, but the corresponding value has shape {4}, which "
+        "has rank {4:rank}. For scalar values (rank 0), consider using an {1} entry of `P()`.",
+    ),
+    (
+        r"^shard_map: a result \S+ with the spec (P.*\)) must be the same on all devices along ('.*'), but may vary",
+        "shard_map was given out_specs which require replication which can't be statically inferred given the mesh: "
+        "out_specs is {1} which implies that the corresponding output value is only varying across mesh axes {1:axes} "
+        "and not {2:axes}, but it was inferred to be possibly varying over {0:axes}.",
+    ),
+    (
+        r"^shard_map: an abstract mesh, .*, has no devices;",
+        "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to the "
+        "mesh argument.",
+    ),
+    (
+        r"^shard_map: an argument is over a mesh of the axes (.*), but the mesh of the function has (.*)\.",
+        "Mesh shape of the input {1} does not match the mesh shape passed to shard_map {2}",
     ),
     (
         rf"(\w+): the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+), .* have (\[.*\]) parts;",

@@ -386,6 +386,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         >>> jnp.full_like(jnp.array([1.0, 2.0]), 7)
         Array([7., 7.], dtype=float32)
     """
+    if not (hasattr(a, "dtype") and hasattr(a, "shape")) and hasattr(a, "__jax_array__"):
+        a = operand(a, "full_like")
     found, weak = _template(a)
     sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
     if dtype is None and found.kind in "iufc" and found.itemsize >= 8 and not isinstance(fill_value, KeyArray):

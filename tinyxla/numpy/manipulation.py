@@ -913,6 +913,7 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if is_several(axis) else (axis,))]
+    shift = operand(shift, "roll") if hasattr(shift, "__jax_array__") else shift
     shifts = list(shift) if is_several(shift) else [shift]
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes.")

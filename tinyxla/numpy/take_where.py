@@ -216,6 +216,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         Array([1, 3], dtype=int32)
     """
     x, along = along_axis("delete", array_of(arr, "delete"), axis)
+    obj = operand(obj, "delete") if hasattr(obj, "__jax_array__") else obj
     counted = isinstance(obj, Array) and element_type(obj.dtype).is_integer and (obj.ndim == 0 or assume_unique_indices)
     if isinstance(obj, Tracer) and counted:
         return _without(x, movement.reshape_to(obj, (obj.size,)), along)
@@ -251,6 +252,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         Array([1, 2, 3], dtype=int32)
     """
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
+    obj = operand(obj, "insert") if hasattr(obj, "__jax_array__") else obj
     if isinstance(obj, Tracer) and obj.size == 1 and obj.ndim < 2 and element_type(obj.dtype).is_integer:
         return _inserted(x, obj, values, along)
     if isinstance(obj, Array):
