@@ -151,6 +151,11 @@ def test_contexts_without_effect_warn_once() -> None:
     )
 
 
+def test_contexts_without_effect_are_decorators() -> None:
+    for context in (tx.default_matmul_precision("float32"), tx.transfer_guard("allow"), tx.default_device(CPU)):
+        assert context(lambda: 3)() == 3  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("name", ["nonsense", "jax_nonsense", "special", "update", "_watchers"])
 def test_unknown_options_are_refused(name: str) -> None:
     with pytest.raises(AttributeValueError, match="There is no option"):

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tinyxla.errors import ArgumentError, AttributeValueError
-from tinyxla.tracing.config import Block, setting, warn_unless_satisfied
+from tinyxla.tracing.config import Block, NoEffect, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
 from tinyxla.util.wrapping import transformed
 
@@ -224,7 +224,7 @@ def transfer_guard(new_val: str = "allow") -> Context:
     """
     if new_val not in _GUARDS:
         raise AttributeValueError(f"transfer_guard is one of {', '.join(_GUARDS)}, but got {new_val!r}.")
-    return _Unchanged()
+    return NoEffect()
 
 
 _GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
@@ -233,19 +233,7 @@ transfer_guard_host_to_device = transfer_guard_device_to_host = transfer_guard_d
 
 def _without_effect(option: str, value: Any) -> Context:
     warn_unless_satisfied(option, value)
-    return _Unchanged()
-
-
-class _Unchanged(Block):
-    """Nothing changes inside."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        pass
+    return NoEffect()
 
 
 class ensure_compile_time_eval(Block):

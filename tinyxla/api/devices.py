@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import platform as _machine
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import NoEffect
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import (
     CPU,
@@ -108,7 +109,7 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
         CpuDevice(id=0)
     """
     check_device("default_device", new_val)
-    return nullcontext()
+    return NoEffect()
 
 
 def process_index(backend: str | None = None) -> int:

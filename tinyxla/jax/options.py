@@ -6,10 +6,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tinyxla.tracing.config import config, option_names, setting, warn_unless_satisfied
+from tinyxla.tracing.config import Block, NoEffect, config, option_names, setting, warn_unless_satisfied
 
 
 class State:
@@ -28,12 +27,12 @@ class State:
     def value(self) -> Any:
         return getattr(config, self._name)
 
-    def __call__(self, new_val: Any = True) -> AbstractContextManager[Any]:
+    def __call__(self, new_val: Any = True) -> Block:
         """A context in which the option has that value. An option without effect warns of what does not hold here."""
         if hasattr(type(config), self._name):
             return setting(self._name, new_val)
         warn_unless_satisfied(self._name, new_val)
-        return nullcontext()
+        return NoEffect()
 
     def __bool__(self) -> bool:
         raise TypeError(f"bool() of the option {self._name}; use {self._name}.value.")

@@ -324,6 +324,16 @@ class Block(ContextDecorator, ABC):
         return copy.copy(self)
 
 
+class NoEffect(Block):
+    """The context of an option without effect."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
 class setting(Block):
     """The option has that value inside, in this thread."""
 
