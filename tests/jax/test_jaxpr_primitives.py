@@ -158,3 +158,11 @@ def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
         "[] True jit",
         "[()] True scan",
     ]
+def test_make_jaxpr_inside_of_an_option_that_is_set_for_all_leaves_the_option() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        jax.config.update("jax_numpy_rank_promotion", "raise")
+        with jax.numpy_rank_promotion("raise"):
+            jax.make_jaxpr(jnp.sin)(1.0)
+        print(jax.config.jax_numpy_rank_promotion)
+        """) == ["raise"]

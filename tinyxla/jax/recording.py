@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array, with_scalar_register
-from tinyxla.tracing.config import Config, config
+from tinyxla.tracing.config import config
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.computations import Mask
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply
@@ -53,16 +53,17 @@ def record(function: Callable[[], _Result]) -> _Result:
 
 def _recorded(function: Callable[[], _Result]) -> _Result:
     before, own, special = _state.depth, vars(config), config.special
+    is_in_block = "special" in own  # of `setting`, which removes it
     try:
         _state.depth = before + 1
         own["special"] = special if before else (*special, ("recording", True))
         return function()
     finally:
         _state.depth = before
-        if special == Config.special:
-            own.pop("special", None)
-        else:
+        if is_in_block:
             own["special"] = special
+        else:
+            own.pop("special", None)
 
 
 def with_axes(axes: Sequence[tuple[Any, int]], function: Callable[[], _Result]) -> _Result:
