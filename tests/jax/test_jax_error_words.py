@@ -42,6 +42,30 @@ CASES = {
     "jax.random.normal(x)": 12,
     "jax.random.key(0) + 1": 6,
     "jax.named_scope(1)": 6,
+    "jnp.nanargmax(jnp.zeros(0))": 6,
+    "jnp.clip(x * 1j, 0, 1)": 12,
+    "jnp.hypot(x * 1j, x)": 8,
+    "jnp.pad(x, 1, 'constant', end_values=0)": 5,
+    "jnp.trace(m, axis1=1, axis2=-1)": 6,
+    "jnp.corrcoef(x, dtype=int)": 9,
+    "jnp.take(jnp.zeros(0), 0)": 9,
+    "jnp.broadcast_to(m, (3,))": 7,
+    "jnp.sin(np.ma.array([1.0]))": 10,
+    "jnp.array(3, [('a', '<i4')])": 7,
+    "jnp.ones(2, 3)": 10,
+    "jnp.rot90(x)": 12,
+    "jnp.size(m, (1, 1))": 1,
+    "jnp.take_along_axis(x, x, 0)": 8,
+    "jnp.r_['x', 1]": 3,
+    "jax.jit(lambda n: jnp.mgrid[:n])(1)": 6,
+    "jax.jit(jnp.arange)(1)": 8,
+    "jax.jit(lambda x: x.tolist())(x)": 16,
+    "jax.jit(jnp.zeros)(2)": 8,
+    "jnp.vectorize(jnp.dot, signature='(n),(n)->()')(x)": 5,
+    "jnp.vectorize(jnp.dot, signature='(n),(n)->(n)')(x, x)": 4,
+    "jnp.vectorize(jnp.dot, signature='(n),(n)->(),()')(x, x)": 5,
+    "jnp.vectorize(lambda x: (x, x), signature='()->(),(),()')(x)": 5,
+    "jnp.vectorize(jnp.sin, excluded={1.5})": 8,
     "jax.jit(1)": 5,
     "jax.jvp(jnp.sin, (1.0,), (x,))": 8,
     "jax.vjp(jnp.sin, 1.0)[1](x)": 12,
@@ -102,7 +126,7 @@ def _arguments(jnp: Any) -> dict[str, Any]:
 def found() -> dict[str, str]:
     """The message of each mistake under the hook, in one line."""
     program = f"""
-        import jax, jax.numpy as jnp
+        import jax, jax.numpy as jnp, numpy as np
         from jax import lax
         x, m, i = jnp.arange(1.0, 4.0), jnp.ones((2, 3)), jnp.arange(3)
         for source in {list(CASES)!r}:

@@ -148,8 +148,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         rf"^A Python integer .* needs the value of a traced array {_SHAPE}",
         "The __index__() method was called on traced array with shape {1:type}. Shapes must be 1D sequences of "
-        "concrete "
-        f"values of integer type. {_NOT_AVAILABLE}TracerIntegerConversionError",
+        "concrete values of integer type.\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller "
+        "subfunctions. "
+        f"{_NOT_AVAILABLE}TracerIntegerConversionError",
     ),
     (
         rf"^A NumPy array .* needs the value of a traced array {_SHAPE}",
@@ -163,6 +164,20 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         r"^A slice bound .* needs the value of a traced array",
         "Array slice indices must have static start/stop/step to be used with NumPy indexing syntax.",
+    ),
+    (
+        r"^the slice (start|stop|step) of (\w+) needs the value of a traced array",
+        "Abstract tracer value encountered where concrete value is expected: slice {1} of jnp.{2}",
+    ),
+    (
+        rf"^(tobytes|tolist)\(\) needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {2:type}\nThe "
+        "{1}() method was called on traced array with shape {2:type}.",
+    ),
+    (
+        rf"^arange, whose shape depends on its argument '(\w+)', needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {2:type}. It "
+        f"arose in the jnp.arange argument '{{1}}'. {_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
         rf"needs the value of a traced array {_SHAPE}",
@@ -314,6 +329,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^matmul: takes vectors and matrices", "matmul input operand must have ndim at least 1, but it has ndim 0"),
     (r"^indexing: '(.*)' is no index", "JAX does not support string indexing; got idx='{1}'"),
     (
+        r"^numpy.take_along_axis: .*indices are integers or booleans, but got an array of (\w+)",
+        "take_along_axis indices must be of integer type, got {1}",
+    ),
+    (
         r"indices are integers or booleans, but got an array of (\w+)",
         "Indexer must have integer or boolean type, got indexer with type {1}",
     ),
@@ -322,10 +341,14 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Too many indices: array is {2:rank}-dimensional, but {1} were indexed",
     ),
     (
+        r"^rot90: axis -?\d+ is out of range for an array with (\d+) dimensions",
+        "rot90 requires its first argument to have ndim at least two, but got first argument of {1} dimensions",
+    ),
+    (
         r": axis (-?\d+) is out of range for an array with (\d+) dimensions",
         "axis {1} is out of bounds for array of dimension {2}",
     ),
-    (r": the axes (\(.*?\)) name a dimension twice", "duplicate value in 'axis': {1}"),
+    (r": the axes (\(.*?\)) name a dimension twice", "duplicate value in 'axis': {1}. repeated axis"),
     (r"take: mode is one of .*, but got 'raise'", "The 'raise' mode to jnp.take is not supported."),
     (r"take: mode is one of .*, but got ('.*')", "Invalid mode {1} for np.take"),
     (
@@ -384,11 +407,44 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^where: takes a condition alone, or both", "Either both or neither of the x and y arguments should be provided"),
     (r"^vectorize: '(.*)' is no signature", "not a valid gufunc signature: {1}"),
     (
+        r"^vectorize: the signature '(.*)' is for (\d+) arguments, but (\d+) are mapped",
+        "wrong number of positional arguments: expected {2}, got {3}",
+    ),
+    (
+        r"^vectorize: excluded must have numbers of arguments, from 0, and names, but is (\{.*-\d.*\})",
+        "jax.numpy.vectorize can only exclude integer or string arguments, but excluded={1} contains negative numbers",
+    ),
+    (
+        r"^vectorize: excluded must have numbers of arguments, from 0, and names, but is (\{.*\})",
+        "jax.numpy.vectorize can only exclude integer or string arguments, but excluded={1}",
+    ),
+    (
+        r"^vectorize: by '.*' (?:result|argument) (\d+) has size (\d+) in dimension (\w+), but got size (\d+)",
+        "inconsistent size for core dimension '{3}': {4} vs {2}",
+    ),
+    (
+        r"^vectorize: Cannot pass None at locations (\{.*\}), which have core dimensions in '(.*)'",
+        "Cannot pass None at locations {1} with signature='{2}'",
+    ),
+    (r"^vectorize: by '.*' there are (\d+) results, but there is one", "output must be a tuple"),
+    (
+        r"^vectorize: by '.*' there are (\d+) results, but there (?:is|are) (\d+)",
+        "wrong number of output arguments: expected {1}, got {2}",
+    ),
+    (
+        r"^vectorize: by '.*->(.*)' result \d+ has \d+ dimensions, but got shape (\(.*?\))",
+        "output shape {2} does not match core dimensions {1}",
+    ),
+    (
         r"^vectorize: by '(.*)' argument \d+ has \d+ dimensions, but got shape (\(.*?\))",
         "input with shape {2} does not have enough dimensions for all core dimensions on vectorized function with "
         "excluded=frozenset() and signature='{1}'",
     ),
     (r"^named_scope takes a string", "named_scope name argument must be a string."),
+    (
+        r"^numpy.\w+: The Python integer -?(?:9[2-9]\d{17}|\d{20,}) does not fit the element type",
+        "Python int too large to convert to C long",
+    ),
     (
         r"^numpy.\w+: The Python integer (-?\d+) does not fit the element type (\w+)",
         "Python int {1} too large to convert to {2}",
@@ -403,7 +459,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Argument to {1} must have shape [..., n, n], got {2:shape}.",
     ),
     (r"split: axis \d+ of size (\d+) does not divide into", "array split does not result in an equal division"),
-    (r"^(arg\w+): axis \d+ of shape .* is empty", "attempt to get {1} of an empty sequence"),
+    (r"^(?:nan)?(arg\w+): axis \d+ of shape .* is empty", "attempt to get {1} of an empty sequence"),
     (
         r"^(\w+): axis \d+ of shape .* is empty and has no",
         "zero-size array to reduction operation {1} which has no identity",

@@ -225,6 +225,62 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     (r"dft: scale must be one of .*, but got '(\w+)'", "scale must be None, 'sqrtn', or 'n'; got '{1}'."),
     (r"pascal: kind must be one of (.*), but got '(\w+)'", "Expected kind to be on of: [{1}]; got {2}"),
     (r"hadamard: n must be a positive power of 2, but got (.*)\.", "n must be a positive power of 2; got {1}."),
+    # element-wise functions, and those that move elements
+    (
+        r"^numpy\.clip: Clip received a complex value",
+        "Clip received a complex value either through the input or the min/max keywords. Complex values have no "
+        "ordering and cannot be clipped. Please convert to a real value or array by taking the real or imaginary "
+        "components via jax.numpy.real/imag respectively.",
+    ),
+    (
+        r"^hypot: takes real numbers, but got an array of",
+        "jnp.hypot is not well defined for complex-valued inputs. Please convert to real values first, such as by "
+        "using abs(x)",
+    ),
+    (
+        r"^pad: mode '(\w+)' takes .*, but got ([\w, ]+)\.",
+        "unsupported keyword arguments for mode '{1}': {{'{2}'}}",
+    ),
+    (r"^pad: mode must be one of .*, but got (.*?)\.(?:\n|$)", "Unimplemented padding mode '{1}' for np.pad."),
+    (
+        r"diagonal: takes two different axes, but got (-?\d+) and (-?\d+)",
+        "axis1 and axis2 can not be same. axis1={1} and axis2={2}",
+    ),
+    (
+        r"^(corrcoef|cov): dtype must be floating-point or complex, but got (\w+)",
+        "{1}: dtype must be a subclass of float or complex; got dtype={2:name}",
+    ),
+    (
+        r"index -?\d+ is out of range for axis \d+ of size 0",
+        "Cannot do a non-empty jnp.take() from an empty axis.",
+    ),
+    (
+        rf"^broadcast_to: an array of shape {_PAIR} does not broadcast to {_PAIR}",
+        "Incompatible shapes for broadcasting: {1} and requested shape {2}. Cannot broadcast to shape with fewer "
+        "dimensions: arr_shape={1} shape={2}",
+    ),
+    (
+        r"^ravel_multi_index: mode must be one of .*, but got ('.*?')\.",
+        "invalid mode={1}. Expected 'raise', 'wrap', 'clip', or 'ignore'.",
+    ),
+    (
+        r"(?:is|got) a masked array, whose mask would be lost",
+        "numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to convert the "
+        "value to a standard numpy array.",
+    ),
+    (
+        r"^numpy\.(\w+): (\[.*\]) is not an element type of an array",
+        "JAX only supports number, bool, and string dtypes, got dtype {2} in {1}",
+    ),
+    (
+        r"^(?:numpy\.)?(\w+): (\d+) is not an element type; .*\(\((.*)\)\)",
+        "Cannot interpret '{2}' as a data type.\n\nDid you accidentally write `jax.numpy.{1}({3})` when you meant "
+        "`jax.numpy.{1}(({3}))`?",
+    ),
+    (
+        r"^[rc]_: '(.*)' is no directive",
+        "could not understand directive '{1}'",
+    ),
     # scipy and Fourier transforms
     (r"signal\.\w+: takes two arrays of one rank", "in1 and in2 must have the same number of dimensions"),
     (r"signal\.\w+: mode must be one of (.*), but got", "mode must be one of [{1}]"),
