@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy
@@ -818,8 +819,24 @@ def test_grids() -> None:
     close(jnp.r_[0:3, 7.5, V], np.r_[0:3, 7.5, V], "r_")
     close(jnp.c_[V, W, X[:, :1].repeat(5)[:5]], np.c_[V, W, X[:, :1].repeat(5)[:5]], "c_")
     close(jnp.asarray(X)[jnp.s_[1:, ::2]], X[1:, ::2], "s_")
-    with pytest.raises(ArgumentError, match="directives such as 'r' are not known"):
-        jnp.r_["r", 1]
+
+
+@pytest.mark.parametrize("directive", ["-1", "1,2", "0,2,0", "1,3,-2", "0,4,1", "r", "c"])
+def test_rows_and_columns_are_joined_as_a_directive_says(directive: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)  # of NumPy's matrices
+        for name in ("r_", "c_"):
+            close(getattr(jnp, name)[directive, V, V], getattr(np, name)[directive, V, V], directive)
+
+
+def test_grids_of_nothing_are_empty_and_unknown_directives_and_bounds_are_named() -> None:
+    assert jnp.mgrid[()].shape == jnp.mgrid[:].shape == jnp.ogrid[:].shape == (0,)
+    with tx.numpy_dtype_promotion("strict"):
+        assert jnp.mgrid[0:2, 0:1:0.5].dtype == "float32"
+    with pytest.raises(ArgumentError, match="c_: 'x' is no directive"):
+        jnp.c_["x", 1]
+    with pytest.raises(ConcretizationError, match="the slice stop of mgrid needs the value"):
+        tx.jit(lambda n: jnp.mgrid[:n])(3)
 
 
 def test_vectorize() -> None:
@@ -1024,7 +1041,7 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     ),
     (
         ConcretizationError,
-        r"arange, whose shape depends on its arguments, needs the value",
+        r"arange, whose shape depends on its argument 'stop', needs the value",
         lambda: tx.vmap(jnp.arange)(jnp.ones(2)),
     ),
     (
@@ -1273,3 +1290,89 @@ def test_type_of_none_is_the_default_one() -> None:
     assert jnp.result_type(None) == np.float32
     assert isinstance(np.float32(1), jnp.float32)
     assert not isinstance(np.float64(1), jnp.float32)
+def test_views_of_complex_numbers_are_the_bytes_of_their_parts() -> None:
+    z = np.array([[1 + 2j, -3j]], np.complex64)
+    for dtype in ("float32", "uint8", "int16"):
+        close(jnp.asarray(z).view(dtype), z.view(dtype), dtype)
+        close(jnp.asarray(z.view(dtype)).view("complex64"), z, dtype)
+    with tx.enable_x64(True):
+        close(jnp.asarray(z).view("float64"), z.view(np.float64), "float64")
+        close(jnp.asarray(z[0, 0]).view("float64"), z[0, 0].view(np.float64), "scalar")
+    with pytest.raises(ShapeError, match="do not make up whole ones of c64"):
+        jnp.ones(3).view("complex64")
+
+
+def test_sizes_of_unravel_index_may_be_traced() -> None:
+    for places in (np.array([5, -1, 7, -9]), np.array(3)):
+        known, traced = (f(places, (2, 3)) for f in (jnp.unravel_index, tx.jit(jnp.unravel_index)))
+        for mine, theirs in zip(traced, known, strict=True):
+            close(mine, theirs, "unravel_index")
+
+
+def test_histogram_has_the_type_of_its_values_and_weights() -> None:
+    x, edges, weights = jnp.ones(3, "bfloat16"), np.arange(4), jnp.ones(3, "float32")
+    with tx.numpy_dtype_promotion("strict"):
+        assert [found.dtype.name for found in jnp.histogram(x, edges)] == ["bfloat16"] * 2
+    assert [found.dtype.name for found in jnp.histogram(x, edges, weights=weights)] == ["float32"] * 2
+    close(jnp.histogram(np.array([100_001, 3]), [0, 5, 100_002], weights=jnp.ones(2, "float16"))[0], [1, 1], "places")
+
+
+def test_trapezoid_takes_places_and_widths_of_fewer_axes() -> None:
+    y, x, widths = (np.arange(np.prod(s), dtype=np.float32).reshape(s) ** 2 for s in ((2, 3, 4), (3, 4), (2, 4)))
+    with tx.numpy_rank_promotion("raise"):
+        close(jnp.trapezoid(y, x, axis=-2), np.trapezoid(y, x, axis=-2), "x")
+        close(jnp.trapezoid(y, dx=widths, axis=1), np.trapezoid(y, dx=widths, axis=1), "dx")
+        fit, cov = jnp.polyfit(np.arange(5.0), np.arange(10.0).reshape(5, 2) ** 2, 1, cov=True)
+    assert (fit.shape, cov.shape) == ((2, 2), (2, 2, 2))
+
+
+def test_calls_that_numpy_takes_at_the_edges_of_their_arguments() -> None:
+    assert jnp.take(jnp.arange(3.0), jnp.array([1, 5]), fill_value=9.0).tolist() == [1, 9]
+    assert jnp.lexsort((1, 2)).tolist() == 0
+    assert [jnp.isscalar(np.array(x)) for x in (1, [1])] == [True, False]
+    assert tx.jit(lambda z: jnp.zeros(()) + jnp.iscomplexobj([z, 1]))(1j) == 1
+    assert jnp.diff(X, 0, prepend=1).shape == X.shape
+    assert jnp.linspace(jnp.ones(2), 3, 1, retstep=True)[1].shape == ()
+    assert jnp.ravel_multi_index((jnp.array([5]), jnp.array([-1])), (2, 3), mode="ignore").tolist() == [14]
+    assert jnp.arange(4).searchsorted(2, method="sort", sorter=jnp.arange(4)) == 2
+    assert jnp.asarray(X).tobytes("F") == X.tobytes("F")
+    tx.jvp(lambda n: jnp.split(jnp.zeros(4), n)[0], (2.0,), (1.0,))
+    with pytest.raises(DTypeError, match=r"ones: 3 is not an element type; .* write ones\(\(2, 3\)\)"):
+        jnp.ones(2, 3)
+    with pytest.raises(ConcretizationError, match="split, whose result's shape depends on this argument,"):
+        tx.jit(lambda n: jnp.split(jnp.zeros(4), n))(2)
+    with pytest.raises(ValueError, match="corrcoef: dtype must be floating-point or complex, but got s32"):
+        jnp.corrcoef(X, dtype=int)
+
+
+def test_masked_arrays_are_refused_where_their_mask_would_be_lost() -> None:
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    assert jnp.array(masked).tolist() == [1, 2]  # as by np.array
+    for call in (jnp.sin, jnp.asarray, tx.jit(lambda x: x), tx.device_put, jnp.ones(2).__add__):
+        with pytest.raises(ValueError, match="a masked array, whose mask would be lost"):
+            call(masked)
+
+
+def test_tuples_with_operators_of_their_own_are_asked_for_them() -> None:
+    class Pair(NamedTuple):
+        x: Any
+
+        def __mul__(self, other: Any) -> Any:
+            return Pair(self.x * other)
+
+        __rmul__ = __mul__  # type: ignore[assignment]
+
+    found = jnp.ones(2) * Pair(jnp.ones(2))
+    assert isinstance(found, Pair)
+    assert found.x.tolist() == [1, 1]
+    with pytest.raises(DTypeError, match=r"convert it with tinyxla\.numpy\.asarray"):
+        _ = jnp.ones(2) * (1, 2)
+
+
+def test_copies_inside_of_derivatives_and_maps_are_other_arrays() -> None:
+    x, t = jnp.ones(2), jnp.ones(2)
+    y, dy = tx.jvp(jnp.array, (x,), (t,))
+    z = tx.vmap(jnp.array)(x)
+    for copied in (y, dy, z, tx.vjp(jnp.array, x)[0]):
+        copied.delete()  # type: ignore[attr-defined]
+    assert x.tolist() == t.tolist() == [1, 1]

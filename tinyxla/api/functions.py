@@ -20,7 +20,7 @@ from tinyxla.tracing.array import Array, converts
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.promotion import MASKED, as_array
 from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
@@ -166,6 +166,8 @@ def no_array(leaf: Any) -> str:
     """What is wrong with a leaf that is no array."""
     if isinstance(leaf, Reference):
         return "is a Ref, which is not an array; read it with ref[...]"
+    if isinstance(leaf, np.ndarray) and isinstance(leaf, np.ma.MaskedArray):
+        return f"is {MASKED}"
     dtype = getattr(leaf, "dtype", None)
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.api import vmap
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, NumberRangeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -58,6 +58,7 @@ from tinyxla.numpy.operations import convolution, movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
 from tinyxla.numpy.take_where import where
 from tinyxla.numpy.transcendental import sqrt
+from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import max_dim
 from tinyxla.shapes.window import WindowDimension
@@ -80,17 +81,17 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     along = canonical_axis(axis, values.ndim, "trapezoid")
     length = values.shape[along]
     middle = arith.add(_part(values, along, 1, length), _part(values, along, 0, length - 1))
-    widths: Any = dx
+    widths: Any = operand(dx, "trapezoid") if x is None else None
     for at in places:
         if not at.ndim:
             raise ShapeError(f"trapezoid: x must be the places of y's elements, but got the number {shown(x)}; see dx.")
         if at.ndim == 1:
-            n = at.shape[0]
-            widths = arith.subtract(_part(at, 0, 1, n), _part(at, 0, 0, n - 1))
-            widths = movement.reshape_to(widths, (n - 1, *(1,) * (values.ndim - along - 1)))
-        else:
-            n = at.shape[along]
-            widths = arith.subtract(_part(at, along, 1, n), _part(at, along, 0, n - 1))
+            at, axis = movement.reshape_to(at, (at.shape[0], *(1,) * (values.ndim - along - 1))), 0
+        axis = canonical_axis(axis, at.ndim, "trapezoid: x")
+        n = at.shape[axis]
+        widths = arith.subtract(_part(at, axis, 1, n), _part(at, axis, 0, n - 1))
+    if getattr(widths, "ndim", 0):
+        widths = of_rank(widths, values.ndim)
     return arith.multiply(sum(arith.multiply(middle, widths), along), 0.5)
 
 
@@ -168,7 +169,7 @@ def cov(
     """
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
-        given_arrays = [cast(v, python_dtype(dtype), False) for v in given_arrays]
+        given_arrays = [cast(v, _inexact_type("cov", dtype), False) for v in given_arrays]
     weighting = [arith.real(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
     floats = promoted("cov", *given_arrays, to_inexact=True)[0]
     x, *others = promoted("cov", *floats, *weighting)[0][: len(floats)]
@@ -209,6 +210,13 @@ def cov(
     return movement.reshape_to(found, ()) if found.shape == (1, 1) else found
 
 
+def _inexact_type(what: str, dtype: Any) -> np.dtype[Any]:
+    kind = element_type(python_dtype(dtype))
+    if not kind.is_inexact:
+        raise NumberRangeError(f"{what}: dtype must be floating-point or complex, but got {kind}.")
+    return kind.dtype
+
+
 @replayed
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`); computed in `dtype` if
@@ -220,7 +228,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
         Array([[ 1., -1.],
                [-1.,  1.]], dtype=float32)
     """
-    c = cov(x, y, rowvar, dtype=dtype)
+    c = cov(x, y, rowvar, dtype=None if dtype is None else _inexact_type("corrcoef", dtype))
     if c.ndim == 0:
         return arith.true_divide(c, c)
     deviation = cast(sqrt(arith.real(c.diagonal())), c.dtype)

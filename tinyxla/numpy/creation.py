@@ -55,6 +55,7 @@ from tinyxla.tracing.promotion import (
     default_int,
     float0,
     promote_types,
+    refuse_masked,
 )
 from tinyxla.tracing.views import read_only_view
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, filled, of_key_type
@@ -102,6 +103,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
         >>> jnp.asarray([1, 2, 3], dtype="float32")
         Array([1., 2., 3.], dtype=float32)
     """
+    refuse_masked(a, "asarray")
     found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
     return found.copy() if copy and found is a else found
 
@@ -345,7 +347,16 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
         Array([[0., 0.],
                [0., 0.]], dtype=float32)
     """
-    return full(shape_of("zeros", shape), 0, default_float() if dtype is None else dtype)
+    return _constant("zeros", shape, 0, dtype)
+
+
+def _constant(what: str, shape: Any, value: int, dtype: Any) -> Array:
+    if isinstance(dtype, (int, np.integer)):
+        sizes = f"{shape}, {dtype}"
+        raise DTypeError(
+            f"{what}: {dtype} is not an element type; for an array of shape ({sizes}) write {what}(({sizes}))."
+        )
+    return full(shape_of(what, shape), value, default_float() if dtype is None else dtype)
 
 
 @with_device
@@ -362,7 +373,7 @@ def ones(shape: Any, dtype: Any = None) -> Array:
         Array([[1., 1.],
                [1., 1.]], dtype=float32)
     """
-    return full(shape_of("ones", shape), 1, default_float() if dtype is None else dtype)
+    return _constant("ones", shape, 1, dtype)
 
 
 @with_device
@@ -374,7 +385,7 @@ def empty(shape: Any, dtype: Any = None) -> Array:
         >>> jnp.empty((2, 3)).shape
         (2, 3)
     """
-    return zeros(shape, dtype)
+    return _constant("empty", shape, 0, dtype)
 
 
 @with_device
@@ -451,14 +462,14 @@ def _iota(length: int, dtype: np.dtype[Any]) -> Any:
     return movement.iota(shape=Shape(element_type(dtype), (length,)), iota_dimension=0)
 
 
-def _static(what: str, value: Any) -> Any:
+def _static(what: str, name: str, value: Any) -> Any:
     """A Python number of an argument that determines a shape."""
     if type(value) in (int, float, NoneType) or is_symbolic(value):
         return value
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
-        return value.primal(f"{what}, whose shape depends on its arguments,").buffer().item()
+        return value.primal(f"{what}, whose shape depends on its argument {name!r},").buffer().item()
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
@@ -493,7 +504,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
     if stop is None:
         start, stop = 0, start
-    first, last, by = (_static("arange", x) for x in (start, stop, step))
+    first, last, by = (_static("arange", *x) for x in (("start", start), ("stop", stop), ("step", step)))
     by = 1 if by is None else by
     if has_symbolic((first, last, by)):
         return _symbolic_range(first, last, by, found)
@@ -513,8 +524,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     if isinstance(start, Tracer) or isinstance(step, Tracer):  # the numbers have a derivative; their count has none
         origin, distance = (cast(as_array(x), found) for x in (start, 1 if step is None else step))
         return arith.add(origin, arith.multiply(_iota(length, found), distance))
-    if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
-        return _iota(length, found)
+    if by == 1 and state.staging is not None and (found.kind in "iu" or first == 0) and found.kind != "b":
+        return arith.add(_iota(length, found), first) if first else _iota(length, found)
     return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))
 
 
@@ -574,7 +585,7 @@ def linspace(
     steps = count - 1 if endpoint else count
     distance = ops.div(ops.sub(last, first), movement.full(max_dim(steps, 1), found, shape))
     if not may_exceed(steps, 0):
-        distance = movement.full(np.nan, found, shape)
+        distance = movement.full(np.nan, found, ())
     whole = (count, *shape)
 
     def along(x: Any) -> Any:

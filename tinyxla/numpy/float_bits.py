@@ -36,6 +36,8 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
     kind = element_type(source.dtype)
     if kind is target:
         return source
+    if "complex" in (kind.kind, target.kind):
+        return _complex_view(source, kind, target)
     if source.ndim == 0 and kind.bits != target.bits:
         raise ShapeError(f"view: an array without dimensions has no axis along which {kind} becomes {target}.")
     if kind.bits > target.bits:
@@ -47,6 +49,28 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
             raise ShapeError(f"view: {source.shape[-1]} elements of {kind} are no multiple of {ratio}, one {target}.")
         source = movement.reshape_to(source, (*source.shape[:-1], source.shape[-1] // ratio, ratio))
     return bits.bitcast_convert(source, new_element_type=target)
+
+
+def _complex_view(source: Any, kind: Any, target: Any) -> Array:
+    """The bits of an array, or of the result, of complex numbers: those of the parts, one after the other."""
+    rows = movement.reshape_to(source, (*source.shape, 1)) if not source.ndim else source
+    if kind.kind == "complex":
+        parts = [movement.reshape_to(part(rows), (*rows.shape, 1)) for part in (ops.real, ops.imag)]
+        rows = movement.concatenate(*parts, dimension=rows.ndim)
+        rows = movement.reshape_to(rows, (*rows.shape[:-2], 2 * rows.shape[-2]))
+    if target.kind == "complex":
+        rows = view(rows, f"float{target.bits // 2}")
+        if rows.shape[-1] % 2:
+            raise ShapeError(f"view: {source.shape[-1]} elements of {kind} do not make up whole ones of {target}.")
+        pairs = movement.reshape_to(rows, (*rows.shape[:-1], rows.shape[-1] // 2, 2))
+        rows = ops.complex_(pairs[..., 0], pairs[..., 1])
+    else:
+        rows = view(rows, target.dtype)
+    if source.ndim:
+        return rows
+    if rows.size != 1:
+        raise ShapeError(f"view: an array without dimensions has no axis along which {kind} becomes {target}.")
+    return movement.reshape_to(rows, ())
 
 
 def byteswapped(x: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,7 +24,9 @@ from tinyxla.numpy.arguments import (
     function_of,
     index_dtype,
     integer_of,
+    is_several,
     listed,
+    operand,
     several_of,
     shape_of,
     type_of,
@@ -34,7 +37,7 @@ from tinyxla.numpy.reductions import cumsum
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import checked_size
+from tinyxla.tracing.core import Tracer, checked_size
 from tinyxla.tracing.promotion import checked_scalar
 from tinyxla.util.tracebacks import boundary
 
@@ -128,7 +131,8 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 
 @boundary
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """Row-major places in an array of that shape as one index for each axis; those outside are moved inside.
+    """Row-major places in an array of that shape as one index for each axis; those outside are moved inside. The sizes
+    may be traced.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -136,10 +140,14 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
         (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
     """
     places = listed(indices, "unravel_index")
-    sizes = shape_of("unravel_index", shape)
-    total = math.prod(sizes)
-    places = arith.clip(places, -total, max(total - 1, 0))
-    places = arith.remainder(places, max(total, 1))  # negative ones count from the end
+    traced = [n for n in shape if isinstance(n, Tracer)] if is_several(shape) else []
+    sizes = (
+        [cast(operand(n, "unravel_index"), places.dtype) for n in shape] if traced else shape_of("unravel_index", shape)
+    )
+    total: Any = functools.reduce(lambda x, y: x * y, sizes, 1)
+    last, divisor = (arith.maximum(total + k, k + 1) if traced else max(total + k, k + 1) for k in (-1, 0))
+    places = arith.clip(places, -total, last)
+    places = arith.remainder(places, divisor)  # negative ones count from the end
     found: list[Array] = []
     for n in reversed(sizes):
         found.append(arith.remainder(places, n))
@@ -158,12 +166,15 @@ def ravel_multi_index(
 ) -> Array:
     """Indices for each axis as row-major places (column-major for `order="F"`), of the integer type `dtype`.
 
+    What is outside of an axis is an error; `mode="clip"` moves it to the end, `"wrap"` to the other side, and
+    `"ignore"` computes with it.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
         Array([2, 4], dtype=int32)
     """
-    choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip"))
+    choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip", "ignore"))
     choice_of("ravel_multi_index", "order", order, ("C", "F"))
     arrays = [listed(i, "ravel_multi_index") for i in several_of("ravel_multi_index", "multi_index", multi_index)]
     for i in arrays:

@@ -549,15 +549,23 @@ def block(arrays: Any) -> Array:
 _MOST_SECTIONS = 1 << 24  # each is an array of its own
 
 
+def _whole(what: str, number: Any) -> Any:
+    """The value of an argument that is a traced number, or of a float without a fraction."""
+    if not isinstance(number, Array) or number.ndim:
+        return number
+    value = number.primal(f"{what}, whose result's shape depends on this argument,").buffer().item()
+    return int(value) if value == value // 1 else value
+
+
 def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -> list[Array]:
     x = array_of(ary, what)
     along = canonical_axis(axis, x.ndim, what)
     length = x.shape[along]
     if is_several(sections):
-        given = [integer_of(what, "an index", k) for k in sections]
+        given = [integer_of(what, "an index", _whole(what, k)) for k in sections]
         bounds = [0, *(min(max(k + length if k < 0 else k, 0), length) for k in given), length]
     else:
-        count = integer_of(what, "the number of sections", sections)
+        count = integer_of(what, "the number of sections", _whole(what, sections))
         if count < 1 or (equal and length % count):
             raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
         if count > _MOST_SECTIONS:
@@ -1055,6 +1063,8 @@ def diff(
     x = array_of(a, "diff")
     times = count_of("diff", "n", n)
     along = canonical_axis(axis, x.ndim, "diff")
+    if not times:
+        return x
     edge = (*x.shape[:along], 1, *x.shape[along + 1 :])
     ends = [None if end is None else array_of(end, "diff") for end in (prepend, append)]
     ends = [broadcast_to_shape("diff", e, edge) if e is not None and e.ndim == 0 else e for e in ends]

@@ -161,7 +161,9 @@ def polyfit(
     if cov == "unscaled":
         return found, base[..., None] if values.ndim == 2 else base
     factor = arith.true_divide(residuals, places.shape[0] - deg - 1)
-    return found, arith.multiply(base[..., None], factor) if values.ndim == 2 else arith.multiply(base, factor)
+    return found, arith.multiply(base[..., None], factor[None, None]) if values.ndim == 2 else arith.multiply(
+        base, factor
+    )
 
 
 __all__ = ["poly", "polydiv", "polyfit", "roots"]

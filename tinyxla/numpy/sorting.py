@@ -134,6 +134,8 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     arrays = [array_of(k, "lexsort") for k in keys] if is_several(keys) else []
     if not arrays:
         raise ArgumentError("lexsort: takes at least one key, but got none.")
+    if not arrays[0].ndim:
+        return _places(movement.reshape_to(arrays[0], (1,)), 0)[0]
     along = canonical_axis(axis, arrays[0].ndim, "lexsort")
     operands = [*reversed(arrays), _places(arrays[0], along)]
     return _sorted(operands, along, len(arrays))[-1]
@@ -625,7 +627,7 @@ def bincount(
 def histogram_bin_edges(
     a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
-    """The edges of so many equal bins over the values or a range; edges that are given are themselves.
+    """The edges of so many equal bins over the values or a range, or those that are given, of the type of the values.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -636,10 +638,10 @@ def histogram_bin_edges(
         raise ArgumentError(f"histogram: bins is a number or edges, but got {bins!r}.")
     if isinstance(bins, int) and bins >= 1 << 31:
         check_memory("histogram", (bins,))
+    x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
     edges = listed(bins, "histogram")
     if edges.ndim == 1:
-        return inexact_array(edges, "histogram").with_weak_type(False)
-    x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
+        return cast(edges, x.dtype, False)
     count = integer_of("histogram", "bins", bins)
     if range is not None:
         low, high = (inexact_array(v, "histogram") for v in several_of("histogram", "range", range, 2))
@@ -668,15 +670,18 @@ def histogram(
         >>> jnp.histogram(jnp.array([1.0, 2.0, 2.5]), bins=2)
         (Array([1., 2.], dtype=float32), Array([1.  , 1.75, 2.5 ], dtype=float32))
     """
-    x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
+    given = ravel(array_of(a, "histogram"))
+    x = inexact_array(given, "histogram")
     edges = histogram_bin_edges(x, bins, range, weights)
-    x, edges = promoted("histogram", x, edges, to_inexact=True)[0]
     count = edges.shape[0] - 1
     place = arith.subtract(searchsorted(edges, x, "right"), 1)
     place = where(arith.equal(x, edges[-1]), count - 1, place)
-    counted = like(1, x) if weights is None else cast(ravel(array_of(weights, "histogram")), x.dtype)
-    zeros: Any = movement.full(0, x.dtype, (count,))
+    counted = like(1, x)
+    if weights is not None:
+        counted = promoted("histogram", given, ravel(array_of(weights, "histogram")), to_inexact=True)[0][1]
+    zeros: Any = movement.full(0, counted.dtype, (count,))
     found = Update(zeros, place).add(counted, mode="drop", wrap_negative_indices=False)
+    edges = cast(edges, counted.dtype)
     if density:
         total = arith.multiply(found.sum(), diff(edges))
         found = arith.true_divide(found, total)

@@ -61,8 +61,8 @@ def take(
 ) -> Array:
     """The elements (or slices) at indices of an axis, or of the flattened array if None.
 
-    `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default for indices that are not known
-    yet), `"clip"` or `"wrap"`.
+    `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default where `fill_value` is given, and
+    for indices that are not known yet), `"clip"` or `"wrap"`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -75,7 +75,7 @@ def take(
     if not element_type(chosen.dtype).is_integer:
         raise DTypeError(f"take: indices are integers, but got an array of {chosen.dtype.name}; convert them.")
     found = check_mode("take", mode)
-    if found is None and type(chosen) is not ConcreteArray:
+    if found is None and (fill_value is not None or type(chosen) is not ConcreteArray):
         found = "fill"
     if found == "clip":
         chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative places do not count from the end

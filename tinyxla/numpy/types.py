@@ -317,7 +317,7 @@ def isscalar(element: Any) -> bool:
         >>> jnp.isscalar(3.0)
         True
     """
-    return np.isscalar(element) or (isinstance(element, Array) and element.ndim == 0)
+    return np.isscalar(element) or (isinstance(element, (Array, np.ndarray)) and element.ndim == 0)
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -331,7 +331,7 @@ def iscomplexobj(x: Any) -> bool:
     if x is None or isinstance(x, str):
         return False
     if isinstance(x, (list, tuple)):
-        return np.iscomplexobj(x)
+        return any(map(iscomplexobj, x))
     return dtype_of(x, "iscomplexobj").kind == "c"
 
 

@@ -47,7 +47,7 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
     ),
     ("whose result's shape depends on", f"{_STATIC}; or use tinyxla.numpy.where, which keeps the shape; {_OUTSIDE}"),
     (
-        "whose shape depends on its arguments",
+        "whose shape depends on its argument ",
         f"{_STATIC}: sizes must be known when the function is traced; or make a range of the largest size and mask it "
         f"by tinyxla.numpy.where; {_OUTSIDE}",
     ),

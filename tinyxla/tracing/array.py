@@ -168,14 +168,14 @@ class Array:
         """The distances in bytes between neighbours along each axis."""
         return np.asarray(self.primal("strides").buffer()).strides
 
-    def tobytes(self) -> bytes:
+    def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the elements, in row-major order.
 
         >>> import tinyxla.numpy as jnp
         >>> list(jnp.array([1, 256], jnp.int16).tobytes())
         [1, 0, 0, 1]
         """
-        return self.concrete("tobytes()").buffer().tobytes()
+        return self.concrete("tobytes()").buffer().tobytes(order)  # pyright: ignore[reportArgumentType]
 
     def __bytes__(self) -> bytes:
         return self.tobytes()
@@ -675,7 +675,7 @@ class Array:
         """
         return _namespace.argsort(self, axis, **options)
 
-    def searchsorted(self, values: Any, side: str = "left") -> Array:
+    def searchsorted(self, values: Any, side: str = "left", sorter: Any = None, **options: Any) -> Array:
         """Where values would be inserted into this sorted array.
 
         >>> import tinyxla.numpy as jnp
@@ -683,7 +683,7 @@ class Array:
         >>> x.searchsorted(2), x.searchsorted(2, side="right")
         (Array(1, dtype=int32), Array(3, dtype=int32))
         """
-        return _namespace.searchsorted(self, values, side)
+        return _namespace.searchsorted(self, values, side, sorter, **options)
 
     def argpartition(self, kth: int, axis: int = -1) -> Array:
         """The indices in an order of which the first `kth` are those of the smallest elements along an axis.
@@ -864,7 +864,7 @@ def _is_operand(value: Any) -> bool:
     kind = type(value)
     if kind in _OPERANDS:
         return True
-    found = isinstance(value, (Array, np.generic, int, float, complex, list, tuple)) or converts(value)
+    found = kind in (list, tuple) or isinstance(value, (Array, np.generic, int, float, complex)) or converts(value)
     if found:
         _OPERANDS.add(kind)
     return found

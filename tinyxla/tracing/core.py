@@ -9,6 +9,7 @@ inside it is recorded, also what depends on no tracer.
 
 from __future__ import annotations
 
+import copy
 import dis
 import inspect
 import math
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from functools import cache
 from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -272,6 +273,11 @@ class CarryingTracer(Tracer):
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         check_active(self)
         return self.value.primal(wanted, error)
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin.value = self.value.copy()
+        return twin
 
     def __str__(self) -> str:
         return str(self.value)

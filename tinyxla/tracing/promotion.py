@@ -181,12 +181,22 @@ def copied(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return found
 
 
+MASKED = "a masked array, whose mask would be lost; pass what its method filled() returns, or its data and its mask"
+
+
+def refuse_masked(value: Any, what: str) -> None:
+    """An error for one of NumPy's masked arrays."""
+    if type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(f"{what} takes arrays and numbers, but got {MASKED}.")
+
+
 def as_array(value: Any, what: str = "An operation") -> Array:
     """An array of anything that is one: arrays, NumPy arrays and scalars (64-bit ones become 32-bit), Python scalars
     (weakly typed)."""
     if isinstance(value, Array):
         return value
     if isinstance(value, (np.ndarray, np.generic)):  # first: NumPy's float64 is a Python float too
+        refuse_masked(value, what)
         dtype = default_dtype(value.dtype)
         element_type(dtype)
         return dense_array(copied(value, dtype))

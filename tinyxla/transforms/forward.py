@@ -16,10 +16,15 @@ from tinyxla.transforms.reverse import derivative_of, is_inexact, zeros_like
 class TangentTracer(CarryingTracer):
     __slots__ = ("tangent",)
 
+    owner: TangentTrace
+
     def __init__(self, trace: TangentTrace, value: Array, tangent: Array) -> None:
         self.owner = trace
         self.value = value
         self.tangent = tangent
+
+    def copy(self) -> TangentTracer:
+        return TangentTracer(self.owner, self.value.copy(), self.tangent.copy())
 
 
 class TangentTrace(Trace):
