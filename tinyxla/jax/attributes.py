@@ -25,6 +25,7 @@ from tinyxla.jax.stage_attributes import (
     out_avals,
     traced_jaxpr,
 )
+from tinyxla.numpy.ufuncs import ufunc
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer
@@ -63,6 +64,7 @@ def set_attributes() -> None:
     array_type.unsafe_buffer_pointer = memories.address
     array_type.committed = False  # what is on the one device goes to where other arguments are
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
+    ufunc.nargs = property(lambda self: self.nin)  # type: ignore[method-assign]
     array_type.__pow__ = recorded_power(Array.__pow__)
     for error in (TinyxlaError, AxisError):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]

@@ -10,7 +10,16 @@ import numpy as np
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
 from tinyxla.numpy import arithmetic as arith, linalg
-from tinyxla.numpy.arguments import ArrayLike, count_of, inexact_array, listed, promoted, value_of, vector_of
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    count_of,
+    inexact_array,
+    listed,
+    of_rank,
+    promoted,
+    value_of,
+    vector_of,
+)
 from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, diag
@@ -158,12 +167,11 @@ def polyfit(
         return found
     base = linalg.inv(linalg.matmul(scaled.T, scaled))
     base = arith.true_divide(base, arith.multiply(scale[:, None], scale[None, :]))
+    if values.ndim == 2:
+        base = base[..., None]
     if cov == "unscaled":
-        return found, base[..., None] if values.ndim == 2 else base
-    factor = arith.true_divide(residuals, places.shape[0] - deg - 1)
-    return found, arith.multiply(base[..., None], factor[None, None]) if values.ndim == 2 else arith.multiply(
-        base, factor
-    )
+        return found, base
+    return found, arith.multiply(base, of_rank(arith.true_divide(residuals, places.shape[0] - deg - 1), base.ndim))
 
 
 __all__ = ["poly", "polydiv", "polyfit", "roots"]
