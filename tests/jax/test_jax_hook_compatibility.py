@@ -464,7 +464,8 @@ def test_dicts_are_rebuilt_with_sorted_keys() -> None:
 def test_arrays_have_an_address_and_ufuncs_count_arguments_alone() -> None:
     assert printed("""
         import ctypes
-        import jax.numpy as jnp
+        import jax, jax.numpy as jnp, numpy as np
         x = jnp.arange(3.0)
         print(list((ctypes.c_float * 3).from_address(x.unsafe_buffer_pointer())), jnp.add.nargs)
-        """) == ["[0.0, 1.0, 2.0] 2"]
+        print(jax.core.ShapedArray((3,), np.float32).dtype)
+        """) == ["[0.0, 1.0, 2.0] 2", "float32"]

@@ -1377,3 +1377,7 @@ def test_copies_inside_of_derivatives_and_maps_are_other_arrays() -> None:
     for copied in (y, dy, z, tx.vjp(jnp.array, x)[0]):
         copied.delete()  # type: ignore[attr-defined]
     assert x.tolist() == t.tolist() == [1, 1]
+
+
+def test_polydiv_by_zero_is_nan_everywhere() -> None:
+    assert np.isnan(jnp.polydiv(V, np.zeros(2), trim_leading_zeros=True)[1]).sum() == V.size

@@ -109,8 +109,9 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
         quotient = quotient.at[k].set(factor)
         left = left.at[k : k + n + 1].add(arith.multiply(arith.negative(factor), divisor))
     if trim_leading_zeros:
-        values = value_of(left.primal("polydiv with trim_leading_zeros=True"))
-        large = np.flatnonzero(np.abs(values) > 1e-5 * np.abs(values).max(initial=0.0))
+        values = np.abs(value_of(left.primal("polydiv with trim_leading_zeros=True")))
+        limit = 1e-5 * values[np.isfinite(values)].max(initial=0.0)
+        large = np.flatnonzero(~(values <= limit))  # NaN is not small
         left = left[int(large[0]) if large.size else values.size - 1 :]
     return quotient, left
 
