@@ -46,6 +46,8 @@ CASES = {
     "jnp.clip(x * 1j, 0, 1)": 12,
     "jnp.hypot(x * 1j, x)": 8,
     "jnp.pad(x, 1, 'constant', end_values=0)": 5,
+    "jax.jit(lambda i: jnp.choose(i, [x, x, x]))(i)": 6,
+    "jax.jit(lambda i: jnp.ravel_multi_index((i, i), (3, 3)))(i)": 6,
     "jnp.trace(m, axis1=1, axis2=-1)": 6,
     "jnp.corrcoef(x, dtype=int)": 9,
     "jnp.take(jnp.zeros(0), 0)": 9,

@@ -342,7 +342,7 @@ MOVED = [
     case("delete", V, np.array([0, 3])),
     case("insert", X, 1, 5.0, axis=1),
     case("insert", V, np.array([1, 3]), 9.0),
-    case("choose", N % 2, [X, P]),
+    case("choose", N % 2, [X, P], mode="clip"),
     case("compress", np.array([True, False, True]), X, axis=0),
     case("extract", X > 0, X),
     case("unravel_index", np.array([1, 5, 11]), (3, 4)),
@@ -1381,3 +1381,22 @@ def test_copies_inside_of_derivatives_and_maps_are_other_arrays() -> None:
 
 def test_polydiv_by_zero_is_nan_everywhere() -> None:
     assert np.isnan(jnp.polydiv(V, np.zeros(2), trim_leading_zeros=True)[1]).sum() == V.size
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+def test_choose_outside_of_the_choices_is_as_in_numpy(mode: str) -> None:
+    numbers, choices = np.array([-5, -1, 0, 2, 4]), [np.arange(5), 10, np.arange(5) ** 2]
+    if mode != "raise":
+        return close(jnp.choose(numbers, choices, mode=mode), np.choose(numbers, choices, mode=mode), mode)
+    with pytest.raises(ValueError, match="choose: invalid entry in choice array: not all are from 0 to 2"):
+        jnp.choose(numbers, choices)
+    with pytest.raises(ConcretizationError, match="choose with mode='raise' needs the value"):
+        tx.jit(lambda n: jnp.choose(n, choices))(numbers)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32"])
+def test_unravel_index_of_narrow_and_unsigned_types(dtype: str) -> None:
+    places = np.array([0, 7, 100, 127], dtype)
+    for mine, theirs in zip(jnp.unravel_index(places, (20, 15)), np.unravel_index(places, (20, 15)), strict=True):
+        close(mine, theirs.astype(dtype), dtype)
+    assert [x.tolist() for x in jnp.unravel_index(places, (2, 3))] == [[0, 1, 1, 1], [0, 2, 2, 2]]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from tinyxla.jax.lax_error_words import SHAPE
 
 _PAIR = r"(\(.*?\))"
+_ABSTRACT = "Abstract tracer value encountered where concrete value is expected: traced array with shape"
+_USE_OTHER_MODE = "Use mode='wrap' or mode='clip' instead."
 
 NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     # rules and callbacks
@@ -276,6 +278,16 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"^(?:numpy\.)?(\w+): (\d+) is not an element type; .*\(\((.*)\)\)",
         "Cannot interpret '{2}' as a data type.\n\nDid you accidentally write `jax.numpy.{1}({3})` when you meant "
         "`jax.numpy.{1}(({3}))`?",
+    ),
+    (
+        rf"^(?:numpy\.)?choose with mode='raise' needs the value of a traced array {SHAPE}",
+        f"{_ABSTRACT} {{1:type}}\nThe error occurred because jnp.choose was jit-compiled with mode='raise'. "
+        f"{_USE_OTHER_MODE}",
+    ),
+    (
+        rf"^(?:numpy\.)?ravel_multi_index with mode='raise' needs the value of a traced array {SHAPE}",
+        f"{_ABSTRACT} {{1:type}}\nThe error occurred because ravel_multi_index was jit-compiled with mode='raise'. "
+        f"{_USE_OTHER_MODE}",
     ),
     (
         r"^[rc]_: '(.*)' is no directive",

@@ -38,7 +38,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size
-from tinyxla.tracing.promotion import checked_scalar
+from tinyxla.tracing.promotion import checked_scalar, default_int
 from tinyxla.util.tracebacks import boundary
 
 
@@ -140,17 +140,19 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
         (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
     """
     places = listed(indices, "unravel_index")
+    dtype, wide = places.dtype, default_int()
     traced = [n for n in shape if isinstance(n, Tracer)] if is_several(shape) else []
-    sizes = (
-        [cast(operand(n, "unravel_index"), places.dtype) for n in shape] if traced else shape_of("unravel_index", shape)
-    )
+    sizes = [cast(operand(n, "unravel_index"), wide) for n in shape] if traced else shape_of("unravel_index", shape)
     total: Any = functools.reduce(lambda x, y: x * y, sizes, 1)
     last, divisor = (arith.maximum(total + k, k + 1) if traced else max(total + k, k + 1) for k in (-1, 0))
-    places = arith.clip(places, -total, last)
+    if dtype.kind == "u":
+        limit = cast(last, dtype) if traced else min(last, int(np.iinfo(dtype).max))
+        places = arith.minimum(places, limit)
+    places = arith.clip(cast(places, wide), -total, last)
     places = arith.remainder(places, divisor)  # negative ones count from the end
     found: list[Array] = []
     for n in reversed(sizes):
-        found.append(arith.remainder(places, n))
+        found.append(cast(arith.remainder(places, n), dtype))
         places = arith.floor_divide(places, n)
     return tuple(reversed(found))
 

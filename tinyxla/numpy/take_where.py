@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -305,9 +305,10 @@ def _inserted(x: Array, obj: Any, values: ArrayLike, along: int) -> Array:
     return read(both, (slice(None),) * along + (where(arith.less(k, place), k, behind),), "clip", None)
 
 
-@replayed
+@boundary
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
-    """Element by element, the choice of that number.
+    """Element by element, the choice of that number. One that is outside is an error, for which the numbers must be
+    known; `mode="clip"` takes the nearest choice, `"wrap"` counts on from the first.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -319,14 +320,24 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     if not is_several(choices) or isinstance(choices, (str, bytes)) or not len(list(choices)):
         raise ArgumentError(f"choose: takes a list of choices, but got {shown(choices)}.")
     choice_of("choose", "mode", mode, ("raise", "wrap", "clip"))
+    if mode == "raise":
+        known, last = chosen.concrete("choose with mode='raise'").buffer(), len(list(choices)) - 1
+        if ((known < 0) | (known > last)).any():
+            raise NumberRangeError(f"choose: invalid entry in choice array: not all are from 0 to {last}.")
+    return _choose(chosen, list(choices), mode == "wrap")
+
+
+@replayed
+def _choose(chosen: Any, choices: list[Any], wraps: bool) -> Array:
+    """Element by element, the choice of that number; where there is none, counted on from the first, or the nearest."""
     arrays, _ = promoted("choose", *(array_of(c, "choose") for c in choices))
     shape = broadcast_shapes("choose", chosen.shape, *(c.shape for c in arrays))
     rows = [movement.reshape_to(broadcast_to_shape("choose", c, shape), (1, *shape)) for c in arrays]
     stacked = movement.concatenate(*rows, dimension=0)
+    if not wraps:
+        chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative numbers do not count from the end
     number = movement.reshape_to(broadcast_to_shape("choose", chosen, shape), (1, *shape))
-    found = read(
-        stacked, along_index(stacked, number, 0), check_mode("choose", None if mode == "raise" else mode), None
-    )
+    found = read(stacked, along_index(stacked, number, 0), "wrap" if wraps else "clip", None)
     return movement.reshape_to(found, shape)
 
 
