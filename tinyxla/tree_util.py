@@ -162,6 +162,9 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of that structure with those leaves.
 
+    Raises:
+        PytreeError: another number of leaves than the structure has.
+
     >>> from tinyxla.tree_util import tree_structure, tree_unflatten
     >>> tree_unflatten(tree_structure([0, (0, 0)]), "abc")
     ['a', ('b', 'c')]
@@ -272,6 +275,9 @@ def is_tree_node(typ: type) -> bool:
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     """The immediate children of a container, and what the rest of it is.
 
+    Raises:
+        PytreeError: what is no container.
+
     >>> from tinyxla.tree_util import flatten_one_level
     >>> flatten_one_level([1, (2, 3)])
     ([1, (2, 3)], None)
@@ -357,6 +363,9 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 
     The further trees have the structure of the first, or go on where it has leaves.
 
+    Raises:
+        PytreeError: a further tree with another structure; the error says where.
+
     >>> from tinyxla.tree_util import tree_map
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
     {'a': 11, 'b': 22}
@@ -380,6 +389,9 @@ def tree_map_with_path(
 ) -> Any:
     """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument, and so does `is_leaf` with
     `is_leaf_takes_path`.
+
+    Raises:
+        PytreeError: a further tree with another structure; the error says where.
 
     >>> from tinyxla.tree_util import keystr, tree_map_with_path
     >>> tree_map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
@@ -466,7 +478,11 @@ _NOTHING = object()
 def tree_reduce(
     function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING, is_leaf: IsLeaf = None
 ) -> Any:
-    """The leaves folded from the left.
+    """The left fold (reduction) of the leaves: f(f(first, second), third) and so on; it begins with an initializer, if
+    there is one.
+
+    Raises:
+        PytreeError: a tree without leaves, and no initializer.
 
     >>> from tinyxla.tree_util import tree_reduce
     >>> tree_reduce(lambda total, x: total + x, [1, (2, 3)])
@@ -484,7 +500,11 @@ def tree_reduce(
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _NOTHING, is_leaf: IsLeaf = None
 ) -> Any:
-    """The leaves folded by an associative operation, pairwise, so that results depend on few others.
+    """The fold (reduction) of the leaves by an associative operation, pairwise, so that each leaf passes few
+    operations.
+
+    Raises:
+        PytreeError: a tree without leaves, and no identity.
 
     >>> from tinyxla.tree_util import tree_reduce_associative
     >>> tree_reduce_associative(lambda x, y: x + y, [1, (2, 3)])
@@ -514,6 +534,9 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
     """A tree of trees turned inside out; `inner_treedef` None takes the structure of the first inner tree.
+
+    Raises:
+        PytreeError: a tree that does not begin with the outer structure, or go on with the inner one.
 
     >>> from tinyxla.tree_util import tree_structure, tree_transpose
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
@@ -552,6 +575,9 @@ def _inner_trees(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, tree
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """A tree with the structure of `full_tree` whose leaves are those of a tree that may stop earlier.
+
+    Raises:
+        PytreeError: a tree that is no prefix of the other.
 
     >>> from tinyxla.tree_util import tree_broadcast
     >>> tree_broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
@@ -690,6 +716,9 @@ def register_dataclass(
 
     Without either, fields are data unless declared with `metadata={"static": True}`. `drop_fields` are left out, and
     get their default again.
+
+    Raises:
+        ArgumentError: a class that is no dataclass, without fields.
 
     >>> from tinyxla.tree_util import dataclasses, register_dataclass, tree_map
     >>> @register_dataclass

@@ -154,6 +154,14 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft`; the arguments are the same.
 
+    Returns:
+        A complex array of the shape of `a`, with the length n along the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.ifft(jnp.fft.fft(jnp.array([1.0, 2.0]))).real
@@ -165,6 +173,14 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 @replayed
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of real signals: the first n // 2 + 1 coefficients, whose conjugates the others are.
+
+    Returns:
+        A complex array of the shape of `a`, with n // 2 + 1 coefficients along the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`, or complex signals.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -178,6 +194,14 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`. The length n of the signals is even unless it is given.
 
+    Returns:
+        A real array of the shape of `a`, with the length n along the axis: 2 (m - 1) for m coefficients, if None.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.round(jnp.fft.irfft(jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0])), n=3), 3)
@@ -188,7 +212,15 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 
 @replayed
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The Fourier transform of signals that are Hermitian, given by their first half: real numbers.
+    """The Fourier transform of signals that are Hermitian, given by their first half.
+
+    Returns:
+        A real array of the shape of `a`, with the length n along the axis: 2 (m - 1) for m elements, if None.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -202,6 +234,14 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 @replayed
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`.
+
+    Returns:
+        A complex array of the shape of `a`, with n // 2 + 1 elements along the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`, or complex signals.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -242,6 +282,14 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
 def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
 
+    Returns:
+        A complex array of the shape of `a`, with the lengths `s` along the axes.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.ifftn(jnp.fft.fftn(jnp.eye(2))).real
@@ -255,6 +303,14 @@ def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, no
 def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The Fourier transform of real signals along several axes, the last of which has only half the coefficients.
 
+    Returns:
+        A complex array of the shape of `a` with the lengths `s`, but n // 2 + 1 coefficients for the last of them, n.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`, or complex signals.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.rfftn(jnp.ones((2, 3, 8))).shape
@@ -266,6 +322,14 @@ def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, no
 @replayed
 def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
+
+    Returns:
+        A real array of the shape of `a`, but with the lengths `s`: the last is by default 2 (m - 1) for m coefficients.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -280,6 +344,14 @@ def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, n
 def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform along two axes.
 
+    Returns:
+        A complex array of the shape of `a`, with the lengths `s` along the axes.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fft2(jnp.ones((2, 2)))
@@ -292,6 +364,14 @@ def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: 
 @replayed
 def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
+
+    Returns:
+        A complex array of the shape of `a`, with the lengths `s` along the axes.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -306,6 +386,14 @@ def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm:
 def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform of real signals along two axes.
 
+    Returns:
+        A complex array of the shape of `a` with the lengths `s`, but n // 2 + 1 coefficients for the last of them, n.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`, or complex signals.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.rfft2(jnp.ones((2, 4))).shape
@@ -317,6 +405,14 @@ def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm:
 @replayed
 def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`.
+
+    Returns:
+        A real array of the shape of `a`, but with the lengths `s`: the last is by default 2 (m - 1) for m coefficients.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: another `norm`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -341,6 +437,12 @@ def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `fft`, in cycles per unit of the sample spacing d.
 
+    Returns:
+        A vector of n numbers: from 0 up, then the negative ones.
+
+    Raises:
+        ShapeError: an n that is not positive.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fftfreq(4)
@@ -354,6 +456,12 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
 @with_device
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `rfft`.
+
+    Returns:
+        A vector of n // 2 + 1 numbers, from 0 up.
+
+    Raises:
+        ShapeError: an n that is not positive.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -375,6 +483,9 @@ def _positive(what: str, n: Any) -> int:
 def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The elements in the order of their frequencies, zero in the middle, along all axes or those given.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fftshift(jnp.fft.fftfreq(4))
@@ -386,6 +497,9 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
 @boundary
 def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The inverse of `fftshift`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
