@@ -25,6 +25,7 @@ class SourceLine(NamedTuple):
     line: int
     function: str
     scope: str = ""  # the names of the `named_scope`s around it, joined by "/"
+    frontend_attributes: tuple[tuple[str, str], ...] = ()  # names and texts for the compiler, as programs give them
 
     def __str__(self) -> str:
         text = linecache.getline(self.file, self.line).strip()

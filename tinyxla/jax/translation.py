@@ -13,6 +13,7 @@ from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.avals import of_shape
 from tinyxla.jax.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
+from tinyxla.jax.frontend_attributes import context_of
 from tinyxla.jax.jaxprs import (
     IO_EFFECT,
     Atom,
@@ -142,7 +143,8 @@ class Translation:
         outvars = [Var(of_shape(s)) if isinstance(s, Shape) else Var(s) for s in shapes]
         effects = frozenset({IO_EFFECT}) if x.has_side_effect else no_effects
         order = RESULT_ORDERS.get(primitive.name, range(len(outvars)))
-        equation = JaxprEqn(invars, [outvars[k] for k in order], primitive, params, effects, x.source)
+        context = context_of(x.source)
+        equation = JaxprEqn(invars, [outvars[k] for k in order], primitive, params, effects, x.source, context)
         self.equations.append(equation)
         return outvars
 

@@ -136,6 +136,9 @@ class _Printer:
         if opcode not in OPCODES:
             opcode, fields = "custom-call", {"custom_call_target": quoted(x.op.name), **_as_custom(fields)}
         fields |= x.annotations
+        if x.source is not None and x.source.frontend_attributes and "frontend_attributes" not in fields:
+            said = ",".join(f"{name}={quoted(text)}" for name, text in x.source.frontend_attributes)
+            fields["frontend_attributes"] = f"{{{said}}}"
         if "control-predecessors" in fields:
             fields["control-predecessors"] = _renamed(fields["control-predecessors"], names)
         if not self.metadata:

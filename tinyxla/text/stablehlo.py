@@ -26,6 +26,7 @@ from tinyxla.text.mlir.ir import (
     Block,
     DenseAttr,
     DialectAttr,
+    DictAttr,
     FloatAttr,
     Function,
     FunctionType,
@@ -181,7 +182,13 @@ class Body:
                 )
         if rule is None:
             raise ArgumentError(f"StableHLO has no form of the operation {name!r}.")
-        return rule(self, x, operands)
+        start = len(self.operations)
+        results = rule(self, x, operands)
+        if x.source is not None and x.source.frontend_attributes:
+            said = DictAttr({name: StringAttr(text.encode()) for name, text in x.source.frontend_attributes})
+            for made in self.operations[start:]:
+                made.attributes["mhlo.frontend_attributes"] = said
+        return results
 
     def emit(
         self, name: str, operands: Sequence[Value], results: Sequence[Type], attributes: Attributes, *regions: Region

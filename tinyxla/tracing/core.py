@@ -64,6 +64,7 @@ class _State(threading.local):
     manual: ManualAxes | None = None  # those of the innermost `shard_map`
     kinds: Kinds | None = None  # of axes, where they are not as their mesh says
     scope: str = ""  # the names of the `named_scope`s that are open
+    frontend_attributes: tuple[tuple[str, str], ...] = ()  # of what is recorded
 
 
 state = _State()
@@ -390,7 +391,11 @@ class GraphTrace(Trace):
 
 
 def _scoped(source: SourceLine | None) -> SourceLine | None:
-    """The line with the open scopes; one of an instruction recorded before may have some of its own inside these."""
+    """The line with the open scopes and what is said to the compiler; one of an instruction recorded before may have
+    some of its own inside these."""
+    if source is not None and state.frontend_attributes:
+        known = dict(state.frontend_attributes) | dict(source.frontend_attributes)
+        source = source._replace(frontend_attributes=tuple(sorted(known.items())))
     if source is None or not state.scope or f"{source.scope}/".startswith(f"{state.scope}/"):
         return source
     return source._replace(scope="/".join(filter(None, (state.scope, source.scope))))

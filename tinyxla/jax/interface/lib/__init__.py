@@ -1,0 +1,1 @@
+"""`jax.lib`, in which there is nothing."""
