@@ -21,7 +21,7 @@ import pytest
 
 import tinyxla as tx
 from tests.support import ROOT
-from tinyxla.errors import ArgumentError, ConcretizationError, LeakedTracerError, ShapeError
+from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, LeakedTracerError, ShapeError
 from tinyxla.tracing import state
 
 tnp = tx.numpy
@@ -1177,3 +1177,56 @@ def test_pickled_arrays_are_arrays() -> None:
     for x in (tx.numpy.arange(3.0), tx.numpy.asarray(2), tx.numpy.asarray(np.arange(4, dtype=np.int8).reshape(2, 2))):
         twin = pickle.loads(pickle.dumps(x))
         assert (twin.tolist(), twin.dtype, twin.weak_type) == (x.tolist(), x.dtype, x.weak_type)
+
+
+def test_names_are_those_of_parameters_that_are_passed_by_name() -> None:
+    def function(a: Any, /, b: Any, *rest: Any, **others: Any) -> Any:
+        return a
+
+    for name in ("a", "rest"):
+        for option in ("static_argnames", "donate_argnames"):
+            with pytest.raises(ArgumentError, match=f"{name!r}, but this parameter is not passed by name"):
+                tx.jit(function, **{option: name})
+    tx.jit(function, static_argnames=("b", "anything"))
+
+
+@pytest.mark.parametrize(
+    ("options", "static"),
+    [
+        ({"static_argnums": 1, "static_argnames": ()}, (True, False)),
+        ({"static_argnums": (), "static_argnames": "y"}, (False, True)),
+        ({"static_argnames": "y"}, (True, True)),
+    ],
+)
+def test_positions_and_names_that_are_both_given_mean_what_they_say(options: Any, static: tuple[bool, bool]) -> None:
+    found = []
+    function = tx.jit(lambda x, y: found.append(type(y) is int) or x, **options)
+    function(1, 2)
+    function(1, y=2)
+    assert tuple(found) == static
+
+
+def test_static_arguments_that_cannot_be_compared_are_an_error() -> None:
+    class Incomparable:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise NotImplementedError
+
+    function = tx.jit(lambda x, y: x, static_argnums=1)
+    function(1, Incomparable())
+    with pytest.raises(ArgumentError, match=r"\(Incomparable\) cannot be compared .*NotImplementedError"):
+        function(1, Incomparable())
+
+
+def test_static_methods_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="put @staticmethod above @jit"):
+        tx.jit(staticmethod(lambda x: x))
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.array([1.0, 2.0], mask=[True, False])
+    for function in (tx.jit(lambda x: x), tnp.sin, tnp.asarray, tnp.sum):
+        with pytest.raises((ArgumentError, DTypeError), match="masked array"):
+            function(masked)

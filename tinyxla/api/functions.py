@@ -53,6 +53,8 @@ class ShapeDtypeStruct:
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any
     ) -> None:
+        if not isinstance(shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"The shape of a ShapeDtypeStruct must be a tuple of integers, but is {shape!r}.")
         unknown = ignored.keys() - {"vma", "is_ref", "manual_axis_type"}
         if unknown or dtype is None:
             said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
@@ -169,6 +171,8 @@ def no_array(leaf: Any) -> str:
     if isinstance(leaf, np.ndarray) and isinstance(leaf, np.ma.MaskedArray):
         return f"is {MASKED}"
     dtype = getattr(leaf, "dtype", None)
+    if isinstance(leaf, np.ma.MaskedArray):
+        return "is a masked array of NumPy; give what its method filled() returns"
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
     kind = type(leaf)

@@ -31,7 +31,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, warn
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, warn
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
@@ -423,7 +423,7 @@ class Jitted(Described, Generic[P, R]):
                         arrays, signatures = _with_signatures(arrays)
                         label = (label, treedef)
                 program = self._by_signatures.get((label, context.number, *signatures))
-            except TypeError:  # for what is no array, or static and cannot be hashed
+            except Exception:  # of what is no array, or static and cannot be hashed or compared: `_program` says so
                 program = None
             if program is not None:
                 return program.run(arrays)
@@ -545,9 +545,11 @@ class Jitted(Described, Generic[P, R]):
         key = (static, bool(named), (axes, context.mesh, state.kinds), config.special, treedef, *signatures)
         try:
             program = self._programs.get(key)
-        except TypeError:
+        except Exception as error:
             for where, _, value in static:
                 _check_static(where, value, self.__name__)
+            if static and not isinstance(error, TinyxlaError):
+                raise _not_comparable(self.__name__, static, error) from error
             raise
         if program is None:
             whole = pytrees.unflatten(treedef, leaves)
@@ -836,6 +838,14 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         ) from None
 
 
+def _not_comparable(name: str, static: tuple[Any, ...], error: Exception) -> ArgumentError:
+    types = ", ".join(kind.__name__ for _, kind, _ in static)
+    return ArgumentError(
+        f"jit of {name}: the static arguments ({types}) cannot be compared with those of earlier calls: __eq__ raised "
+        f"{type(error).__name__}; let it give True or False."
+    )
+
+
 @overload
 def jit(
     function: Callable[P, R],
@@ -936,6 +946,11 @@ def jit(
             out_shardings=out_shardings,
         )
     check_callable("jit", function)
+    if isinstance(function, staticmethod):
+        raise ArgumentError(
+            f"jit of {name_of(function.__func__)}: it takes a function, but got a static method; put @staticmethod "  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            "above @jit."
+        )
     if inspect.isgeneratorfunction(function):
         raise ArgumentError(
             f"jit of {name_of(function)}: it is a generator, whose results are made after it returns; return a list of "
@@ -982,7 +997,7 @@ def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple
     if numbers or names:
         _complete(function, what, numbers, names)
     # Who gives both means them as they are: a wrapper's parameters need not be those of the function that it names.
-    return chosen if all(chosen) else (frozenset(numbers), frozenset(names))
+    return chosen if argnums is not None and argnames is not None else (frozenset(numbers), frozenset(names))
 
 
 def _names(given: Any, option: str) -> tuple[str, ...]:
@@ -1002,14 +1017,19 @@ def _complete(function: Function, what: str, numbers: set[int], names: set[str])
         return
     by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     positional = [p.name for p in parameters if p.kind in by_position]
-    by_name = (
-        {p.name for p in parameters} if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters) else names
-    )
-    for name in names - by_name:
-        raise ArgumentError(
-            f"jit of {name_of(function)}: {what}_argnames has {name!r}, but there is no such parameter."
-        )
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    has_others = any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters)
+    kinds = {p.name: p.kind for p in parameters}
+    for name in names:
+        if kinds.get(name) in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise ArgumentError(
+                f"jit of {name_of(function)}: {what}_argnames has {name!r}, but this parameter is not passed by name; "
+                f"give its position in {what}_argnums."
+            )
+        if name not in kinds and not has_others:
+            raise ArgumentError(
+                f"jit of {name_of(function)}: {what}_argnames has {name!r}, but there is no such parameter."
+            )
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):
             raise ArgumentError(
