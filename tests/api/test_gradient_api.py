@@ -319,3 +319,18 @@ def test_the_way_back_is_a_pytree() -> None:
     lanes = tx.vmap(lambda x: tx.vjp(tnp.sin, x)[1])(x)
     np.testing.assert_allclose(tx.vmap(lambda back, c: back(c)[0])(lanes, x), np.cos(x) * x, rtol=1e-6)
     assert tx.grad(lambda s: tx.vjp(lambda x: s * x * x, 3.0)[1](1.0)[0])(2.0) == 6.0
+
+
+def test_linear_map_takes_tangents_of_the_types_of_its_arguments() -> None:
+    _, derivative = tx.linearize(lambda x, n: x * n, 1.0, 2)
+    zero = np.zeros((), tx.dtypes.float0)
+    assert float(derivative(3.0, zero)) == 6
+    for tangents in ((3, zero), (3.0, 1)):
+        with pytest.raises(DTypeError, match="a tangent must have the type"):
+            derivative(*tangents)
+
+
+def test_primals_and_tangents_are_both_tuples_or_both_lists() -> None:
+    tx.jvp(tx.numpy.sin, [1.0], [1.0])
+    with pytest.raises(ArgumentError, match="both tuples or both lists, but are tuple and list"):
+        tx.jvp(tx.numpy.sin, (1.0,), [1.0])

@@ -248,3 +248,14 @@ def test_float0_arguments_and_results_are_mapped() -> None:
     assert (placed.dtype, placed.shape) == (float0, (2, 3))
     counted = tx.vmap(lambda zeros, x: x + len(zeros), in_axes=(None, 0))(np.zeros(4, float0), numbers)
     assert counted.tolist() == [4, 5, 6]
+
+
+@pytest.mark.parametrize("axes", [False, (np.arange(2),), {"a": 0}, 1.0])
+def test_axes_are_integers(axes: Any) -> None:
+    with pytest.raises((ArgumentError, AttributeValueError), match=r"vmap of .*: in_axes must"):
+        tx.vmap(lambda x: x, in_axes=axes)
+
+
+def test_axes_of_results_are_integers() -> None:
+    with pytest.raises(AttributeValueError, match="out_axes must consist of integers and None, but has True"):
+        tx.vmap(lambda x: x, out_axes=True)

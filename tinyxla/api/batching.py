@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
+
+import numpy as np
 
 from tinyxla.api.functions import Function, OfLeaves, argument_names, arrays_of, check_callable, name_of
 from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError
@@ -13,6 +15,7 @@ from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
 from tinyxla.tracing.references import Reference, write_all
 from tinyxla.tracing.signatures import P, R
@@ -60,6 +63,8 @@ def vmap(
     what = f"vmap of {name_of(fun)}"
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    _check_axes(f"{what}: in_axes", in_axes, is_of_arguments=True)
+    _check_axes(f"{what}: out_axes", out_axes)
     if not isinstance(axis_name, Hashable):
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
     mapping = _Mapping(what, cast(Any, fun), in_axes, out_axes, axis_name, axis_size, sum_match)
@@ -152,6 +157,18 @@ class _Mapping:
         result, after = one.call((given,), {})
         write_all([leaves[k] for k in numbers], after)
         return result
+
+
+def _check_axes(what: str, axes: Any, is_of_arguments: bool = False) -> None:
+    """An error for axes that are no integers, or those of arguments in another container than a tuple."""
+    if is_of_arguments and isinstance(axes, Mapping):
+        raise PytreeError(
+            f"{what} must be an axis, or a tuple with an entry for each positional argument, but is {axes!r}; put it "
+            "into a tuple."
+        )
+    for axis in pytrees.leaves(axes):
+        if isinstance(axis, (bool, np.bool_, np.ndarray, Array, float)):
+            raise AttributeValueError(f"{what} must consist of integers and None, but has {axis!r}.")
 
 
 def _check_count(what: str, in_axes: Any, args: tuple[Any, ...]) -> None:

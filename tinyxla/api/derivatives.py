@@ -533,11 +533,18 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
         Array(1., dtype=float32, weak_type=True)
     """
     check_callable("jvp", fun)
+    types = [type(primals).__name__, type(tangents).__name__]
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
-                f"jvp of {name_of(fun)}: {name} must be a tuple with an entry for each argument, but got {given!r}."
+                f"jvp of {name_of(fun)}: {name} must be a tuple with an entry for each argument, but got {given!r} "
+                f"(primals is a {types[0]}, and tangents a {types[1]})."
             )
+    if isinstance(primals, list) != isinstance(tangents, list):
+        raise ArgumentError(
+            f"jvp of {name_of(fun)}: primals and tangents must be both tuples or both lists, but are {types[0]} and "
+            f"{types[1]}."
+        )
     inputs, treedef = _arguments(tuple(primals), f"jvp of {name_of(fun)}")
     typed = _matched("tangent", tuple(tangents), f"argument of {name_of(fun)}", inputs, treedef, strict=True)
     flat = OfLeaves(fun, treedef, has_aux)

@@ -24,7 +24,8 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.promotion import float0
+from tinyxla.tracing.float_zeros import is_float0
+from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
@@ -84,7 +85,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
-        given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent")
+        given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent", is_strict=True)
         moves = iter(run(forth(), [*zeros, *captured, *chosen(given, flows)]))
         leaves = [
             next(moves) if moving else np.zeros(x.shape, float0) for x, moving in zip(outputs, seeded, strict=True)
@@ -100,8 +101,9 @@ def _reversed(made: Computation, count: int) -> Computation:
     return reverse(made, tuple(k < count for k in range(len(made.parameters))), inexact(made), True).both
 
 
-def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str) -> list[Any]:
-    """The leaves of tangents or cotangents, in the types of what they belong to."""
+def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str, is_strict: bool = False) -> list[Any]:
+    """The leaves of tangents or cotangents, in the types of what they belong to; if `is_strict`, that of an integer is
+    a float0, and no integer stands for a floating-point number."""
     leaves, tree = pytrees.flatten(given)
     if not pytrees.alike(tree, treedef):
         raise ArgumentError(
@@ -111,13 +113,18 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
     found: list[Any] = []
     for leaf, template in zip(leaves, templates, strict=True):
         if not is_inexact(template):
+            if is_strict and not is_float0(leaf):
+                raise DTypeError(
+                    f"{what} must have the type dtypes.float0 where the argument is {Shape.of(template)}, but is "
+                    f"{Shape.of(as_array(leaf))}; pass numpy.zeros({template.shape}, dtypes.float0)."
+                )
             found.append(None)
             continue
         (x,), _ = arrays_of(leaf, what)
         if x.shape != template.shape:
             raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
         if x.dtype != template.dtype:
-            if not x.weak_type:
+            if not x.weak_type or (is_strict and x.dtype.kind not in "fc"):
                 raise DTypeError(
                     f"{what} must have the type {element_type(template.dtype).dtype.name}, but is {Shape.of(x)}; "
                     f"convert it with astype({element_type(template.dtype).dtype.name!r})."
