@@ -115,6 +115,21 @@ CASES = {
     "lax.top_k(x, 5)": 10,
     "lax.argmax(jnp.zeros(0), 0, jnp.int32)": 7,
     "lax.linalg.svd(x)": 8,
+    "jax.grad(lambda x: x)('foo')": 10,
+    "jax.jvp(jnp.sin, 1.0, (1.0,))": 14,
+    "jax.jvp(jnp.sin, (1.0,), [1.0])": 13,
+    "jax.jvp(jnp.sin, (np.float16(1),), (np.float32(1),))": 8,
+    "jax.vjp(lambda x: (x, x), 1.0)[1](1.0, 1.0)": 12,
+    "jax.linearize(jnp.sin, 1.0)[1](1)": 10,
+    "jax.linear_transpose(lambda x: [x], 1.0)(1.0)": 4,
+    "jax.linear_transpose(lambda x: x, 1.0)(1j)": 5,
+    "jax.vmap(jnp.sin, in_axes=False)(x)": 8,
+    "jax.vmap(jnp.sin, in_axes=(x,))(x)": 8,
+    "jax.vmap(jnp.sin, out_axes=(x,))(x)": 8,
+    "jax.vmap(jnp.sin, in_axes={'a': 0})": 25,
+    "jax.jit(staticmethod(jnp.sin))": 4,
+    "jnp.sin(np.ma.array([1.0], mask=[True]))": 10,
+    "jax.ShapeDtypeStruct((), None)": 5,
     "jax.random.uniform(jax.random.key(0), (2,), int)": 8,
     "jax.random.choice(jax.random.key(0), x, (5,), replace=False)": 10,
 }
@@ -130,6 +145,7 @@ def found() -> dict[str, str]:
     program = f"""
         import jax, jax.numpy as jnp, numpy as np
         from jax import lax
+        import numpy as np
         x, m, i = jnp.arange(1.0, 4.0), jnp.ones((2, 3)), jnp.arange(3)
         for source in {list(CASES)!r}:
             try:

@@ -11,6 +11,7 @@ from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, TinyxlaError
 from tinyxla.jax import flags, memories
 from tinyxla.jax.avals import ShapedArray
+from tinyxla.jax.backend import get_backend
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.error_words import with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
@@ -77,6 +78,7 @@ def set_attributes() -> None:
     device: Any = Device
     device.addressable_memories, device.default_memory = memories.memories, memories.default_memory
     device.memory = memories.memory
+    device.client = property(lambda self: get_backend())
     KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
     Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
     tree_util.default_registry = Registry()  # type: ignore[attr-defined]

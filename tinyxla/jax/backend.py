@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tinyxla.api.devices import devices
+from tinyxla.util.version import VERSION
 
 
 def get_backend(platform: str | None = None) -> SimpleNamespace:
@@ -16,6 +17,7 @@ def get_backend(platform: str | None = None) -> SimpleNamespace:
     devices(platform)
     return SimpleNamespace(
         platform="cpu",
+        platform_version=f"tinyxla {VERSION}",
         devices=devices,
         local_devices=devices,
         device_count=lambda: len(devices()),

@@ -29,6 +29,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{1} with holomorphic=True requires inputs with complex dtype, but got {2:dtype}.",
     ),
     (
+        rf"^(jacfwd) of .*: argument .* is {_SHAPE}, of element type \w+; if the function is complex",
+        "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got {2:dtype}.",
+    ),
+    (
         r"^With has_aux=True .* must return a pair \(result, auxiliary\)",
         "expected function with aux output to return a two-element tuple",
     ),
@@ -65,8 +69,17 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "caller, but got only {2} positional arguments.",
     ),
     (
-        "jvp of .*: (primals|tangents) must be a tuple",
-        "primal and tangent arguments to jax.jvp must be tuples or lists",
+        r"^jvp of .*: (?:primals|tangents) must be a tuple .*\(primals is a (\w+), and tangents a (\w+)\)",
+        "primal and tangent arguments to jax.jvp must be tuples or lists; found {1} and {2}.",
+    ),
+    (
+        "^jvp of .*: primals and tangents must be both tuples or both lists",
+        "primal and tangent arguments to jax.jvp must have the same tree structure",
+    ),
+    (
+        "^The tangent.* must have the type of the argument",
+        "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of int/bool primal "
+        "dtype the tangent dtype must be float0.",
     ),
     (
         rf"^The tangent at .* must have the shape of the argument of .*, {_SHAPE}, but has the shape {_SHAPE}",
@@ -85,8 +98,24 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     ("^The cotangent must have the structure of the result", "unexpected tree structure"),
     (
-        rf"^the derivative of .*: a tangent must have the shape .*, but is {_SHAPE}",
+        rf"^the derivative of .*: a tangent must have the (?:shape|type) .*, but is {_SHAPE}",
         "linearized function called on tangent values inconsistent with the original primal values: got {1:type}",
+    ),
+    (
+        r"^vjp of (.*): the pullback takes one argument, .* but got (\d+);",
+        "The function returned by `jax.vjp` applied to {1} was called with {2} arguments, but functions returned by "
+        "`jax.vjp` must be called with a single argument corresponding to the single value returned by {1} (even if "
+        "that returned value is a tuple or other container).",
+    ),
+    (
+        rf"^linear_transpose of .*: arguments must be floating or complex, but one is {_SHAPE}",
+        "linear_transpose only supports [float or complex -> float or complex], and integer -> integer, functions, but "
+        "got {1:dtype}.",
+    ),
+    ("^linear_transpose of .*: the cotangent must have the structure", "cotangent tree does not match function output"),
+    (
+        "^linear_transpose of .*: the cotangent must have the (?:shape|type)",
+        "cotangent type does not match function output",
     ),
     (r"^custom_jvp of (.*) has no rule", "No JVP defined for custom_jvp function {1} using defjvp."),
     (r"^custom_vjp of (.*) has no rules", "No VJP defined for custom_vjp function {1} using defvjp."),
@@ -122,9 +151,19 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{2}'>",
     ),
     (
+        r"^\w+ of .*: argument .* is (.*) of type (\w+), which is not an array or a number",
+        "Argument {1} of type <class '{2}'> is not a valid JAX type",
+    ),
+    (
+        r"^\w+ of .*: argument .* has the element type (\w+), which arrays cannot have",
+        "Argument of dtype {1} is not a valid JAX type",
+    ),
+    (
         r"^(?:device_put|\w+): .* is (.*) of type (\w+), which is not an array or a number",
         "Argument {1} of type <class '{2}'> is not a valid JAX type",
     ),
+    (r"^jit of .*: it takes a function, but got a static method", "staticmethod arguments are not supported, got"),
+    (r"^jit of .*: the static arguments .* cannot be compared", "static arguments should be comparable using __eq__."),
     (r"the static argument .* cannot be hashed", "Non-hashable static arguments are not supported."),
     (
         r"static_argnums has (-?\d+), but it takes (\d+) positional",
@@ -133,6 +172,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         r"static_argnames has '(\w+)', but there is no such parameter",
         "Jitted function has invalid argnames {{'{1}'}} in static_argnames. Function does not take these args.",
+    ),
+    # what describes arrays
+    ("^ShapeDtypeStruct needs a dtype", "ShapeDtypeStruct: dtype must be specified."),
+    (r"^The shape of a ShapeDtypeStruct must be a tuple .* but is -?\d+\.", "'int' object is not iterable"),
+    ("^len.. of a ShapeDtypeStruct without dimensions", "len() of unsized object"),
+    (
+        "(?:but got|argument .* is) a masked array of NumPy",
+        "numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to convert the "
+        "value to a standard numpy array.",
     ),
     # values of traced arrays
     (
@@ -143,7 +191,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         rf"^(float|int|complex)\(\) needs the value of a traced array {_SHAPE}",
         "Abstract tracer value encountered where concrete value is expected: traced array with shape {2:type}\n"
-        f"The problem arose with the `{{1}}` function. {_NOT_AVAILABLE}ConcretizationTypeError",
+        f"The problem arose with the `{{1}}` function. If trying to convert the data type of a value, try using "
+        f"`x.astype({{1}})` or `jnp.array(x, {{1}})` instead. {_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
         rf"^A Python integer .* needs the value of a traced array {_SHAPE}",
@@ -151,6 +200,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "concrete values of integer type.\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller "
         "subfunctions. "
         f"{_NOT_AVAILABLE}TracerIntegerConversionError",
+    ),
+    (
+        rf"^A traced array {_SHAPE} of .* cannot become part of a NumPy array",
+        "The numpy.ndarray conversion method __array__() was called on traced array with shape {1:type}. "
+        f"{_NOT_AVAILABLE}TracerArrayConversionError",
     ),
     (
         rf"^A NumPy array .* needs the value of a traced array {_SHAPE}",
@@ -185,10 +239,18 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"{_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
+        rf"^A tracer {_SHAPE} is used after (?:the traced function )?(.*), to which it belongs, has ended. "
+        r"It was made (?:at )?(.*?)\. Return",
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
+        "to an intermediate value with type {1:type} wrapped in a DynamicJaxprTracer to escape the scope of the "
+        "transformation. JAX transformations require that functions explicitly return their outputs, and disallow "
+        "saving intermediate values to global state. The function being traced when the value leaked was {2}. The "
+        f"leaked intermediate value was created on line {{3}}. {_NOT_AVAILABLE}UnexpectedTracerError",
+    ),
+    (
         r"^A tracer .* is used after",
-        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
-        "reference to "
-        f"an intermediate value to escape. {_NOT_AVAILABLE}UnexpectedTracerError",
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
+        f"to an intermediate value to escape. {_NOT_AVAILABLE}UnexpectedTracerError",
     ),
     # vmap
     (
@@ -205,8 +267,14 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "the function, but got len(in_axes)={1}, len(args)={2}",
     ),
     (
-        r"^vmap of .*: in_axes for argument .*: an axis is an integer, but got '?(.*?)'?\.",
+        r"^vmap of .*: in_axes (?:for argument .*: an axis is an integer, but got|must consist of integers and None, "
+        r"but has|must be an axis, or a tuple .*?, but is) '?(.*?)'?[.;]",
         "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed to "
+        "the function, but got {1}.",
+    ),
+    (
+        r"^vmap of .*: out_axes must consist of integers and None, but has (.*)\.",
+        "vmap out_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed to "
         "the function, but got {1}.",
     ),
     (
@@ -215,8 +283,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "must be passed at least one argument containing an array or axis_size must be specified",
     ),
     (
-        r"^vmap of .*: in_axes is .*, which does not fit",
-        "vmap in_axes specification must be a tree prefix of the corresponding value",
+        r"^vmap of .*: (in_axes|out_axes) is .*, which does not fit",
+        "vmap {1} specification must be a tree prefix of the corresponding value; Mismatch details:",
     ),
     (
         r"^vmap of .*: the result.* differs between examples, but out_axes is None",

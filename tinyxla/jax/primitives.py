@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DifferentiationError
 from tinyxla.jax.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.jax.recording import region, vectorized
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.core import innermost
+from tinyxla.tracing.core import innermost, state
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.computations import Mask, chosen, spread
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply, transposed
@@ -71,9 +70,18 @@ class Primitive:
 
     def _no_implementation(self, *args: Any, **params: Any) -> Any:
         lowering = lowerings.get(self)
-        if lowering is None:
-            raise NotImplementedError(f"The primitive {self.name} has no implementation; define one with def_impl.")
-        return _lowered(self, lowering, args, params)
+        if lowering is not None:
+            return _lowered(self, lowering, args, params)
+        if state.staging is None:
+            raise NotImplementedError(f"Evaluation rule for {self.name!r} not implemented; define one with def_impl.")
+        if self.abstract_eval is None:
+            raise NotImplementedError(
+                f"Abstract evaluation for {self.name!r} not implemented; define it with def_abstract_eval."
+            )
+        raise NotImplementedError(
+            f"MLIR translation rule for primitive {self.name!r} not found for platform cpu; define an implementation "
+            "with def_impl."
+        )
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Set what computes the results for concrete arrays."""
@@ -165,8 +173,9 @@ class PrimitiveRule(Rule):
     def _push(self, values: Values, tangents: Values) -> tuple[list[Any], list[Any]]:
         rule = primitive_jvps.get(self.primitive)
         if rule is None:
-            raise DifferentiationError(
-                f"The primitive {self.name} has no JVP rule; define one in jax.interpreters.ad.primitive_jvps."
+            raise NotImplementedError(
+                f"Differentiation rule for {self.name!r} not implemented; define one in "
+                "jax.interpreters.ad.primitive_jvps."
             )
         given = [
             Zero.from_primal_value(x) if t is None or not is_inexact(x) else t
@@ -216,8 +225,8 @@ class PrimitiveRule(Rule):
         elif self.primitive in primitive_batchers:
             rule = primitive_batchers[self.primitive]
         else:
-            raise ArgumentError(
-                f"The primitive {self.name} has no batching rule; define one in "
+            raise NotImplementedError(
+                f"Batching rule for {self.name!r} not implemented; define one in "
                 "jax.interpreters.batching.primitive_batchers."
             )
         found, places = rule(tuple(operands), tuple(axes), **self.params)
