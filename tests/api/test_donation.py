@@ -477,3 +477,34 @@ def test_temporaries_that_die_lend_their_memory() -> None:
     """The cumulative sum is made where the result will be; but what its pieces begin with needs memory."""
     compiled = tx.jit(lambda x: tnp.sqrt(tnp.cumsum(x, 0)) * 2).lower(MATRIX).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < MATRIX.nbytes // 50
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arrays_are_donated_where_types_are_strict() -> None:
+    x = tx.numpy.ones(3)
+    with tx.numpy_dtype_promotion("strict"):
+        tx.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+
+
+def test_float0_results_of_compiled_functions_pass_checks_of_values() -> None:
+    with tx.debug_nans():
+        gradient = tx.jit(tx.grad(lambda x, n: x * n, (0, 1), allow_int=True))(2.0, 3)
+    assert (float(gradient[0]), gradient[1].dtype) == (3.0, tx.dtypes.float0)
+
+
+def test_device_put_of_a_deleted_array_is_an_error() -> None:
+    x = tx.numpy.ones(3)
+    x.delete()
+    with pytest.raises(DeletedError):
+        tx.device_put(x)
+
+
+def test_device_put_makes_another_array_where_it_may_not_be_an_alias() -> None:
+    x = tx.numpy.ones(3)
+    mesh = tx.sharding.Mesh(np.array(tx.devices()[:1]), ("x",))
+    placed = tx.device_put(x, tx.NamedSharding(mesh, tx.P("x")))
+    assert tx.device_put(placed, placed.sharding) is placed
+    assert tx.device_put(x, may_alias=True) is x is not tx.device_put(x, may_alias=False)
+    with pytest.raises(AttributeValueError, match="may_alias and donate must not be both True"):
+        tx.device_put(x, may_alias=True, donate=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import arrays_of
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -185,10 +185,14 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
         x: a pytree of arrays, NumPy arrays and numbers.
         device: a device or a sharding, or a pytree of these that may stop earlier than x. Inside of transformed
             functions it is what `lax.with_sharding_constraint` does.
-        src, donate, may_alias: as in JAX; nothing depends on them.
+        may_alias: False makes another array of each; it shares memory, but deleting one leaves the other. With None or
+            True an array that is there already stays itself.
+        src, donate: as in JAX; nothing depends on them. (An array is not both donated and an alias.)
 
     Raises:
         ArgumentError: a leaf that is no array, or a device that there is not.
+        AttributeValueError: both `may_alias` and `donate`.
+        DeletedError: an array that was donated or deleted before.
         ShapeError: a sharding that does not fit an array.
 
     Example:
@@ -199,7 +203,14 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     """
     check_placement("device_put", device)
     check_placement("device_put: src", src)
+    if may_alias is True and donate is True:
+        raise AttributeValueError("device_put: may_alias and donate must not be both True; leave one out.")
     arrays, treedef = arrays_of(x, "device_put: the value")
+    for array in arrays:
+        if isinstance(array, ConcreteArray):
+            array.buffer()  # an error if there is none any more
+    if may_alias is False:
+        arrays = [array.copy() for array in arrays]
     return placed("device_put", pytrees.unflatten(treedef, arrays), device)
 
 
@@ -211,6 +222,9 @@ def copy_to_host_async(x: Any) -> Any:
     >>> copy_to_host_async([np.float32(1)])
     [np.float32(1.0)]
     """
+    for leaf in pytrees.leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):  # an array of another library, too
+            leaf.copy_to_host_async()
     return x
 
 

@@ -122,4 +122,4 @@ def _put(what: str, x: Any, layout: NamedSharding) -> Any:
         return resharded(array, layout)
     whole = array.concrete(what)
     named = isinstance(layout.mesh, Mesh) and bool(layout.mesh.axis_names)
-    return whole.with_sharding(layout) if named else whole
+    return whole.with_sharding(layout) if named and whole.sharding != layout else whole
