@@ -563,6 +563,10 @@ class LeakedTracerError(TracerError):
     """
 
 
+class WorkError(TinyxlaError, RuntimeError):
+    """Something is traced or run where an option says that nothing must be."""
+
+
 class TextError(TinyxlaError, ValueError):
     """Text that cannot be read: `lineno` and `column` (from 1) say where, and `text` is that line; `reason` says what
     is wrong.

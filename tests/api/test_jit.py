@@ -23,6 +23,7 @@ import tinyxla as tx
 from tests.support import ROOT
 from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, LeakedTracerError, ShapeError
 from tinyxla.tracing import state
+from tinyxla.tracing.config import setting
 
 tnp = tx.numpy
 
@@ -1230,3 +1231,25 @@ def test_masked_arrays_are_refused() -> None:
     for function in (tx.jit(lambda x: x), tnp.sin, tnp.asarray, tnp.sum):
         with pytest.raises((ArgumentError, DTypeError), match="masked array"):
             function(masked)
+
+
+def test_no_tracing_is_an_error_where_a_function_is_traced() -> None:
+    function = tx.jit(lambda x: x + 1)
+    function(1.0)
+    with setting("no_tracing", True):
+        assert float(function(2.0)) == 3
+        with pytest.raises(RuntimeError, match="it is traced for a call, but the option no_tracing"):
+            function(2)
+
+
+def test_no_execution_is_an_error_where_a_function_runs() -> None:
+    function = tx.jit(lambda x: x + 1)
+    with setting("no_execution", True):
+        assert function.lower(1.0).out_info.shape == ()
+        with pytest.raises(RuntimeError, match="it runs, but the option no_execution"):
+            function(2)
+
+
+def test_lowered_functions_know_which_arguments_are_weakly_typed() -> None:
+    (types, _) = tx.jit(lambda x, y: x + y).lower(1.0, tnp.float32(1)).args_info
+    assert [x.weak_type for x in types] == [True, False]

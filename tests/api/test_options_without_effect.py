@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.api import jit
+from tinyxla.api import compiler_options
 from tinyxla.errors import ArgumentError, AttributeValueError, NoEffectWarning
 
 tnp = tx.numpy
@@ -22,7 +22,7 @@ STRUCT = tx.ShapeDtypeStruct((2,), np.float32)
 @pytest.fixture(autouse=True)
 def nothing_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["tinyxla.tracing.config"], "_warned", set())
-    monkeypatch.setattr(jit, "_warned_of", [])
+    monkeypatch.setattr(compiler_options, "_warned_of", [])
 
 
 def messages(function: Callable[[], Any]) -> list[str]:
@@ -109,7 +109,7 @@ def test_options_of_another_compiler_warn_once() -> None:
         ("jax_platforms", "gpu"),
         ("jax_platform_name", "tpu"),
         ("jax_default_matmul_precision", "bfloat16"),
-        ("jax_no_tracing", True),
+        ("jax_log_checkpoint_residuals", True),
     ],
 )
 def test_known_options_without_effect_warn_once(option: str, value: Any) -> None:
@@ -132,7 +132,7 @@ def test_known_options_without_effect_warn_once(option: str, value: Any) -> None
         ("jax_platforms", None),
         ("jax_default_matmul_precision", "highest"),
         ("jax_transfer_guard", "disallow"),  # nothing is transferred
-        ("jax_no_tracing", False),
+        ("jax_log_checkpoint_residuals", False),
         ("jax_check_tracer_leaks", True),
         ("jax_default_device", CPU),
     ],
@@ -188,3 +188,18 @@ def test_donated_arrays_in_containers_are_deleted_also_when_they_are_one() -> No
     found = tx.jit(lambda tree: tx.tree.map(lambda x: x + 1, tree), donate_argnums=0)({"a": x, "b": [x]})
     assert x.is_deleted()
     np.testing.assert_array_equal(np.asarray(found["a"]), np.asarray(found["b"][0]))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [tx.default_matmul_precision("float32"), tx.transfer_guard("allow"), tx.default_device(None), tx.debug_nans()],
+    ids=["default_matmul_precision", "transfer_guard", "default_device", "debug_nans"],
+)
+def test_contexts_are_decorators(context: Any) -> None:
+    assert context(lambda x: x + 1)(2) == 3
+
+
+def test_compiler_options_that_xla_does_not_have_are_errors() -> None:
+    for make in (lambda options: tx.jit(lambda x: x, compiler_options=options), tx.jit(lambda x: x).lower(1).compile):
+        with pytest.raises(AttributeValueError, match="there is no option 'such' of XLA's compiler"):
+            make({"such": True})

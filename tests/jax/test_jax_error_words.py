@@ -128,6 +128,7 @@ CASES = {
     "jax.vmap(jnp.sin, out_axes=(x,))(x)": 8,
     "jax.vmap(jnp.sin, in_axes={'a': 0})": 25,
     "jax.jit(staticmethod(jnp.sin))": 4,
+    "jax.jit(jnp.sin, compiler_options={'such': 1})(x)": 5,
     "jnp.sin(np.ma.array([1.0], mask=[True]))": 10,
     "jax.ShapeDtypeStruct((), None)": 5,
     "jax.random.uniform(jax.random.key(0), (2,), int)": 8,

@@ -362,13 +362,13 @@ def test_options_without_effect_are_contexts_that_warn_of_what_does_not_hold() -
             print(jax.enable_checks.value, jax.jit(lambda x: x + 1)(1).item())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with jax.no_execution(True):
+            with jax.thread_guard(True):
                 pass
         print(str(caught[0].message))
         """)
     assert lines == [
         "None 2",
-        "The option 'no_execution' has no effect here, but got True; what holds is leaving it out.",
+        "The option 'thread_guard' has no effect here, but got True; what holds is leaving it out.",
     ]
 
 
@@ -381,3 +381,29 @@ def test_arrays_tell_their_size_and_values_are_logged() -> None:
         print(jnp.ones((2, 3)).on_device_size_in_bytes())
         """)
     assert lines == ["INFO x is [0.0 1.0]", "24"]
+
+
+def test_functions_and_environment_print_as_in_jax() -> None:
+    lines = printed("""
+        import jax
+
+        class Unprintable:
+            def __call__(self, x):
+                return x
+
+            def __repr__(self):
+                raise ValueError
+
+        def f(x):
+            return x
+
+        print(repr(jax.jit(f)).startswith("<PjitFunction of <function f at"), jax.jit(Unprintable()))
+        print(jax.make_jaxpr(f).__name__, jax.print_environment_info(return_string=True).splitlines()[0])
+        compiled = jax.jit(f).lower(1.0).compile()
+        print(compiled.in_avals, compiled.runtime_executable() is not None)
+        """)
+    assert lines == [
+        "True <PjitFunction>",
+        "make_jaxpr(f) jax:    0.10.2",
+        "((ShapedArray(float32[], weak_type=True),), {}) True",
+    ]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinyxla.api.compile_log import count_operations, signature_text
+from tinyxla.api.compiler_options import check_compiler_options
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
@@ -56,7 +57,10 @@ class _Stage:
         """`args_info`, which `tinyxla.jax` gives JAX's form."""
         shapes = [x.array_shape for x in self._program.computation.parameters]
         count = self._program.structure.num_leaves
-        found = [ShapeDtypeStruct(x.dimensions, x.dtype) for x in shapes[:count]]
+        weak = self._program.weak_arguments
+        found = [
+            ShapeDtypeStruct(x.dimensions, x.dtype, weak_type=w) for x, w in zip(shapes[:count], weak, strict=True)
+        ]
         given = pytrees.unflatten(self._program.structure, found)
         return given if self._program.has_kwargs else (given, {})
 
@@ -133,7 +137,7 @@ class Traced(_Stage):
         """The graph."""
         return Module(self.fun_name, self._program.computation)
 
-    def lower(self) -> Lowered:
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """The graph as the compiler gets it: there is nothing between.
 
         >>> import tinyxla as tx
@@ -219,11 +223,11 @@ class Lowered(_Stage):
         return Module(self.module.name, expand_to_hlo(self.module.entry))
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The program as an object of an intermediate representation; None for one that there is none of.
+        """The program as an object of an intermediate representation.
 
         Args:
             dialect: with "hlo" the result is an `xla.XlaComputation` of XLA's operations, which has `as_hlo_text` and
-                can be called. There is no "stablehlo", the default, here.
+                can be called; with "stablehlo", the default, a module of StableHLO, whose `str` is its text.
 
         Example:
             >>> import tinyxla as tx
@@ -232,7 +236,9 @@ class Lowered(_Stage):
             'HloModule lambda, entry_computation_layout={(f32[])->(f32[])}'
         """
         if dialect in (None, "stablehlo"):
-            return None
+            from tinyxla.text.stablehlo import module_op  # here, since few programs need it
+
+            return module_op(self._in_hlo())
         if dialect != "hlo":
             raise AttributeValueError(f"compiler_ir: the dialect is 'hlo' or 'stablehlo', but got {dialect!r}.")
         from tinyxla.xla.computation import ProgramShape, XlaComputation  # here, since few programs need it
@@ -271,6 +277,7 @@ class Lowered(_Stage):
         >>> tx.jit(lambda x: 2 * x).lower(tx.ShapeDtypeStruct((3,), "float32")).compile()(tx.numpy.ones(3))
         Array([2., 2., 2.], dtype=float32)
         """
+        check_compiler_options(compiler_options)
         return Compiled(self.fun_name, self._program)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, NumberRangeError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
@@ -156,6 +156,8 @@ def arrays_of(
     for k, leaf in enumerate(leaves):
         try:
             arrays.append(as_array(leaf))
+        except NumberRangeError:
+            raise
         except TypeError:
             if float0 and is_float0(leaf):
                 return arrays_of(without_float0(tree), what, names)

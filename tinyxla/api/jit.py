@@ -12,7 +12,7 @@ import inspect
 import reprlib
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, cast, overload
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from tinyxla.api import compile_log
 from tinyxla.api.aot import Lowered, Traced
+from tinyxla.api.compiler_options import check_compiler_options
 from tinyxla.api.functions import (
     Function,
     ShapeDtypeStruct,
@@ -31,7 +32,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, warn
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
@@ -106,6 +107,7 @@ class Program:
         self.structure = structure  # of the arguments
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak
+        self.weak_arguments = [bool(getattr(x, "weak_type", False)) for x in pytrees.leaves((args, kwargs))]
         self.computation: Computation = made
         self.captured: list[Interpreted] = captured
         self.tree = tree
@@ -449,12 +451,14 @@ class Jitted(Described, Generic[P, R]):
             self._references.append(error.reference)
             return self._general(args, kwargs)
         if program.runs and state.staging is None:
+            if config.no_execution:
+                raise WorkError(f"jit of {self.__name__}: it runs, but the option no_execution says that nothing does.")
             try:
                 program.executable  # noqa: B018 - it is compiled, if it is not yet
             except RecursionError as error:
                 raise self._nested_too_deeply(error) from None
             results = program.run(leaves)
-            if config.special and unwanted(tuple(x.buffer() for x in pytrees.leaves(results))):
+            if _checks_values() and unwanted(tuple(x.buffer() for x in pytrees.leaves(results) if not is_float0(x))):
                 check_computation(program.computation, [x.buffer() for x in leaves])
             return results
         for x in leaves:
@@ -554,6 +558,11 @@ class Jitted(Described, Generic[P, R]):
         if program is None:
             whole = pytrees.unflatten(treedef, leaves)
             given, others = whole if named else (whole, {})
+            if config.no_tracing:
+                raise WorkError(
+                    f"jit of {self.__name__}: it is traced for a call, but the option no_tracing says that nothing is; "
+                    "explain_cache_misses says why it is."
+                )
             program = compile_log.traced(
                 self.__name__,
                 lambda: Program(self._with_static(len(args), static), given, others, treedef),
@@ -565,7 +574,7 @@ class Jitted(Described, Generic[P, R]):
             mesh = mesh_of([*leaves, *program.captured], program.computation)
             if mesh is not None and not (traced or axes):
                 program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
-            elif (self._donated or self._donated_names) and not (traced or axes or config.special):
+            elif (self._donated or self._donated_names) and not (traced or axes or _checks_values()):
                 program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
             if not traced:  # what it captured belongs to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
@@ -710,6 +719,11 @@ class Jitted(Described, Generic[P, R]):
         """
         self._programs.clear()
         self._by_signatures.clear()
+
+
+def _checks_values() -> bool:
+    """Whether results are looked at, and computed again from the arguments where one is not as it should be."""
+    return config.debug_nans or config.debug_infs
 
 
 _traced_code: weakref.WeakSet[CodeType] = weakref.WeakSet()  # of functions, as far as cache misses were explained
@@ -933,7 +947,7 @@ def jit(
     check_placement("jit: in_shardings", in_shardings)
     check_placement("jit: out_shardings", out_shardings)
     _check_flags(keep_unused=keep_unused, inline=inline)
-    _check_compiler_options(compiler_options)
+    check_compiler_options(compiler_options)
     load_compiler()
     if function is None:
         return functools.partial(
@@ -973,20 +987,6 @@ def _check_flags(**flags: Any) -> None:
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
             raise ArgumentError(f"jit: {name} must be True or False, but is {value!r}.")
-
-
-def _check_compiler_options(options: Any) -> None:
-    if options is None:
-        return
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):  # pyright: ignore[reportUnknownVariableType]
-        raise ArgumentError(f"jit: compiler_options must be a dictionary of options or None, but is {options!r}.")
-    if options and not _warned_of:
-        _warned_of.append(options)
-        names = ", ".join(map(repr, options))  # pyright: ignore[reportUnknownArgumentType]
-        warn(f"jit: compiler_options are those of XLA, and have no effect here: {names}; leave them out.")
-
-
-_warned_of: list[Any] = []
 
 
 def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple[frozenset[int], frozenset[str]]:

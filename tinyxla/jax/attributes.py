@@ -50,6 +50,14 @@ def _main(self: Any) -> Any:
     return self
 
 
+def _function_repr(self: Any) -> str:
+    """How JAX shows a compiled function; the function that it wraps need not print."""
+    try:
+        return f"<PjitFunction of {self.__wrapped__!r}>"
+    except Exception:
+        return "<PjitFunction>"
+
+
 def set_attributes() -> None:
     """Give the classes these attributes, and generators of random bits their primitives."""
     record_generators()
@@ -72,6 +80,7 @@ def set_attributes() -> None:
     for stage in (Traced, Lowered, Compiled):
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
+    Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
@@ -94,4 +103,5 @@ def set_attributes() -> None:
     for kind in (Jitted, PlacingJitted):
         kind.__name__ = kind.__qualname__ = "PjitFunction"
         kind.__module__ = "jaxlib._jax"
+        kind.__repr__ = _function_repr  # type: ignore[method-assign]
     Config.values = property(flags.values)  # type: ignore[attr-defined]

@@ -173,6 +173,24 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"static_argnames has '(\w+)', but there is no such parameter",
         "Jitted function has invalid argnames {{'{1}'}} in static_argnames. Function does not take these args.",
     ),
+    (
+        "^jit of (.*): it is traced for a call, but the option no_tracing",
+        "re-tracing function {1} for `jit`, but 'no_tracing' is set",
+    ),
+    (
+        "^jit of (.*): it runs, but the option no_execution",
+        "An execution of {1} was attempted, but 'no_execution' is set",
+    ),
+    (
+        r"^A compiled program needs the value of a traced array .* inside a batched function",
+        "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. Detected "
+        "argument of Tracer type <class 'jax._src.interpreters.batching.BatchTracer'>.",
+    ),
+    (
+        r"^A compiled program needs the value of a traced array",
+        "Cannot apply JAX transformations to a function lowered and compiled for a particular signature.",
+    ),
+    (r"^jit: there is no option ('.*') of XLA's compiler", "No such compile option: {1}"),
     # what describes arrays
     ("^ShapeDtypeStruct needs a dtype", "ShapeDtypeStruct: dtype must be specified."),
     (r"^The shape of a ShapeDtypeStruct must be a tuple .* but is -?\d+\.", "'int' object is not iterable"),
@@ -358,6 +376,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Too few leaves for PyTreeDef; expected {1}, got {2}",
     ),
     (r"^register_pytree_node: (\w+) is registered already", "Duplicate custom PyTreeDef type registration for {1}"),
+    ("^device_put: may_alias and donate must not be both", "may_alias and donate cannot be True at the same time."),
     # arrays
     (r"^Arrays are immutable", "JAX arrays are immutable and do not support in-place item assignment."),
     (

@@ -26,6 +26,10 @@ class ArgInfo:
     def dtype(self) -> Any:
         return self._aval.dtype
 
+    @property
+    def weak_type(self) -> bool:
+        return self._aval.weak_type
+
 
 def args_info(stage: Any) -> Any:
     """`(args, kwargs)` with an `ArgInfo` for each array."""

@@ -68,6 +68,8 @@ def make_jaxpr(
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in zip(closed.out_avals, weak, strict=True)]
         return closed, pytrees.unflatten(tree, shapes)
 
+    traced.__name__, traced.__module__ = f"make_jaxpr({traced.__name__})", "jax"
+    traced.__qualname__ = f"make_jaxpr({traced.__qualname__})"
     return traced
 
 

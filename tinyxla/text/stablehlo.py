@@ -59,6 +59,13 @@ Attributes = dict[str, Attribute]
 Rule = Callable[["Body", Instruction, list[Value]], list[Value]]
 
 
+class StableHloModule(ModuleOp):
+    """A module of StableHLO, whose `str` is its text."""
+
+    def __str__(self) -> str:
+        return print_module_op(self)
+
+
 def print_stablehlo(module: Module) -> str:
     """The text of a graph in StableHLO.
 
@@ -81,7 +88,7 @@ def print_stablehlo(module: Module) -> str:
 def module_op(module: Module) -> ModuleOp:
     """The graph as a module of MLIR."""
     shapes = [p.shape.dimensions if isinstance(p.shape, Shape) else () for p in module.entry.parameters]
-    made = _Module(ModuleOp(_plain(module.name)), system_of(module.name, shapes))
+    made = _Module(StableHloModule(_plain(module.name)), system_of(module.name, shapes))
     if made.system.variables:
         made.module.attributes["jax.uses_shape_polymorphism"] = IntegerAttr(1, "i1")
     made.function(module.entry, "main", is_public=True)

@@ -28,10 +28,19 @@ _CHOICES = {
     "out_of_bounds_updates": ("raise", "drop"),
     "traceback_filtering": MODES,
 }
-_CHECKS = ["debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion", "disabled_passes", "target"]
+_CHECKS = [
+    "debug_nans",
+    "debug_infs",
+    "numpy_dtype_promotion",
+    "numpy_rank_promotion",
+    "disabled_passes",
+    "no_execution",
+    "target",
+]
 
-# Options that say what is told of tracing and compiling. They change nothing of it, so what is compiled stays.
-_OF_MESSAGES = frozenset(("log_compiles", "explain_cache_misses", "slow_compile_seconds"))
+# Options that say what is told of tracing and compiling, or that it is an error. They change nothing of it, so what is
+# compiled stays.
+_OF_MESSAGES = frozenset(("log_compiles", "explain_cache_misses", "slow_compile_seconds", "no_tracing"))
 
 # Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
 # False and "" for all of them.
@@ -41,7 +50,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
         disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
         exec_time_optimization_effort hlo_source_file_canonicalization_regex
-        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort no_execution no_tracing
+        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort
         optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
         thread_guard traceback_in_locations_limit use_shardy_partitioner
         """.split(),
@@ -140,6 +149,8 @@ class Config(threading.local):
         log_compiles: what is traced and compiled is logged, with shapes and times, by the logger "tinyxla".
         explain_cache_misses: where a compiled function is traced, the same logger says what is different from the
             calls before.
+        no_tracing: where a compiled function would be traced there is an error: a test that a program is warm.
+        no_execution: where a compiled function would run by itself there is an error.
         slow_compile_seconds: after how many seconds of tracing or compiling stderr tells what is done; None for never.
             The environment variable TINYXLA_SLOW_COMPILE_SECONDS sets it, with "off" for None.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
@@ -173,6 +184,8 @@ class Config(threading.local):
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
     log_compiles: bool = False
     explain_cache_misses: bool = False
+    no_tracing: bool = False
+    no_execution: bool = False
     slow_compile_seconds: float | None = _seconds_of_environment()
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []

@@ -3,6 +3,7 @@
 from tinyxla.api.devices import process_count as host_count, process_index as host_id, process_indices as host_ids
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.callbacks import pure_callback as pure_callback
+from tinyxla.jax.environment import print_environment_info as print_environment_info
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.options import set_from_environment as _set_from_environment, states as _states
 from tinyxla.jax.refs import (
