@@ -308,7 +308,7 @@ class MeshError(ArgumentError, RuntimeError):
     """
 
 
-class PlatformError(TinyxlaError, RuntimeError):
+class PlatformError(TinyxlaError, NotImplementedError):
     """A platform (such as "gpu") that the library does not run on.
 
     >>> import tinyxla

@@ -23,6 +23,7 @@ from tinyxla.jax.stage_attributes import (
     args_info,
     cache_size,
     in_avals,
+    in_stablehlo,
     out_avals,
     traced_jaxpr,
 )
@@ -82,6 +83,7 @@ def set_attributes() -> None:
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
     Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
+    Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device

@@ -9,7 +9,7 @@ from tinyxla.util.version import VERSION
 
 
 def get_backend(platform: str | None = None) -> SimpleNamespace:
-    """The backend of a platform: its name and devices.
+    """The backend of a platform: its name, version and devices.
 
     Raises:
         PlatformError: a platform that is not "cpu".

@@ -213,7 +213,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"`x.astype({{1}})` or `jnp.array(x, {{1}})` instead. {_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
-        rf"^A Python integer .* needs the value of a traced array {_SHAPE}",
+        rf"(?:^|: )A Python integer .* needs the value of a traced array {_SHAPE}",
         "The __index__() method was called on traced array with shape {1:type}. Shapes must be 1D sequences of "
         "concrete values of integer type.\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller "
         "subfunctions. "
@@ -310,7 +310,19 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "batched on axis",
     ),
     # loops and branches
+    (
+        rf"^lax.scan: the function must give a pair \(carry, y\), but gives {_SHAPE}",
+        "scan body output must be a pair, got {1:type}.",
+    ),
     (r"^lax.scan: the function must give a pair", "scan body output must be a pair, got"),
+    (r"^(lax\.\w+) takes functions, but got (.*) of type", "{1}: expected a callable value, got {2}"),
+    (r"^lax.scan: the length: ", "The `length` argument to `scan` expects a concrete `int` value."),
+    (r"^lax.scan: unroll: ", "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."),
+    (r"^lax.scan: unroll must be", "`unroll` must be a `bool` or a positive `int`."),
+    (
+        r"^lax.fori_loop: unroll takes a range of known numbers",
+        "Can only use `unroll` in `fori_loop` if the loop bounds can be statically known.",
+    ),
     (
         rf"^lax.(scan|while_loop|fori_loop): .* is {_SHAPE}.* at the start, but the function makes it {_SHAPE}",
         "{1} body function carry input and carry output must have equal types, but they differ: the input carry "
@@ -339,8 +351,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "scan got value with no leading axis to scan over:",
     ),
     (
-        r"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives ([\[(].*?);",
-        "cond_fun must return a boolean scalar, but got pytree {1}",
+        r"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives ([\[({].*?);",
+        "cond_fun must return a boolean scalar, but got pytree PyTreeSpec({1}).",
     ),
     (
         rf"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives {_SHAPE}",
@@ -351,9 +363,22 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "lower and upper arguments to fori_loop must have equal types",
     ),
     (rf"^lax.cond: pred must be .*, but is {_SHAPE}", "Pred must be a scalar, got array of shape {1:shape}."),
+    (r"^lax.cond takes arrays and numbers, but got None", "cond predicate is None"),
     (
-        r"^lax.cond takes arrays and numbers, but got (.*) of type (\w+)",
+        r"^lax.cond takes arrays and numbers, but got (<.*>) of type",
+        "Pred type must be either boolean or number, got {1}",
+    ),
+    (
+        r"^lax.cond takes arrays and numbers, but got '?(.*?)'? of type (\w+)",
         "Pred must be a scalar, got {1} of type <class '{2}'>",
+    ),
+    (
+        r"^lax.switch takes arrays and numbers, but got '?(.*?)'? of type (?!tuple|list)",
+        "Index type must be an integer, got {1}.",
+    ),
+    (
+        r"^lax.switch takes arrays and numbers, but got (.*) of type",
+        "Branch index must be scalar, got {1} of shape ({1:rank},).",
     ),
     (
         r"^lax.(cond|switch): the results of all functions must have one structure",
@@ -367,6 +392,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         rf"^lax.switch: the index must be .*, but is {_SHAPE}",
         "Branch index must be scalar, got array of shape {1:shape}.",
+    ),
+    (
+        r"^lax.platform_dependent: there is neither a default nor a function for '(\w+)'",
+        "translation rule for primitive platform_index not found for platform {1}",
     ),
     (r"^lax.switch takes at least one branch", "Empty branch sequence"),
     (r": there is no axis named '(\w+)'", "unbound axis name: {1}. Found an unbound axis name: {1}."),

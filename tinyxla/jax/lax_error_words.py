@@ -97,6 +97,8 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         r"broadcast_dimensions must be distinct",
         "broadcast_in_dim broadcast_dimensions must be strictly increasing; got",
     ),
+    (rf"lax\.squeeze: the dimensions {_PAIR} name one twice", "dimensions are not unique: {1}"),
+    (r"lax\.squeeze: an axis is an integer, but got None", "'NoneType' object cannot be interpreted as an integer"),
     (
         rf"squeeze: dimension (\d+) of {SHAPE} has size",
         "cannot select an axis to squeeze out which has size not equal to one, got shape={2:shape} and "
@@ -193,6 +195,10 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         r"padding must be VALID, SAME, SAME_LOWER or pairs of integers, but got '(\w+)'",
         "Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {1}.",
     ),
+    (
+        rf"lax\.(\w+): .*padding must be .* a \(low, high\) pair for each dimension.* but got {_PAIR}",
+        "padding argument to {1} should be a string or a sequence of (low, high) pairs, got {2}",
+    ),
     (r"padding must have (\d+) pairs", "Wrong number of explicit pads for convolution: expected {1}, got"),
     (
         r"feature_group_count must divide the output features, but got (\d+) and (\d+)",
@@ -213,6 +219,10 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
     (
         r"reduce-window: window must have a positive size in dimension \d+, but got (-?\d+)",
         "reduce_window window_dimensions must have every element be strictly positive, got ({1},).",
+    ),
+    (
+        r"reduce-window: window must have a positive stride in dimension \d+, but got (-?\d+)",
+        "reduce_window window_strides must have every element be strictly positive, got ({1},).",
     ),
     (r"lax\.arg\w+: axis (-?\d+) is out of range for an array with (\d+)", "Invalid axis {1} for operand shape"),
     (r"lax\.arg\w+: index_dtype is an integer type, but got (\w+)", "index_dtype must be an integer type, but got {1}"),
@@ -237,6 +247,7 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         rf"lax\.top_k: k must be from 0 to the size of axis (\d+) of {SHAPE}, but got (\d+)",
         "k argument to top_k must be no larger than size along axis; got k={3} with shape={2:list} and axis={1}",
     ),
+    (rf"lax\.top_k: axis \d+ of {SHAPE} has more places than", "top_k returns int32 indices, which will overflow"),
     (r"topk: the element type must have an order", "top_k is not compatible with complex inputs."),
     (
         r"iota: the element type must be a number type",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from tinyxla.jax.avals import ShapedArray
@@ -66,6 +68,16 @@ def traced_jaxpr(stage: Any) -> ClosedJaxpr:
         made, len(made.parameters) - len(program.captured), stage.fun_name, list(program.weak)
     )
     return ClosedJaxpr(jaxpr, [*program.captured, *constants])
+
+
+def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
+    """The text of a lowered function, which is StableHLO where no dialect is asked for."""
+
+    @wraps(as_text)
+    def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        return as_text(self, "stablehlo" if dialect is None else dialect, debug_info=debug_info)
+
+    return text
 
 
 def cache_size(function: Any) -> int:

@@ -169,7 +169,7 @@ def dot_general(
     mixed = _type_of_mixed_floats(*(element_type(x.dtype) for x in factors))
     if mixed is not None:  # exact in float32, as are the products
         factors = tuple(cast(x, np.dtype(np.float32)) for x in factors)
-    (x, y), _ = promoted(what, *(factors if mixed else (lhs, rhs)))
+    (x, y), _ = promoted(what, *(factors if mixed else (lhs, rhs)), is_implicit=False)
     product = contraction.dot(
         *summable(preferred, x, y),
         **_dot_numbers(what, dimension_numbers, (x.ndim, y.ndim)),

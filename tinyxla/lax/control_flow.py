@@ -11,7 +11,14 @@ import numpy as np
 
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tree
-from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    ConcretizationError,
+    PromotionError,
+    ResultTypeError,
+    ShapeError,
+)
 from tinyxla.hlo import Computation
 from tinyxla.lax.eager_control_flow import repeated
 from tinyxla.lax.threading_references import branching, counting, looping, mapping, scanning
@@ -327,10 +334,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     what = "lax.fori_loop"
     _check_callable(what, body_fun)
     bounds = [array_of(x, what) for x in (lower, upper)]
-    dtype, weak = promote_types(*((x.dtype, x.weak_type) for x in bounds))
+    said = "lower and upper must be integers, or both floats"
+    try:
+        dtype, weak = promote_types(*((x.dtype, x.weak_type) for x in bounds))
+    except PromotionError:
+        raise PromotionError(f"{what}: {said}, of one type, but are {' and '.join(map(_typed, bounds))}.") from None
     floats = [x.dtype.kind == "f" for x in bounds]
     if any(x.shape for x in bounds) or np.dtype(dtype).kind not in "iuf" or any(floats) != all(floats):
-        said = "lower and upper must be integers, or both floats"
         raise ArgumentError(f"{what}: {said}, but are {' and '.join(map(_typed, bounds))}.")
     if has_symbolic((lower, upper)) and not all(isinstance(x, int) for x in (lower, upper)):
         lower, upper = bounds
@@ -559,7 +569,8 @@ def _unrolled(what: str, unroll: int | bool, count: int) -> int:
 
 def _pair(what: str, result: Any) -> Any:
     if not isinstance(result, (tuple, list)) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
-        raise ArgumentError(f"{what}: the function must give a pair (carry, y), but gives {result!r}.")
+        found = Shape.of(result) if hasattr(result, "shape") and hasattr(result, "dtype") else repr(result)
+        raise ArgumentError(f"{what}: the function must give a pair (carry, y), but gives {found}.")
     return tuple(result)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 

@@ -14,6 +14,7 @@ from tinyxla.ops import movement, reduction, window_doubling, windows
 from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
@@ -145,12 +146,20 @@ def approx_min_k(
     return _top("lax.approx_min_k", operand, k, reduction_dimension, largest=False)
 
 
+_MOST_PLACES = 1 << 31  # they are numbered by signed integers of 32 bits
+
+
 def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     x: Any = array_of(operand, what)
     d = canonical_axis(axis, x.ndim, what)
     count = integer_of(what, "k", k)
     if not 0 <= count <= x.shape[d]:
         raise ShapeError(f"{what}: k must be from 0 to the size of axis {d} of {described([x])}, but got {count}.")
+    if not has_symbolic(x.shape[d : d + 1]) and x.shape[d] > _MOST_PLACES:
+        raise ShapeError(
+            f"{what}: axis {d} of {described([x])} has more places than its result, of s32, can name, {_MOST_PLACES}; "
+            "take the largest of parts of it."
+        )
     found: Any = topk(movement.move_axis(x, d, x.ndim - 1), k=count, largest=largest)
     values, places = (movement.move_axis(part, x.ndim - 1, d) for part in found)
     return values.with_weak_type(x.weak_type), places  # type: ignore[return-value]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, eval_shape
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, PlatformError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
@@ -169,7 +169,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     """What the function for the platform "cpu" gives, or the default.
 
     Raises:
-        ArgumentError: no function for "cpu", and no default.
+        PlatformError: no function for "cpu", and no default.
 
     >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
@@ -177,7 +177,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     """
     chosen = per_platform.get("cpu", default)
     if chosen is None:
-        raise ArgumentError(
+        raise PlatformError(
             f"lax.platform_dependent: there is neither a default nor a function for 'cpu', but for {[*per_platform]}."
         )
     return chosen(*args)

@@ -34,6 +34,7 @@ from tinyxla.tracing.promotion import (
     default_dtype,
     default_float,
     default_int,
+    join_types,
     promote_types,
     scalar_dtype,
 )
@@ -184,10 +185,14 @@ def named_dtype(dtype: Any) -> np.dtype[Any]:
     return element_type(kind).dtype
 
 
-def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[list[Array], Type]:
-    """Arrays of one type, and that type with its weakness."""
+def promoted(
+    what: str, *values: ArrayLike, to_inexact: bool = False, is_implicit: bool = True
+) -> tuple[list[Array], Type]:
+    """Arrays of one type, and that type with its weakness. The option `numpy_dtype_promotion` is about implicit
+    promotion; a function that is defined for operands of different types does not ask it."""
     operands = [operand(x, what) for x in values]
-    common = promote_types(*(type_of(x) for x in operands))
+    join = promote_types if is_implicit else join_types
+    common = join(*(type_of(x) for x in operands))
     if to_inexact:
         common = inexact(common)
     return [cast(x, common[0]) for x in operands], common
@@ -388,7 +393,8 @@ def integer_of(what: str, name: str, value: Any) -> int:
     given: Any = value
     try:
         return given if type(value) is SymbolicDimension else int(value.__index__())
-    except TinyxlaError:
+    except TinyxlaError as error:
+        error.args = (f"{what}: {name}: {error.args[0]}",)
         raise
     except (AttributeError, TypeError):  # of an array of several
         raise ArgumentError(f"{what}: {name} is an integer, but got {shown(value)}.") from None
