@@ -403,6 +403,7 @@ class Jitted(Described, Generic[P, R]):
         self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
         self._references: list[Reference] = []  # that the function closes over
+        self._is_of_values = False  # whether the function is that of references' values, whose caller finds others
         # The functions of references' values, with these.
         self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
@@ -446,7 +447,7 @@ class Jitted(Described, Generic[P, R]):
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
         except OuterReferenceError as error:
-            if not error.reference.is_alive:
+            if self._is_of_values or not error.reference.is_alive:
                 raise
             self._references.append(error.reference)
             return self._general(args, kwargs)
@@ -506,6 +507,7 @@ class Jitted(Described, Generic[P, R]):
             names = self._static_names, self._donated_names
             function = wraps(self._function)(of_values)
             made = Jitted(function, frozenset(static), names[0], frozenset(donated), names[1])
+            made._is_of_values = True
             if all(r.is_lasting for r in closed):
                 self._of_values[key] = made, closed
         references = [*closed, *passed]

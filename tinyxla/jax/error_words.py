@@ -399,6 +399,25 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r"^lax.switch takes at least one branch", "Empty branch sequence"),
     (r": there is no axis named '(\w+)'", "unbound axis name: {1}. Found an unbound axis name: {1}."),
+    (
+        r"^lax.custom_\w+: (\w+) must give what has the structure and shapes of its argument, (.*?) of (\[.*?\]), "
+        r"but gives \2 of (\[.*?\])\.",
+        "{1}() output shapes must match, got {4} and {3}",
+    ),
+    (
+        r"^lax.custom_\w+: (\w+) must give what has the structure and shapes of its argument, (.*?) of .*, "
+        r"but gives (.*) of",
+        "{1}() output pytree structure must match, got {3} and {2}",
+    ),
+    (
+        r"^lax.custom_\w+: what (\w+) gives must have the structure (.*), but has (.*)\.",
+        "{1}() output pytree structure must match, got {3} and {2}",
+    ),
+    (
+        r"^lax.custom_\w+: what (\w+) gives must have the shape (.*), but is (.*)\.",
+        "{1}() output shapes must match, got {3} and {2}",
+    ),
+    (r"^lax.custom_linear_solve: a derivative in reverse mode needs", "transpose_solve required for backwards mode"),
     # trees
     (
         r"^tree_unflatten: .* has (\d+) leaves, but (\d+) were given",

@@ -77,7 +77,10 @@ def _united(functions: Sequence[_Traced]) -> tuple[list[Computation], list[Any]]
     shapes = [*first.parameter_shapes[:shared], *map(Shape.of, captured)]
     number = {id(x): shared + k for k, x in enumerate(captured)}
     places = [[*range(shared), *(number[id(x)] for x in traced.captured)] for traced in functions]
-    made = [with_parameters(traced.computation, shapes, p) for traced, p in zip(functions, places, strict=True)]
+    made = [
+        with_parameters(traced.computation, shapes, p, keeps_unused=True)
+        for traced, p in zip(functions, places, strict=True)
+    ]
     return made, captured
 
 

@@ -32,7 +32,7 @@ Solver = Callable[..., list[Any]]  # of leaves
 class _Equation:
     """A function of a pytree, which it gives the like of, and of what it captured: of leaves and captured values."""
 
-    def __init__(self, what: str, function: Function, example: Any) -> None:
+    def __init__(self, what: str, name: str, function: Function, example: Any) -> None:
         check_callable(what, function)
         self.leaves, self.tree = arrays_of(example, f"{what}: argument ")
         made, captured, _, tree = trace_tree(function, (pytrees.unflatten(self.tree, self.leaves),), {})
@@ -42,7 +42,7 @@ class _Equation:
         found = [x.array_shape for x in made.outputs]
         if tree != self.tree or [x.dimensions for x in shapes] != [x.dimensions for x in found]:
             raise ShapeError(
-                f"{what}: the function must give what has the structure and shapes of its argument, "
+                f"{what}: {name} must give what has the structure and shapes of its argument, "
                 f"{pytrees.structure_text(self.tree)} of {shapes}, but gives {pytrees.structure_text(tree)} of {found}."
             )
 
@@ -58,24 +58,26 @@ class _Equation:
 
         return function
 
-    def solved(self, what: str, solution: Any, has_aux: bool) -> tuple[list[Any], list[Any], pytrees.TreeDef | None]:
-        """The leaves of what a solver gives, those of what it gives besides, and the latter's structure."""
+    def solved(
+        self, what: str, name: str, solution: Any, has_aux: bool
+    ) -> tuple[list[Any], list[Any], pytrees.TreeDef | None]:
+        """The leaves of what the solver `name` gives, those of what it gives besides, and the latter's structure."""
         aux_leaves: list[Any] = []
         aux_tree = None
         if has_aux:
             if not isinstance(solution, tuple) or len(solution) != 2:  # pyright: ignore[reportUnknownArgumentType]
-                raise ArgumentError(f"{what}: with has_aux=True the solver must give a pair, but gives {solution!r}.")
+                raise ArgumentError(f"{what}: with has_aux=True {name} must give a pair, but gives {solution!r}.")
             solution, aux = solution  # pyright: ignore[reportUnknownVariableType]
             aux_leaves, aux_tree = arrays_of(aux, f"{what}: what the solver gives besides")
         leaves, tree = arrays_of(solution, f"{what}: the solution")
         if tree != self.tree:
             raise ArgumentError(
-                f"{what}: the solution must have the structure {pytrees.structure_text(self.tree)}, but has "
+                f"{what}: what {name} gives must have the structure {pytrees.structure_text(self.tree)}, but has "
                 f"{pytrees.structure_text(tree)}."
             )
         for x, like in zip(leaves, self.leaves, strict=True):
             if x.shape != like.shape:
-                raise ShapeError(f"{what}: the solution must have the shape {like.shape}, but is {Shape.of(x)}.")
+                raise ShapeError(f"{what}: what {name} gives must have the shape {like.shape}, but is {Shape.of(x)}.")
         return leaves, aux_leaves, aux_tree
 
 
@@ -127,21 +129,21 @@ def custom_root(
     what = "lax.custom_root"
     for given in (solve, tangent_solve):
         check_callable(what, given)
-    equation = _Equation(what, f, initial_guess)
+    equation = _Equation(what, "f", f, initial_guess)
     count = len(equation.leaves)
     end = count + len(equation.captured)
     box: dict[str, Any] = {}
 
     def solution(*values: Any) -> list[Any]:
         guess = pytrees.unflatten(equation.tree, values[:count])
-        found, aux, box["aux"] = equation.solved(what, solve(equation.at(values[count:end]), guess), has_aux)
+        found, aux, box["aux"] = equation.solved(what, "solve", solve(equation.at(values[count:end]), guess), has_aux)
         return [*found, *aux]
 
     def moved(*values: Any) -> list[Any]:
         """The solution of the linear equation at x, of x, of what f captured, and of the right side."""
         x, right = pytrees.unflatten(equation.tree, values[:count]), pytrees.unflatten(equation.tree, values[end:])
         _, derivative = linearize(equation.at(values[count:end]), x)
-        return equation.solved(f"{what}: tangent_solve", tangent_solve(derivative, right), False)[0]
+        return equation.solved(what, "tangent_solve", tangent_solve(derivative, right), False)[0]
 
     def push(values: Values, outputs: Values, tangents: Values) -> Values:
         x, captured = outputs[:count], values[count:end]
@@ -208,7 +210,8 @@ class _System:
             return pytrees.unflatten(tree, self.product(leaves, captured))
 
         found = solve(matvec, pytrees.unflatten(tree, right))
-        x, aux, self.box["aux"] = self.equation.solved(self.what, found, self.has_aux)
+        name = "transpose_solve" if self.transposed else "solve"
+        x, aux, self.box["aux"] = self.equation.solved(self.what, name, found, self.has_aux)
         return [*x, *aux]
 
     def pull(self, values: Values, outputs: Values, cotangents: Values) -> Values:
@@ -273,7 +276,7 @@ def custom_linear_solve(
         (Array(3., dtype=float32, weak_type=True), Array(-1.5, dtype=float32, weak_type=True))
     """
     what = "lax.custom_linear_solve"
-    equation = _Equation(what, matvec, b)
+    equation = _Equation(what, "matvec", matvec, b)
     count = len(equation.leaves)
     system = _System(what, equation, solve, solve if symmetric else transpose_solve, has_aux, {})
     values = [*equation.leaves, *equation.captured]

@@ -62,7 +62,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
     if isinstance(value, (str, bytes)):
         raise IndexTypeError(f"indexing: {value!r} is no index; indices are integers, slices and arrays.")
     if isinstance(value, (list, tuple)):
-        value = np.asarray(value) if not any(isinstance(v, Array) for v in value) else _stacked(value)
+        value = _stacked(value) if _has_arrays(value) else np.asarray(value)
         if value.size == 0 and isinstance(value, np.ndarray):
             value = value.astype(np.int32)
     if not isinstance(value, (Array, np.ndarray)):
@@ -86,8 +86,13 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
     return [Picked(value, False)]
 
 
+def _has_arrays(values: Any) -> bool:
+    """Whether nested sequences have an array of the library, which may be traced, in them."""
+    return isinstance(values, Array) or (isinstance(values, (list, tuple)) and any(map(_has_arrays, values)))
+
+
 def _stacked(values: Sequence[Any]) -> Any:
-    parts = [array_of(v, "indexing") for v in values]
+    parts = [_stacked(v) if isinstance(v, (list, tuple)) and v else array_of(v, "indexing") for v in values]
     arrays, _ = promoted("indexing", *parts)
     rows = [movement.reshape_to(v, (1, *v.shape)) for v in arrays]
     return movement.concatenate(*rows, dimension=0)

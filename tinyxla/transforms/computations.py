@@ -381,14 +381,26 @@ def _parameter(number: int, shape: AnyShape) -> Instruction:
 
 
 def with_parameters(
-    computation: Computation, shapes: Sequence[AnyShape], places: Sequence[int] | None = None
+    computation: Computation,
+    shapes: Sequence[AnyShape],
+    places: Sequence[int] | None = None,
+    keeps_unused: bool = False,
 ) -> Computation:
-    """The same computation with more parameters, of these shapes; its own are at `places` (first, unless given)."""
+    """The same computation with more parameters, of these shapes; its own are at `places` (first, unless given).
+    What is computed in vain is left out, unless `keeps_unused`: checks may be about it."""
     own = computation.parameters
     at = dict(zip(places if places is not None else range(len(own)), own, strict=True))
     inputs = [at.get(k) or _parameter(k, shape) for k, shape in enumerate(shapes)]
     as_tuple = isinstance(computation.root.shape, TupleShape)
-    return subgraph(computation.name, inputs, computation.outputs, as_tuple, effects(computation))
+    return subgraph(
+        computation.name, inputs, computation.outputs, as_tuple, (_unused if keeps_unused else effects)(computation)
+    )
+
+
+def _unused(computation: Computation) -> list[Instruction]:
+    """Instructions whose results nothing uses, such as side effects."""
+    used = {o for x in computation.instructions for o in x.operands}
+    return [x for x in computation.instructions if x not in used and x is not computation.root and x.operands]
 
 
 def effects(computation: Computation) -> list[Instruction]:

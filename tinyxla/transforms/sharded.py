@@ -222,7 +222,8 @@ def _with_pvary(a: ShardMap) -> ShardMap:
     return a._replace(to_apply=_traced(a, lambda: unified(a.to_apply, kinds, wanted)))
 
 
-def _applied(a: ShardMap, values: Sequence[Any]) -> list[Any]:
+def applied(a: ShardMap, values: Sequence[Any]) -> list[Any]:
+    """The results of `shard_map` with those attributes."""
     return list(shard_map(*values, **_with_pvary(a)._asdict()))
 
 
@@ -233,7 +234,7 @@ def _forward(tangents: tuple[Any, ...], *operands: Any, **attributes: Any) -> tu
     inputs = (*a.in_specs, *chosen(a.in_specs, present))
     outputs = (*a.out_specs, *chosen(a.out_specs, moving))
     both = a._replace(to_apply=made, in_specs=inputs, out_specs=outputs)
-    found = _applied(both, [*operands, *chosen(tangents, present)])
+    found = applied(both, [*operands, *chosen(tangents, present)])
     count = len(a.out_specs)
     return tuple(found[:count]), tuple(spread(found[count:], moving))
 
@@ -243,7 +244,7 @@ def _reverse(wanted: Mask, *operands: Any, **attributes: Any) -> tuple[Any, Call
     for itself."""
     a = _with_pvary(ShardMap(**attributes))
     passes = _passes(a, wanted)
-    outputs = _applied(passes.there, operands)
+    outputs = applied(passes.there, operands)
     count = len(a.out_specs)
     if not any(passes.flows):
         return tuple(outputs[:count]), None
@@ -251,7 +252,7 @@ def _reverse(wanted: Mask, *operands: Any, **attributes: Any) -> tuple[Any, Call
     residuals = [next(computed) if place is None else operands[place] for place in passes.residuals]
 
     def pullback(g: Any) -> list[Any]:
-        found = _applied(passes.back, [*residuals, *chosen(g, inexact(a.to_apply))])
+        found = applied(passes.back, [*residuals, *chosen(g, inexact(a.to_apply))])
         return spread(spread(found, passes.flows), wanted)
 
     return tuple(outputs[:count]), pullback
@@ -352,7 +353,7 @@ def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attribu
     made, found = _traced(a, lambda: batched(a.to_apply, size, axes))
     inputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.in_specs, axes, strict=True))
     outputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.out_specs, found, strict=True))
-    return tuple(_applied(a._replace(to_apply=made, in_specs=inputs, out_specs=outputs), operands)), found
+    return tuple(applied(a._replace(to_apply=made, in_specs=inputs, out_specs=outputs), operands)), found
 
 
 def _with_whole(spec: Spec, axis: int | None) -> Spec:

@@ -28,11 +28,13 @@ from tinyxla.ops import movement
 from tinyxla.ops.callback import callback
 from tinyxla.ops.calls import get_tuple_element, tuple_
 from tinyxla.shapes import Shape
-from tinyxla.tracing.core import state as tracing_state, trace
+from tinyxla.tracing.config import setting
+from tinyxla.tracing.core import state as tracing_state, trace, with_axes
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.batched_region import lanes
 from tinyxla.transforms.computations import of_one, results, run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Rule, apply
+from tinyxla.transforms.sharded import ShardMap, applied, shard_map
 
 Values = Sequence[Any]
 
@@ -104,7 +106,8 @@ def _apply(x: Instruction, values: dict[Instruction, Any], errors: Errors) -> tu
         error, outputs = found
         return [error], outputs
     ans = x.op(*operands, **given._asdict())
-    return list(checks(x, values, results(ans), errors)), ans
+    with setting("numpy_rank_promotion", "allow"), setting("numpy_dtype_promotion", "standard"):
+        return list(checks(x, values, results(ans), errors)), ans
 
 
 def _discharged(x: Instruction, operands: Values, errors: Errors) -> list[State]:
@@ -272,4 +275,29 @@ def _lanes(x: Instruction, operands: Values, errors: Errors) -> Found:
     return None if inner is None else inner.split(call(*operands, to_apply=inner.computation))
 
 
-_RULES = {call.name: _call, conditional.name: _conditional, while_.name: _while, lanes.name: _lanes}
+def _shard_map(x: Instruction, operands: Values, errors: Errors) -> Found:
+    """The error is that of the first device which has one."""
+    given: ShardMap = x.attributes
+    inner = with_axes(given.mesh.shape, lambda: checked(given.to_apply, errors))
+    if inner is None:
+        return None
+
+    def function(*values: Any) -> list[Any]:
+        outputs = run(inner.computation, values)
+        of_devices = [movement.reshape_to(e, (1, *e.shape)) for e in outputs[: inner.error_size]]
+        return [*of_devices, *outputs[inner.error_size :]]
+
+    made = with_axes(given.mesh.shape, lambda: trace(function, given.to_apply.parameter_shapes, x.op.name)[0])
+    parts = made.outputs[: inner.error_size]
+    split = tuple((given.mesh.axis_names, *[()] * (e.array_shape.rank - 1)) for e in parts)
+    error, values = inner.split(applied(given._replace(to_apply=made, out_specs=(*split, *given.out_specs)), operands))
+    return first_of(error), values
+
+
+_RULES = {
+    call.name: _call,
+    conditional.name: _conditional,
+    while_.name: _while,
+    lanes.name: _lanes,
+    shard_map.name: _shard_map,
+}
