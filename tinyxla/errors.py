@@ -550,6 +550,10 @@ class NonConcreteBooleanIndexError(ConcretizationError, IndexError):
     """
 
 
+class NonConcreteSliceError(ConcretizationError, IndexError):
+    """A bound of a slice is traced: which size the result has is not known."""
+
+
 class LeakedTracerError(TracerError):
     """A tracer was used after the function that it belongs to had ended.
 
@@ -779,6 +783,7 @@ __all__ = [
     "NestingError",
     "NoEffectWarning",
     "NonConcreteBooleanIndexError",
+    "NonConcreteSliceError",
     "NonFiniteError",
     "NumberRangeError",
     "OutOfBoundsError",

@@ -19,7 +19,9 @@ from tinyxla.errors import (
     AttributeValueError,
     ConcretizationError,
     DTypeError,
+    IndexTypeError,
     OutOfBoundsError,
+    PromotionError,
     ShapeError,
     TinyxlaError,
 )
@@ -442,3 +444,29 @@ def test_unsigned_places_are_never_negative(dtype: str) -> None:
         np.testing.assert_array_equal(tx.jit(lambda x, i: x.at[i].set(-1))(x, places), x.at[2].set(-1))
         with pytest.raises(OutOfBoundsError, match="out of range for axis 0 of size 33"):
             x[np.array([last], dtype)]
+
+
+def test_list_is_no_index_where_that_is_refused() -> None:
+    x = jnp.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(x[[1, 0]], np.asarray(x)[[1, 0]])
+    tx.config.update("list_indices", "refuse")
+    try:
+        for index, meant in (([1, 0], "array"), ([0, [1]], "tuple"), ([0, slice(None)], "tuple"), ([0, x[0]], "tuple")):
+            for call in (lambda i: x[i], lambda i: x.at[i].set(0), lambda i: tx.jit(lambda: x[i])()):
+                with pytest.raises(IndexTypeError, match=rf"write x\[{meant}\(index\)\]"):
+                    call(index)
+        np.testing.assert_array_equal(x[[0, 1], [1, 2]], [1, 5])  # in a tuple lists are arrays
+    finally:
+        tx.config.update("list_indices", "allow")
+
+
+def test_traced_bound_of_a_slice_is_an_index_error() -> None:
+    with pytest.raises(IndexError, match="A slice bound"):
+        tx.jit(lambda x, n: x[:n])(jnp.arange(3), 2)
+
+
+def test_strict_promotion_holds_for_updates() -> None:
+    with tx.numpy_dtype_promotion("strict"):
+        assert jnp.zeros(2).at[0].set(1)[0] == 1
+        with pytest.raises(PromotionError):
+            jnp.zeros(2).at[0].set(jnp.int32(1))

@@ -10,6 +10,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import image, numpy as tnp, scipy
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 
 NARROW = ["bfloat16", "float8_e5m2", "float8_e4m3fn"]
 
@@ -142,3 +143,52 @@ def test_variance_of_4_bit_integers_is_that_of_floats(name: str, dtype: str) -> 
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, getattr(np, name)(x.astype(np.float32)), rtol=1e-6)
     assert getattr(tnp, name)(x, dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_variance_without_degrees_of_freedom_is_nan() -> None:
+    x = tnp.array([[1.0, 2.0], [3.0, 5.0]])
+    for taken in (2, 3):
+        assert np.isnan(tnp.var(x, 0, ddof=taken)).all()
+        assert np.isnan(tnp.std(x, correction=taken + 2)).all()
+        assert np.isnan(tx.jit(lambda v, w, n=taken: tnp.var(v, ddof=n, where=w))(x, x > 2))  # which two are
+
+
+def test_variance_is_of_the_type_that_is_asked_for() -> None:
+    assert tnp.var(tnp.arange(3.0), dtype=np.complex64).dtype == np.complex64
+    with pytest.raises(DTypeError, match="complex numbers cannot be computed in float32"):
+        tnp.var(tnp.array([1j]), dtype=np.float32)
+    with pytest.raises(ArgumentError, match="give one, not 1 and 2"):
+        tnp.std(tnp.arange(3.0), ddof=2, correction=1)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "any", "mean", "var", "nanmean", "nanstd"])
+def test_reduction_takes_only_booleans_for_where(name: str) -> None:
+    start = {"initial": 0} if name == "max" else {}
+    with pytest.raises(DTypeError, match="`where` must be of booleans"):
+        getattr(tnp, name)(tnp.ones(2), where=tnp.array([1, 0]), **start)
+    with tx.numpy_rank_promotion("raise"):  # a mask of lower rank stretches, always
+        assert getattr(tnp, name)(tnp.ones((2, 2)), where=tnp.array([True, False]), **start).shape == ()
+
+
+def test_reduction_takes_only_a_number_for_initial() -> None:
+    for name in ("sum", "prod", "min", "nanmax"):
+        with pytest.raises(ShapeError, match=r"`initial` must be a number, but has the shape \(3,\)"):
+            getattr(tnp, name)(tnp.ones((2, 3)), 0, initial=tnp.ones(3))
+
+
+def test_sum_of_booleans_counts_without_promotion_of_integers() -> None:
+    found = tnp.sum(tnp.array([True, True]), promote_integers=False)
+    assert (found.dtype, int(found)) == (np.int32, 2)
+
+
+def test_symmetric_difference_of_equal_sets_of_a_size_is_zeros() -> None:
+    x = tnp.array([-3, 2])
+    assert tnp.setxor1d(x, x, size=2).tolist() == [0, 0]
+    assert tnp.setxor1d(x, tnp.array([2]), size=2).tolist() == [-3, -3]
+
+
+def test_transform_of_nothing_is_nothing() -> None:
+    assert tnp.fft.fft(np.zeros((2, 0))).shape == (2, 0)
+    for call in (lambda: tnp.fft.fft(np.zeros(2), 0), lambda: tnp.fft.irfft(np.zeros(0))):
+        with pytest.raises(ShapeError, match="must be positive"):
+            call()

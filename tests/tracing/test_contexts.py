@@ -323,3 +323,11 @@ def test_one_level_of_a_tree() -> None:
     assert [util.is_tree_node(t) for t in (dict, util.Partial, int)] == [True, True, False]
     with pytest.raises(ValueError, match="takes a container"):
         util.flatten_one_level(1)
+
+
+def test_contexts_without_effect_are_decorators() -> None:
+    @tx.default_matmul_precision("float32")
+    def double(x: float) -> float:
+        return 2 * x
+
+    assert [double(1.0), double(2.0)] == [2.0, 4.0]

@@ -462,6 +462,24 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "got incompatible shapes for broadcasting: {1}, {2}. Incompatible shapes for broadcasting: shapes=[{1}, {2}]",
     ),
     (r"^matmul: takes vectors and matrices", "matmul input operand must have ndim at least 1, but it has ndim 0"),
+    (
+        r"^indexing: a list is no index .*; write x\[(\w+)\(index\)\]",
+        "Using a non-tuple sequence for multidimensional indexing is not allowed; use `arr[{1}(seq)]` instead of "
+        "`arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more information.",
+    ),
+    (
+        r"^indexing: index -?\d+ is out of range for axis (\d+) of size 0",
+        "index is out of bounds for axis {1} with size 0",
+    ),
+    (
+        r"^indexing: index (-?\d+) is out of range for axis (\d+) of size (\d+)",
+        "index {1} is out of bounds for axis {2} with size {3}",
+    ),
+    (r"^indexing: an axis of the array .* is empty: no index", "index is out of bounds for axis with size 0"),
+    (
+        r"^indexing: a boolean mask has size (\d+) where the array of shape (\(.*?\)) has (\d+)",
+        "boolean index did not match shape of indexed array in index: got ({1},), expected ({3},)",
+    ),
     (r"^indexing: '(.*)' is no index", "JAX does not support string indexing; got idx='{1}'"),
     (
         r"^numpy.take_along_axis: .*indices are integers or booleans, but got an array of (\w+)",

@@ -294,13 +294,44 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "could not understand directive '{1}'",
     ),
     # scipy and Fourier transforms
+    (
+        r"^fft\.(\w+): there must be two axes, but got (.*?);",
+        "jax.numpy.fft.{1} only supports 2 axes. Got axes = {2}.",
+    ),
+    (
+        r"^fft\.(\w+): an axis is an integer, but got (.*?)\.(?:\n|$)",
+        "jax.numpy.fft.{1} does not support multiple axes. Please use jax.numpy.fft.{1}n. Got axis = {2}.",
+    ),
+    (
+        r"^fft\.(\w+): the axes (.*?) name a dimension twice",
+        "jax.numpy.fft.{1} does not support repeated axes. Got axes {2}.",
+    ),
+    (
+        r"^fft\.(\w+): n is an integer, but got (.*?)\.(?:\n|$)",
+        "The n argument of jax.numpy.fft.{1} only takes an int. Got n = {2}.",
+    ),
+    (
+        r"^fft\.(\w+): d is a number, but got (.*?)\.(?:\n|$)",
+        "The d argument of jax.numpy.fft.{1} only takes a single value. Got d = {2}.",
+    ),
     (r"signal\.\w+: takes two arrays of one rank", "in1 and in2 must have the same number of dimensions"),
     (r"signal\.\w+: mode must be one of (.*), but got", "mode must be one of [{1}]"),
     (r"stats\.mode: nan_policy must be one of .*, but got '(\w+)'", "Illegal nan_policy value '{1}'; expected one of"),
     (r"stats\.rankdata: method must be one of .*, but got '(\w+)'", "unknown method '{1}'"),
     (r"gaussian_kde: dataset should have multiple elements", "`dataset` input should have multiple elements."),
+    (r"cumulative_\w+: an array of 0 dimensions needs `axis`", "The input must be non-scalar to take a cumulative sum"),
     (
-        r"cumulative_\w+: an array of \d+ dimensions needs `axis`",
-        "The input array has rank greater than one; axis is required",
+        r"cumulative_\w+: an array of (\d+) dimensions needs `axis`",
+        "The input array has rank {1}, however axis was not set to an explicit value. The axis argument is only "
+        "optional for one-dimensional arrays.",
     ),
+    (
+        r"^(?:numpy\.)?(\w+): (?:\w+: )?`where` must be of booleans, but its element type is (\w+)",
+        "jnp.{1}: where must be None or a boolean array. Got where.dtype={2}.",
+    ),
+    (
+        r"`initial` must be a number, but has the shape (\(.*?\))\.",
+        "initial value must be a scalar. Got array of shape {1}",
+    ),
+    (r"^cov: dtype must be", "cov: dtype must be a subclass of float or complex"),
 )

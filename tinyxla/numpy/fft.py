@@ -82,6 +82,8 @@ def _transform(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[in
         raise ShapeError(f"{what}: there must be as many lengths as axes, but got {sizes} for {list(axes)}.")
     if s is None and name == "IRFFT":
         sizes[-1] = 2 * (sizes[-1] - 1)
+    if s is None and name in ("FFT", "IFFT") and not all(sizes):
+        return x  # there is nothing to transform
     if any(n < 1 for n in sizes):
         raise ShapeError(f"{what}: the lengths must be positive, but got {sizes}.")
     for d, n in zip(along, sizes, strict=True):
@@ -426,11 +428,16 @@ def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm
 def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
     along = integers_of(what, "axes", axes)
     if len(along) != 2:
-        raise ShapeError(f"{what}: there must be two axes, but got {along}; use the function for n axes.")
+        raise ShapeError(f"{what}: there must be two axes, but got {axes}; use the function for n axes.")
     return along
 
 
 # --- frequencies ------------------------------------------------------------------------------------------------------
+
+
+def _check_spacing(what: str, d: ArrayLike) -> None:
+    if np.ndim(d):
+        raise ShapeError(f"{what}: d is a number, but got {d}.")
 
 
 @with_device
@@ -449,6 +456,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
         Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     count = _positive("fft.fftfreq", n)
+    _check_spacing("fft.fftfreq", d)
     numbers = arange(count, dtype=dtype or float)
     return arith.true_divide(roll(arith.subtract(numbers, count // 2), -(count // 2)), arith.multiply(d, count))
 
@@ -469,6 +477,7 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
         Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
     count = _positive("fft.rfftfreq", n)
+    _check_spacing("fft.rfftfreq", d)
     return arith.true_divide(arange(count // 2 + 1, dtype=dtype or float), arith.multiply(d, count))
 
 

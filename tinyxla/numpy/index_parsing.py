@@ -11,12 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, IndexTypeError, NonConcreteBooleanIndexError, OutOfBoundsError
+from tinyxla.errors import (
+    ArgumentError,
+    IndexTypeError,
+    NonConcreteBooleanIndexError,
+    NonConcreteSliceError,
+    OutOfBoundsError,
+)
 from tinyxla.numpy.arguments import array_of, broadcast_shapes, promoted
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes import element_type
 from tinyxla.shapes.symbolic import is_symbolic, length, may_exceed, slice_indices
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import config
 
 Ints = tuple[int, ...]
 
@@ -105,7 +112,8 @@ def _static_slice(value: slice) -> slice:
         if bound is None or type(bound) is int or is_symbolic(bound):
             return bound
         if isinstance(bound, Array):
-            bound = bound.concrete("A slice bound (for a slice of fixed size at a traced place use lax.dynamic_slice)")
+            what = "A slice bound (for a slice of fixed size at a traced place use lax.dynamic_slice)"
+            bound = bound.concrete(what, NonConcreteSliceError)
         try:
             return bound.__index__()
         except (AttributeError, TypeError):
@@ -116,8 +124,19 @@ def _static_slice(value: slice) -> slice:
     return slice(part(value.start), part(value.stop), part(value.step))
 
 
+def _refuse_list(index: list[Any]) -> None:
+    apart = (list, tuple, slice, type(None), type(Ellipsis))  # what NumPy once took for the indices of several axes
+    several = any(isinstance(e, apart) or (isinstance(e, (np.ndarray, Array)) and e.ndim) for e in index)
+    meant = "x[tuple(index)]" if several else "x[array(index)]"
+    raise IndexTypeError(
+        f"indexing: a list is no index where list_indices is 'refuse', but got {index!r}; write {meant}."
+    )
+
+
 def entries_of(x: Any, index: Any) -> tuple[Any, list[Entry]]:
     """The array, with new axes for plain True and False, and one entry for each of its axes (or a new axis)."""
+    if isinstance(index, list) and config.list_indices == "refuse":
+        _refuse_list(index)
     given = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
     ellipsis: int | None = None

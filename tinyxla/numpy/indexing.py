@@ -48,7 +48,8 @@ def _read_spans(x: Any, spans: Sequence[Span]) -> Any:
         low + (span.size - 1) * abs(span.step) + 1 if s else 0 for low, span, s in zip(starts, spans, some, strict=True)
     )
     strides = tuple(abs(span.step) if s else 1 for span, s in zip(spans, some, strict=True))
-    part = movement.slice_(x, start_indices=starts, limit_indices=limits, strides=strides)
+    is_part = any(abs(span.step) > 1 or span.size != n for span, n in zip(spans, x.shape, strict=True))
+    part = movement.slice_(x, start_indices=starts, limit_indices=limits, strides=strides) if is_part else x
     turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and may_exceed(span.size, 1))
     return movement.reverse(part, dimensions=turned) if turned else part
 
@@ -438,7 +439,10 @@ class Update:
         if self._may_repeat(options):
             product = self._filled(1, promoted("at[].power", exponents)[1][0]).multiply(exponents, **options)
             exponents = Update(product, self._index).get(**_reading(options))
-        return self.set(arith.power(self.get(**_reading(options)), exponents), **options)
+        elements = self.get(**_reading(options))
+        if np.ndim(exponents):
+            exponents = _fitting("at[].power", exponents, elements.shape)
+        return self.set(arith.power(elements, exponents), **options)
 
     def min(self, values: ArrayLike, **options: Any) -> Array:
         """The smaller of elements and values."""
@@ -499,7 +503,8 @@ class Update:
         value = array(values) if isinstance(values, (list, tuple)) else operand(values, what)
         if type(x) is KeyArray or type(value) is KeyArray:
             return _replaced_keys(what, x, self._index, value, options)
-        dtype = x.dtype if name == "set" else promoted(what, x, value)[1][0]
+        common = promoted(what, x, value)[1][0]  # which there must be, also where values are cast
+        dtype = x.dtype if name == "set" else common
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)
         if mode is not None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -52,8 +52,15 @@ def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
     """x with `value` where the mask is false."""
     if where is None:
         return x
-    mask = broadcast_to_shape(what, arith.truth(where, what), x.shape)
-    return ops.select(mask, x, like(value, x))
+    return ops.select(_mask(what, where, x.shape), x, like(value, x))
+
+
+def _mask(what: str, where: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """What counts, for each element of an array of that shape."""
+    mask = array_of(where, what)
+    if mask.dtype.kind != "b":
+        raise DTypeError(f"{what}: `where` must be of booleans, but its element type is {mask.dtype.name}.")
+    return broadcast_to_shape(what, mask, shape)
 
 
 def _kept(result: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -91,6 +98,8 @@ def _fold(
         result = _REDUCERS[op](masked, axes)
     if initial is not None:
         start = cast(operand(initial, what), x.dtype)
+        if start.ndim:
+            raise ShapeError(f"{what}: `initial` must be a number, but has the shape {start.shape}.")
         combine = {"add": ops.add, "multiply": ops.mul, "maximum": ops.max_, "minimum": ops.min_}[op]
         result = combine(result, broadcast_to_shape(what, start, result.shape))
     return _kept(result, x, axes, keepdims)
@@ -114,6 +123,12 @@ def _wide(x: Array) -> Array:
     return cast(x, np.dtype(np.float32)) if kind.kind == "float" and kind.bits < 32 else x
 
 
+def _computed_in(x: Array, dtype: np.dtype[Any], widened: bool) -> Array:
+    """The array of that element type, or of float32 for a narrow one that the user did not ask for."""
+    narrow = cast(x, dtype, False)
+    return _wide(narrow) if widened else narrow
+
+
 def _total(
     what: str,
     op: str,
@@ -126,8 +141,9 @@ def _total(
     promote_integers: bool,
 ) -> Array:
     x = array_of(a, what)
-    wanted = python_dtype(dtype) if dtype is not None else _accumulated(x.dtype) if promote_integers else x.dtype
-    wide = _wide(cast(x, wanted, False))
+    counts = promote_integers or x.dtype.kind == "b"
+    wanted = python_dtype(dtype) if dtype is not None else _accumulated(x.dtype) if counts else x.dtype
+    wide = _computed_in(x, wanted, dtype is None)
     identity = 0 if op == "add" else 1
     return cast(_fold(what, op, wide, axis, keepdims, initial, where, identity), wanted, False)
 
@@ -399,8 +415,7 @@ def _count(
     """How many elements go into each result; of that element type, if it depends on `where`."""
     if where is None:
         return math.prod(x.shape[d] for d in axes)
-    mask = broadcast_to_shape(what, arith.truth(where, what), x.shape)
-    return sum(mask, axes, keepdims=keepdims, dtype=dtype)
+    return sum(_mask(what, where, x.shape), axes, keepdims=keepdims, dtype=dtype)
 
 
 def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
@@ -433,8 +448,8 @@ def mean(
     x = array_of(a, "mean")
     axes = canonical_axes("mean", axis, x.ndim)
     wanted = _mean_type(x, dtype)
-    wide = _wide(cast(x, wanted, False))
-    total = sum(wide, axes, keepdims=keepdims, where=where)
+    wide = _computed_in(x, wanted, dtype is None)
+    total = sum(wide, axes, dtype=wide.dtype, keepdims=keepdims, where=where)
     return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where, total.dtype)), wanted, False)
 
 
@@ -471,6 +486,13 @@ def var(
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
+    if dtype is not None and x.dtype.kind == "c" and wanted.kind != "c":
+        raise DTypeError(
+            f"var: the variance of complex numbers cannot be computed in {wanted.name}; leave `dtype` out, the result "
+            "is real."
+        )
+    if correction is not None and ddof != 0:
+        raise ArgumentError(f"var: `correction` is another name of `ddof`; give one, not {correction} and {ddof}.")
     kind = wanted
     if element_type(x.dtype).is_inexact or not element_type(wanted).is_inexact:
         kind = join_types((wanted, False), (x.dtype, False))[0]
@@ -482,9 +504,11 @@ def var(
     taken = number_of("var", "ddof", ddof) if correction is None else number_of("var", "correction", correction)
     total = sum(squares, axes, keepdims=keepdims, where=where)
     count = _count("var", x, axes, keepdims, where, total.dtype)
-    left = count - taken if isinstance(count, int) else arith.subtract(count, taken)
+    left = like(count, total) if isinstance(count, int) else count
+    left = arith.subtract(left, taken)
+    left = ops.select(arith.greater(left, 0), left, like(math.nan, left))  # no variance without degrees of freedom
     result = arith.true_divide(total, left)
-    return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype), False)
+    return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype) if dtype is None else wanted, False)
 
 
 @replayed
@@ -879,7 +903,7 @@ def nanstd(
 def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
     """Where elements are not NaN, and wanted."""
     known = arith.invert(arith.isnan(x))
-    return known if where is None else arith.logical_and(known, array_of(where, what))
+    return known if where is None else arith.logical_and(known, _mask(what, where, x.shape))
 
 
 @boundary

@@ -297,10 +297,12 @@ def _ordered(x: Any) -> Any:
 
 
 def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> Array:
-    """The elements that are kept, `size` of them; what is missing is `fill_value`, or the first one."""
+    """The elements that are kept, `size` of them; what is missing is `fill_value`, or the first one, or 0 if there is
+    none."""
     (places,) = nonzero(kept, size=size, fill_value=ordered.size)
     there = arith.less(places, ordered.size)
     values = ordered[where(there, places, 0)]
+    values = where(there, values, 0)
     return where(there, values, values[:1] if fill_value is None else array_of(fill_value, what).astype(values.dtype))
 
 

@@ -26,6 +26,7 @@ _CHOICES = {
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "out_of_bounds_updates": ("raise", "drop"),
+    "list_indices": ("allow", "refuse"),
     "traceback_filtering": MODES,
 }
 _CHECKS = [
@@ -139,6 +140,7 @@ class Config(threading.local):
             before there was this option.
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
+        list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
         disabled_passes: names of passes of the compiler that are left out, to find out which one matters: see
             `tinyxla.compiler.pipeline`. The environment variable TINYXLA_DISABLED_PASSES sets it, with commas between.
         target: sizes of the machine that code is generated for, where they are not those of this one:
@@ -179,6 +181,7 @@ class Config(threading.local):
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
     out_of_bounds_updates: str = "raise"
+    list_indices: str = "allow"
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
