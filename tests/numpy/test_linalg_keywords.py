@@ -93,3 +93,25 @@ def test_raw_qr_gives_reflectors_that_multiply_to_q(dtype: Any) -> None:
         reflectors, factors = tnp.linalg.qr(a, mode="raw")
     q = tx.lax.linalg.householder_product(reflectors.T, factors)
     np.testing.assert_allclose(q @ np.triu(reflectors.T[:3]), a, atol=1e-5)
+
+
+def test_matrix_rank_of_a_vector_is_one_unless_it_is_zero() -> None:
+    assert [int(tnp.linalg.matrix_rank(np.array(v))) for v in ([0.0, 2.0], [0.0, 0.0], 3.0)] == [1, 0, 1]
+
+
+def test_multi_dot_takes_batches() -> None:
+    a, b, c = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 1, 3), (4, 3, 5), (4, 5, 2)))
+    np.testing.assert_allclose(tnp.linalg.multi_dot([a, b, c]), a @ b @ c, rtol=1e-4)
+    np.testing.assert_allclose(tnp.linalg.multi_dot([a[0, 0], b, c[0]]), a[0, 0] @ b @ c[0], rtol=1e-4)
+
+
+def test_derivative_of_pinv_forms_no_square_of_the_larger_size() -> None:
+    x = RANDOM.normal(size=(100_000, 2)).astype(np.float32)
+    for a in (x, x.T):
+        inverse, change = tx.jvp(tnp.linalg.pinv, (a,), (a,))  # of t a the inverse is 1 / t times that of a
+        np.testing.assert_allclose(change, -inverse, atol=1e-6)
+
+
+def test_tridiagonal_form_of_one_complex_number_is_real() -> None:
+    found = tx.lax.linalg.tridiagonal(np.array([[2 + 1j]], np.complex64))
+    assert (found[0].tolist(), found[1].tolist()) == ([[2 + 0j]], [2.0])

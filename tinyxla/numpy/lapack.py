@@ -90,7 +90,7 @@ def tridiagonal(x: Any, lower: bool) -> tuple[Any, ...]:
 
 def _trd(lower: int, trd: Any, a: Matrix) -> tuple[Matrix, ...]:
     if len(a) < 2:
-        return a, a.diagonal().real, np.zeros(0), np.zeros(0, a.dtype)
+        return a.real.astype(a.dtype), a.diagonal().real, np.zeros(0), np.zeros(0, a.dtype)
     return trd(a, lower=lower)[:4]
 
 

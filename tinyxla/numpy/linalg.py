@@ -48,11 +48,12 @@ from tinyxla.numpy.manipulation import (
     trace as trace_of,
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
-from tinyxla.numpy.reductions import max, min, prod, root_at_edges, sum
+from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
 from tinyxla.numpy.take_where import take_along_axis, where
 from tinyxla.numpy.transcendental import log
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import default_int
 from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.util.tracebacks import boundary
 
@@ -247,7 +248,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 @replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
-    """The product of several matrices (the first and last may be vectors), in the cheapest order.
+    """The product of several matrices, or batches of them (the first and last may be vectors), in the cheapest order.
 
     Raises:
         ArgumentError: fewer than two arrays.
@@ -266,12 +267,14 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     at = 0
     for k, x in enumerate(operands):
         inner = 0 < k < len(operands) - 1
-        if x.ndim not in ((2,) if inner else (1, 2)):
+        if x.ndim < 1 + inner:
             raise ShapeError(f"multi_dot: operand {k} of shape {x.shape} is no matrix.")
-        terms.append(letters[at : at + x.ndim])
-        at += x.ndim - 1
-    output = (terms[0][0] if operands[0].ndim == 2 else "") + (terms[-1][-1] if operands[-1].ndim == 2 else "")
-    return contractions.einsum(",".join(terms) + "->" + output, *operands)
+        core = builtins.min(x.ndim, 2)
+        terms.append("..." * (x.ndim > 2) + letters[at : at + core])
+        at += core - 1
+    output = (terms[0][-2] if operands[0].ndim > 1 else "") + (terms[-1][-1] if operands[-1].ndim > 1 else "")
+    batch = "..." if builtins.any(x.ndim > 2 for x in operands) else ""
+    return contractions.einsum(f"{','.join(terms)}->{batch}{output}", *operands)
 
 
 @boundary
@@ -777,16 +780,21 @@ def _pseudo_inverse_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> 
     found, deficient = _pseudo_inverse(x, tolerance)
     adjoint, product = linear_algebra.adjoint, contractions.matmul
     rows, columns = x.shape[-2:]
-    moved = arith.negative(product(product(found, change), found))
     share = deficient[..., None, None]
-    outside = arith.subtract(eye(rows, dtype=x.dtype), product(x, found))
-    if rows <= columns:
-        outside = arith.multiply(share, outside)
-    inside = arith.subtract(eye(columns, dtype=x.dtype), product(found, x))
-    if columns <= rows:
-        inside = arith.multiply(share, inside)
-    moved = arith.add(moved, product(found, product(adjoint(found), product(adjoint(change), outside))))
-    moved = arith.add(moved, product(product(product(inside, adjoint(change)), adjoint(found)), found))
+    back = adjoint(change)
+    if rows >= columns:  # no square of the larger size is formed
+        inside = arith.subtract(eye(columns, dtype=x.dtype), product(found, x))
+        first = product(product(found, adjoint(found)), arith.subtract(back, product(product(back, x), found)))
+        second = product(product(inside, product(back, adjoint(found))), found)
+        middle = product(product(found, change), found)
+    else:
+        outside = arith.subtract(eye(rows, dtype=x.dtype), product(x, found))
+        first = product(found, product(product(adjoint(found), back), outside))
+        second = product(arith.subtract(back, product(found, product(x, back))), product(adjoint(found), found))
+        middle = product(found, product(change, found))
+    moved = arith.negative(middle)
+    moved = arith.add(moved, arith.multiply(share, first) if rows <= columns else first)
+    moved = arith.add(moved, arith.multiply(share, second) if columns <= rows else second)
     return (found, deficient), (moved, None)
 
 
@@ -985,6 +993,8 @@ def matrix_rank(
         Array(1, dtype=int32)
     """
     rtol = _one_of("linalg.matrix_rank", rtol=rtol, tol=tol)
+    if np.ndim(M) < 2:  # as in NumPy, 1 unless all are zero
+        return cast(any(arith.not_equal(M, 0)), default_int())
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
     bound = _bound("linalg.matrix_rank", s, _precision(x) if rtol is None else rtol)
