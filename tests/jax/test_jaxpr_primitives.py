@@ -158,6 +158,8 @@ def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
         "[] True jit",
         "[()] True scan",
     ]
+
+
 def test_make_jaxpr_inside_of_an_option_that_is_set_for_all_leaves_the_option() -> None:
     assert printed("""
         import jax, jax.numpy as jnp

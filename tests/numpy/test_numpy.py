@@ -1265,6 +1265,8 @@ def test_narrowest_types_are_types_of_arrays(name: str) -> None:
     if "float" in name:
         with pytest.raises(DTypeError, match="8 bits are no whole number of 6 bits"):
             tx.lax.bitcast_convert_type(found, jnp.uint8)
+
+
 def test_functions_that_ask_for_a_shape_or_an_index_take_what_gives_an_array() -> None:
     class Held:
         def __init__(self, x: Any) -> None:
@@ -1290,6 +1292,8 @@ def test_type_of_none_is_the_default_one() -> None:
     assert jnp.result_type(None) == np.float32
     assert isinstance(np.float32(1), jnp.float32)
     assert not isinstance(np.float64(1), jnp.float32)
+
+
 def test_views_of_complex_numbers_are_the_bytes_of_their_parts() -> None:
     z = np.array([[1 + 2j, -3j]], np.complex64)
     for dtype in ("float32", "uint8", "int16"):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.signal
 import scipy.special
 import scipy.stats
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.scipy import optimize, special, stats
+from tinyxla.scipy import optimize, signal, special, stats
 
 RANDOM = np.random.default_rng(0)
 PLANE = np.concatenate(
@@ -147,3 +148,36 @@ def test_limited_memory_takes_complex_unknowns() -> None:
     found = optimize.minimize(function, np.zeros(2, np.complex64), method=LIMITED)
     assert found.success
     np.testing.assert_allclose(found.x, np.array([1 + 2j, -2 + 1j]), atol=1e-3)
+
+
+def test_spherical_harmonics_of_negative_polar_angles_equal_scipy() -> None:
+    m = np.arange(-3, 4)
+    with tx.enable_x64():
+        for polar in (-1.2, 4.0):
+            found = special.sph_harm_y(abs(m), m, np.full(7, polar), np.full(7, 0.3))
+            np.testing.assert_allclose(found, scipy.special.sph_harm_y(abs(m), m, polar, 0.3), atol=1e-13)
+
+
+def test_discrete_families_name_their_number_k() -> None:
+    assert float(stats.binom.pmf(k=1, n=2, p=0.5)) == pytest.approx(0.5)
+    assert float(stats.poisson.cdf(k=0, mu=1.0)) == pytest.approx(np.exp(-1))
+
+
+def test_poisson_entropy_broadcasts_mu_with_loc() -> None:
+    found = stats.poisson.entropy(np.array([1.0, 2.0]), np.zeros((3, 1)))
+    np.testing.assert_allclose(found, scipy.stats.poisson.entropy(np.array([1.0, 2.0]), np.zeros((3, 1))), rtol=1e-5)
+
+
+def test_multinomial_takes_counts_under_strict_promotion() -> None:
+    with tx.numpy_dtype_promotion("strict"):
+        found = stats.multinomial.pmf(np.array([1, 1], np.int32), np.int32(2), np.array([0.5, 0.5], np.float32))
+    assert float(found) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("size", [1, 8, 9])
+def test_stft_with_triangles_and_odd_boundary_equals_scipy(size: int) -> None:
+    x = RANDOM.normal(size=40)
+    options: dict[str, Any] = {"window": "triang", "nperseg": size, "noverlap": 0, "boundary": "odd"}
+    with tx.enable_x64():
+        for found, wanted in zip(signal.stft(x, **options), scipy.signal.stft(x, **options), strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-12)

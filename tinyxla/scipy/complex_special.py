@@ -153,7 +153,9 @@ def sph_harm_y(
     degree, order = (cast(x, np.dtype(np.int32)) for x in (degree, order))
     degree, order, polar, azimuth = broadcasted(what, [degree, order, cast(polar, *common), cast(azimuth, *common)])
     legendre = _normalized_legendre(most, tnp.minimum(degree, most), tnp.abs(order), polar)
-    legendre = tnp.where((order < 0) & (order % 2 != 0), -legendre, legendre)
+    # Of angles beyond 0 and pi the recurrence has the sine's sign; as in SciPy, its absolute value counts.
+    is_turned = (order < 0) != (tnp.sin(polar) < 0)
+    legendre = tnp.where((order % 2 != 0) & is_turned, -legendre, legendre)
     angle = order.astype(azimuth.dtype) * azimuth
     return lax.complex(legendre * tnp.cos(angle), legendre * tnp.sin(angle))
 

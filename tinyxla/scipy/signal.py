@@ -215,15 +215,27 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, 
 
 # --- spectra by short segments ----------------------------------------------------------------------------------------
 
+
+def _triangular(size: int) -> np.ndarray[Any, Any]:
+    half = (size + 1) / 2
+    return 1 - np.abs(np.arange(size) - (size - 1) / 2) / (half if size % 2 else size / 2)
+
+
 _WINDOWS = {
     "hann": np.hanning,
     "hanning": np.hanning,
     "hamming": np.hamming,
     "blackman": np.blackman,
     "bartlett": np.bartlett,
+    "triang": _triangular,
     "boxcar": np.ones,
 }
-_BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect"}
+_BOUNDARIES: dict[str, dict[str, Any]] = {  # arguments of `pad`
+    "zeros": {"mode": "constant"},
+    "constant": {"mode": "edge"},
+    "even": {"mode": "reflect"},
+    "odd": {"mode": "reflect", "reflect_type": "odd"},
+}
 
 
 class _Segments(NamedTuple):
@@ -255,7 +267,7 @@ class _Segments(NamedTuple):
             weights = tnp.kaiser(size + 1, *parameters)[:-1].astype(precision)
         elif name in _WINDOWS and size is not None and not parameters:
             check_memory(what, (size,))
-            weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1], precision)
+            weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1] if size > 1 else np.ones(size), precision)
         else:
             raise ArgumentError(f"{what}: window must be an array, ('kaiser', beta) or one of {list(_WINDOWS)}.")
         overlap = size // 2 if overlap is None else overlap
@@ -280,7 +292,8 @@ class _Segments(NamedTuple):
         parts = x[..., self.places((x.shape[-1] - self.size) // self.step + 1)]
         if trend:
             parts = array_of(trend(parts), "detrend") if callable(trend) else detrend(parts, type=trend)
-        return (tnp.fft.rfft if one_sided else tnp.fft.fft)(self.weighted(parts), self.transformed)
+        found = self.weighted(parts)
+        return tnp.fft.rfft(found.real, self.transformed) if one_sided else tnp.fft.fft(found, self.transformed)
 
     def frequencies(self, fs: Array, one_sided: bool, dtype: np.dtype[Any]) -> Array:
         frequencies = tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq
@@ -323,7 +336,8 @@ def stft(
             None), and the length to which it is filled with zeros.
         detrend: False, or how each segment is freed of its trend, as for `detrend`, or a function.
         return_onesided: leave out the negative frequencies, if x is real.
-        boundary: by what half a segment is put in front and behind: "zeros", "constant", "even", or None.
+        boundary: by what half a segment is put in front and behind: "zeros", "constant", "even", "odd", or
+            None.
         padded: fill the end with zeros, so that the segments hold all elements.
 
     Source: documentation of `scipy.signal.stft`.
@@ -343,7 +357,7 @@ def stft(
     sides = [(0, 0)] * (signal.ndim - 1)
     if boundary is not None:
         choice_of(what, "boundary", boundary, _BOUNDARIES)
-        signal = tnp.pad(signal, [*sides, (cut.size // 2, cut.size // 2)], _BOUNDARIES[boundary])
+        signal = tnp.pad(signal, [*sides, (cut.size // 2, cut.size // 2)], **_BOUNDARIES[boundary])
     if padded:
         signal = tnp.pad(signal, [*sides, (0, -(signal.shape[-1] - cut.size) % cut.step)])
     one_sided = return_onesided and signal.dtype.kind != "c"
@@ -393,7 +407,8 @@ def istft(
     size, transformed = whole if nperseg is None else nperseg, whole if nfft is None else nfft
     cut = _Segments.of(what, lines.dtype, window, size, noverlap, transformed)
     back = tnp.fft.irfft if input_onesided else tnp.fft.ifft
-    parts = cut.weighted(back(lines, cut.transformed)[..., : cut.size]) * tnp.sum(cut.window)
+    parts = cut.weighted(back(lines, cut.transformed)[..., : cut.size])
+    parts = parts * tnp.sum(cut.window).astype(parts.dtype)
     places = cut.places(parts.shape[-2])
     size = int(places.max()) + 1
     total = tnp.zeros((*parts.shape[:-2], size), parts.dtype).at[..., places].add(parts)

@@ -36,6 +36,7 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcasted,
     canonical_axes,
+    cast,
     choice_of,
     inexact_array,
     of_rank,
@@ -82,12 +83,14 @@ class Family:
     """What all families share: names of parameters, the interval in which the standard variable lies, and which shape
     parameters are valid; of others, and of a scale that is not positive, all functions give NaN, as SciPy's do."""
 
+    _variable = "x"  # what the argument of densities is called
+
     def __init__(self, name: str, parameters: str, within: Any, valid: Rule, /, **defaults: float) -> None:
         """`within` is the interval's ends, or a function from the shape parameters to these."""
         self.name = f"scipy.stats.{name}"
         self._valid = valid
         self._within: Rule = within if callable(within) else lambda *_: within
-        names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in ("x", *parameters.split())]
+        names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in (self._variable, *parameters.split())]
         optional = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD, default=value) for p, value in defaults.items()]
         self._signature = Signature([*names, *optional])
 
@@ -221,7 +224,9 @@ class Invertible(Cumulative):
 
 
 class Discrete(Family):
-    """Distributions of whole numbers, by the logarithm of the probability of k, which is x - loc."""
+    """Distributions of whole numbers, by the logarithm of the probability of k - loc."""
+
+    _variable = "k"
 
     def __init__(
         self, name: str, parameters: str, log_mass: Rule, valid: Rule = _all_positive, within: Any = (0, math.inf)
@@ -230,19 +235,19 @@ class Discrete(Family):
         self._log_mass = log_mass
 
     def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array]:
-        """k, the shape parameters, and whether these are valid and k is a number."""
-        x, *shapes, loc = self._arguments(args, kwargs)
-        return x - loc, shapes, self._valid(*shapes) & (x - loc == x - loc)
+        """The number, the shape parameters, and whether these are valid and it is one."""
+        k, *shapes, loc = self._arguments(args, kwargs)
+        return k - loc, shapes, self._valid(*shapes) & (k - loc == k - loc)
 
     def logpmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
-        """The logarithm of the probability of x; -inf for what is no whole number of the family."""
+        """The logarithm of the probability of k; -inf for what is no whole number of the family."""
         k, shapes, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
         found = tnp.where((k < low) | (k > high) | (tnp.floor(k) != k), -math.inf, self._log_mass(k, *shapes))
         return tnp.where(valid, found, math.nan)
 
     def pmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
-        """The probability of x."""
+        """The probability of k."""
         return tnp.exp(self.logpmf(*args, **kwargs))
 
 
@@ -262,7 +267,7 @@ class CumulativeDiscrete(Discrete):
         self._cdf = cdf
 
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
-        """The probability of a number up to x."""
+        """The probability of a number up to k."""
         k, shapes, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
         inside = self._cdf(tnp.floor(tnp.clip(k, low, high)), *shapes)
@@ -517,7 +522,8 @@ class Poisson(CumulativeDiscrete):
         >>> round(float(poisson.entropy(1.0)), 4)
         1.3048
         """
-        (mean, _), _ = promoted(f"{self.name}.entropy", mu, loc, to_inexact=True)
+        found, _ = promoted(f"{self.name}.entropy", mu, loc, to_inexact=True)
+        mean, _ = broadcasted(f"{self.name}.entropy", found)
         few, many = (mean > 0) & (mean <= 100), mean > 100
         small = tnp.where(few, mean, 1.0)[..., None]
         logarithm = self._log_mass(of_rank(tnp.arange(257, dtype=mean.dtype), small.ndim), small)
@@ -668,7 +674,9 @@ class Multinomial:
     @staticmethod
     def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
         """The logarithm of the probability of counts of shape [..., k]."""
-        (value, total, chances), _ = promoted("scipy.stats.multinomial", x, n, p, to_inexact=True)
+        kind = inexact_array(p, "scipy.stats.multinomial").dtype  # counts take the type of the probabilities
+        counts = [cast(array_of(v, "scipy.stats.multinomial"), kind) for v in (x, n)]
+        (value, total, chances), _ = promoted("scipy.stats.multinomial", *counts, p, to_inexact=True)
         mass = gammaln(total + 1) + tnp.sum(xlogy(value, chances) - gammaln(value + 1), -1)
         return tnp.where(tnp.sum(value, -1) == total, mass, -math.inf)
 
