@@ -288,7 +288,15 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
 
 
 class CallbackError(ArgumentError, RuntimeError):
-    """A result of a function that runs on the host which is not as it was declared."""
+    """A result of a function that runs on the host which is not as it was declared.
+
+    >>> import numpy as np
+    >>> import tinyxla
+    >>> tinyxla.pure_callback(np.sum, tinyxla.ShapeDtypeStruct((3,), "float32"), np.ones(3, np.float32))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.CallbackError: pure_callback of sum must give f32[3], as result_shape_dtypes says, but it gave ...
+    """
 
 
 class ShardingTypeError(ShapeError):
