@@ -81,6 +81,10 @@ def AllReduce(
     """An array, or each array of a tuple, combined by a computation of two scalars with those of the other replicas of
     the group. `shape_with_layout` is the operand's shape in the layouts that the result is to have.
 
+    Raises:
+        ShapeError: a computation of other scalars, or another `shape_with_layout`.
+        AttributeValueError: groups that are empty, or that have a replica twice.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, AllReduce, Max, ShapeUtil, XlaBuilder
     >>> inner, b = XlaBuilder("larger"), XlaBuilder()
@@ -103,6 +107,10 @@ def AllReduce(
 @builder_function()
 def CrossReplicaSum(builder: XlaBuilder, operand: Tree, replica_groups: Groups = ()) -> Tree:
     """The sum of an array, or of each array of a tuple, over the replicas of the group; of truth values it is `or`.
+
+    Raises:
+        ShapeError: an empty or a nested tuple.
+        AttributeValueError: groups that are empty, or that have a replica twice.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, CrossReplicaSum, ShapeUtil, XlaBuilder
@@ -145,6 +153,10 @@ def ReduceScatter(
 ) -> Tree:
     """AllReduce, of whose result, split into `shard_count` blocks, replica i of the group gets block i.
 
+    Raises:
+        ShapeError: a dimension whose size is no multiple of `shard_count`, or a computation of other scalars.
+        AttributeValueError: a `shard_count` that is not the size of the groups.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, ReduceScatter, ShapeUtil, XlaBuilder
     >>> inner, b = XlaBuilder("plus"), XlaBuilder()
@@ -182,6 +194,10 @@ def AllGather(
 ) -> Tree:
     """The arrays of all `shard_count` replicas of the group, concatenated in its order.
 
+    Raises:
+        ShapeError: a dimension that the operand does not have.
+        AttributeValueError: a `shard_count` that is not the size of the groups.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, AllGather, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -214,6 +230,10 @@ def AllToAll(
 ) -> Value:
     """The array split into `split_count` blocks, of which replica i of the group gets block i; what a replica gets is
     concatenated in the group's order.
+
+    Raises:
+        ShapeError: a dimension whose size is no multiple of `split_count`.
+        AttributeValueError: a `split_count` that is not the size of the groups.
 
     >>> import numpy as np
     >>> from tinyxla.xla import S32, AllToAll, ShapeUtil, XlaBuilder
@@ -251,6 +271,9 @@ def AllToAllTuple(
     """AllToAll of blocks that are arrays of their own: of the operands, a tuple or a list, replica i of the group gets
     number i.
 
+    Raises:
+        ShapeError: operands of different shapes, or not as many as replicas in a group.
+
     >>> import numpy as np
     >>> from tinyxla.xla import S32, AllToAllTuple, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -280,6 +303,9 @@ def RaggedAllToAll(
 ) -> Value:
     """`output`, into which rows of all replicas of the group are written: `send_sizes[i]` rows of `input` from
     `input_offsets[i]` on go to replica i, there from row `output_offsets[i]` on.
+
+    Raises:
+        ShapeError: an output that differs from the input in other dimensions than the first.
 
     >>> import numpy as np
     >>> from tinyxla.xla import S32, RaggedAllToAll, ShapeUtil, XlaBuilder
@@ -311,6 +337,9 @@ def CollectiveBroadcast(
 ) -> Value:
     """The array of the first replica of the group; zeros outside of all groups.
 
+    Raises:
+        AttributeValueError: groups that are empty, or that have a replica twice.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, CollectiveBroadcast, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -331,6 +360,10 @@ def CollectivePermute(
 ) -> Value:
     """The array of the replica that is this one's source; zeros where there is none. `inplace` asks for the operand's
     memory for the result, which the compiler decides by itself.
+
+    Raises:
+        ArgumentError: what are no pairs.
+        AttributeValueError: a replica that is there twice as a source or as a target.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, CollectivePermute, ShapeUtil, XlaBuilder
@@ -360,6 +393,9 @@ def ReplicaId(builder: XlaBuilder) -> Value:
 @builder_function()
 def PartitionId(builder: XlaBuilder, shape: Shape | None = None) -> Value:
     """The number of the partition of the replica, a scalar u32, as which `shape` must be given if at all.
+
+    Raises:
+        ShapeError: another shape.
 
     >>> from tinyxla.xla import PartitionId, XlaBuilder
     >>> b = XlaBuilder()

@@ -122,6 +122,9 @@ def ScaledDot(
     """`DotGeneral` of operands that are multiplied by scales first. A scale has the sizes of its operand, in the
     contracting dimensions divided by those of the blocks that share an element of it.
 
+    Raises:
+        ShapeError: dimensions that do not fit, or scales whose sizes do not divide those of their operands.
+
     >>> import numpy as np
     >>> from tinyxla.xla import DotDimensionNumbers, ScaledDot, XlaBuilder
     >>> b = XlaBuilder()
@@ -153,6 +156,9 @@ def RaggedDot(
     preferred_element_type: Any = None,
 ) -> Value:
     """`DotGeneral` where a dimension of `lhs` is cut into groups of given sizes.
+
+    Raises:
+        ShapeError: dimensions that do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.xla import DotDimensionNumbers, RaggedDot, RaggedDotDimensionNumbers, XlaBuilder
@@ -245,6 +251,9 @@ def Conv(
 
     `padding` is a `Padding`, or (low, high) for each spatial dimension.
 
+    Raises:
+        ShapeError: features that do not fit, or lists that are not as long as there are spatial dimensions.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Conv, Padding, XlaBuilder
     >>> b = XlaBuilder()
@@ -273,6 +282,9 @@ def ConvWithGeneralDimensions(
     preferred_element_type: Any = None,
 ) -> Value:
     """`Conv` with explicit dimension numbers.
+
+    Raises:
+        ShapeError: dimension numbers, features or lists that do not fit the operands.
 
     >>> import numpy as np
     >>> from tinyxla.xla import ConvolutionDimensionNumbers, ConvWithGeneralDimensions, Padding, XlaBuilder
@@ -308,6 +320,9 @@ def ConvGeneralDilated(
 ) -> Value:
     """`Conv` with explicit padding, holes between the elements of the input and of the kernel, and dimension
     numbers.
+
+    Raises:
+        ShapeError: dimension numbers, features or lists that do not fit the operands.
 
     >>> import numpy as np
     >>> from tinyxla.xla import ConvGeneralDilated, ConvolutionDimensionNumbers, XlaBuilder

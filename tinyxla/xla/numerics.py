@@ -53,6 +53,9 @@ def TriangularSolve(
         unit_diagonal: whether ones stand for the diagonal of `a`, which is not read then.
         transpose_a: op, a `TriangularSolveOptions.Transpose`.
 
+    Raises:
+        ShapeError: right-hand sides that do not fit the matrices.
+
     >>> import numpy as np
     >>> from tinyxla.xla import TriangularSolve, TriangularSolveOptions, XlaBuilder
     >>> builder = XlaBuilder()
@@ -69,6 +72,10 @@ def TriangularSolve(
 @builder_function()
 def Fft(builder: XlaBuilder, operand: Value, fft_type: FftType, fft_length: Sequence[int]) -> Value:
     """A Fourier transform of signals of these lengths along the last dimensions, up to three.
+
+    Raises:
+        ShapeError: lengths that are not those of the last dimensions.
+        DTypeError: an operand that is not complex; for RFFT, one that is not real.
 
     >>> import numpy as np
     >>> from tinyxla.xla import Fft, FftType, XlaBuilder
@@ -127,6 +134,10 @@ def RngBernoulli(builder: XlaBuilder, mean: Value, shape: Shape) -> Value:
 @builder_function()
 def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm, initial_state: Value, shape: Shape) -> Tree:
     """The next state of a generator, and an array of random bits.
+
+    Raises:
+        AttributeValueError: another algorithm.
+        DTypeError: a state that is not of 64-bit unsigned integers.
 
     >>> import numpy as np
     >>> from tinyxla.xla import U32, RandomAlgorithm, RngBitGenerator, ShapeUtil, XlaBuilder

@@ -46,6 +46,10 @@ def Reduce(
 def ReduceAll(builder: XlaBuilder, operands: Values, init_values: Values, computation: XlaComputation) -> Tree:
     """Arrays reduced along all dimensions.
 
+    Raises:
+        ArgumentError: no operands.
+        ShapeError: a computation of other scalars.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Max, ReduceAll, ShapeUtil, XlaBuilder
     >>> inner = XlaBuilder("larger")
@@ -74,6 +78,11 @@ def ReduceWindow(
 
     `padding` is a `Padding`, or (low, high) for each dimension. It may also come right after `window_strides`, as
     in the documents' examples.
+
+    Raises:
+        ShapeError: lists that are not as long as the rank, or a computation of other scalars.
+        AttributeValueError: a stride that is not positive.
+        ArgumentError: another `padding`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Padding, ReduceWindow, ShapeUtil, XlaBuilder
@@ -145,6 +154,9 @@ def Sort(
     `comparator` says of two elements of each array, x0, y0, x1, y1, ..., whether the x come before the y. Without it
     they are put in ascending order of the first array's, NaN last.
 
+    Raises:
+        ShapeError: arrays of different shapes, a dimension that they do not have, or a comparator that gives no pred.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Sort, XlaBuilder
     >>> b = XlaBuilder()
@@ -162,6 +174,9 @@ def Sort(
 @builder_function()
 def TopK(builder: XlaBuilder, operand: Value, k: int, largest: bool = True) -> Tree:
     """The k largest or smallest elements along the last dimension in order, and their places; equal ones by place.
+
+    Raises:
+        ShapeError: a k that is larger than the last dimension, or an operand without dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.xla import TopK, XlaBuilder
@@ -181,6 +196,9 @@ def BatchNormTraining(
 ) -> Tree:
     """An array normalized by its mean and variance over all dimensions but `feature_index`, scaled and shifted; and
     these means and variances.
+
+    Raises:
+        ShapeError: a scale or offset that does not have the size of the feature dimension, or no such dimension.
 
     >>> import numpy as np
     >>> from tinyxla.xla import BatchNormTraining, XlaBuilder
