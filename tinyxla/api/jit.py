@@ -784,8 +784,9 @@ class PlacingJitted(Jitted[P, R]):
         placed_args: Any = self._placed_arguments(args)
         found = super().__call__(*placed_args, **kwargs)
         for n in _positions(self._donated, len(args))[0]:  # what was donated may have moved to another array before
-            for given, used in zip(pytrees.leaves(args[n]), pytrees.leaves(placed_args[n]), strict=True):
-                if given is not used and isinstance(given, Array) and isinstance(used, Array) and used.is_deleted():
+            pairs: Any = zip(pytrees.leaves(args[n]), pytrees.leaves(placed_args[n]), strict=True)
+            for given, used in pairs:
+                if given is not used and all(isinstance(x, Array) for x in (given, used)) and used.is_deleted():
                     given.delete()
         return self._placed_result(found)
 

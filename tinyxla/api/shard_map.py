@@ -123,7 +123,7 @@ class _OfParts:
         """The function of the arguments that are split: one without a spec keeps its value, which need not be an array.
         An abstract mesh is that of an argument."""
         specs: Any = self._in_specs
-        split = [k for k in range(len(args)) if specs is None or not _is_list(specs, args) or specs[k] is not None]
+        split = [k for k in range(len(args)) if not _is_list(specs, args) or specs[k] is not None]
 
         def f(*parts: Any) -> Any:
             filled = list(args)
@@ -136,7 +136,7 @@ class _OfParts:
         made = _OfParts(
             self._f if is_whole else wraps(self._f)(f),
             self._mesh_of(given),
-            specs if is_whole else tuple(specs[k] for k in split),
+            specs if is_whole else tuple(specs[k] for k in split),  # pyright: ignore[reportOptionalSubscript]
             self._out_specs,
             self._axis_names,
             self._check_vma,

@@ -102,8 +102,8 @@ def _transformed(treedef: TreeDef) -> tuple[TreeDef, bool, bool]:
         items = zip(one.entries(), one.children(), strict=True)
         if one.type is dict:
             return optree.treespec_dict(items, namespace=one.namespace)
-        factory = optree.tree_unflatten(one, [None] * one.num_leaves).default_factory
-        return optree.treespec_defaultdict(factory, items, namespace=one.namespace)
+        made: Any = optree.tree_unflatten(one, [None] * one.num_leaves)
+        return optree.treespec_defaultdict(made.default_factory, items, namespace=one.namespace)
 
     return treedef.transform(sort), has_dicts, has_others
 
