@@ -735,6 +735,10 @@ class NoEffectWarning(UserWarning):
     """
 
 
+class RankPromotionWarning(UserWarning):
+    """Arrays of different ranks that broadcast, where the option `numpy_rank_promotion` is "warn"."""
+
+
 def warn(message: str, category: type[Warning] = NoEffectWarning) -> None:
     """A warning that names the user's line.
 
@@ -798,6 +802,7 @@ __all__ = [
     "PlatformError",
     "PromotionError",
     "PytreeError",
+    "RankPromotionWarning",
     "ResultTypeError",
     "ShapeError",
     "SizeError",

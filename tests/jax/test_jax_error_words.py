@@ -190,3 +190,16 @@ def test_messages_begin_with_the_words_of_this_library() -> None:
             first, _, *last = str(error).splitlines()
             print(first.startswith("grad of <lambda>: the function must return one"), *last)
         """) == ["True   In JAX: Gradient only defined for scalar-output functions. Output had shape: (3,)."]
+
+
+def test_warnings_of_rank_promotion_have_the_words_of_jax() -> None:
+    assert printed("""
+        import warnings
+        import jax, jax.numpy as jnp
+        with jax.numpy_rank_promotion("warn"), warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            jnp.ones(2) + jnp.ones((1, 2))
+        text = str(seen[0].message)
+        print(text.startswith("add: arrays of shapes (2,), (1, 2) broadcast"))
+        print("Following NumPy automatic rank promotion for add on shapes (2,) (1, 2)." in text)
+        """) == ["True", "True"]

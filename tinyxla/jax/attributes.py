@@ -8,7 +8,7 @@ from tinyxla import tree_util
 from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
-from tinyxla.errors import AxisError, TinyxlaError
+from tinyxla.errors import AxisError, RankPromotionWarning, TinyxlaError
 from tinyxla.jax import flags, memories
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.backend import get_backend
@@ -76,7 +76,7 @@ def set_attributes() -> None:
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
     ufunc.nargs = property(lambda self: self.nin)  # type: ignore[method-assign]
     array_type.__pow__ = recorded_power(Array.__pow__)
-    for error in (TinyxlaError, AxisError):
+    for error in (TinyxlaError, AxisError, RankPromotionWarning):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
     for stage in (Traced, Lowered, Compiled):
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]

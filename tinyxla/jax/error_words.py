@@ -505,6 +505,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"take: mode is one of .*, but got 'raise'", "The 'raise' mode to jnp.take is not supported."),
     (r"take: mode is one of .*, but got ('.*')", "Invalid mode {1} for np.take"),
     (
+        r"^(\w+): arrays of shapes (.*) broadcast though they have different ranks\.$",
+        "Following NumPy automatic rank promotion for {1} on shapes {2:words}. Set the jax_numpy_rank_promotion config "
+        "option to 'allow' to disable this warning; for more information, see "
+        "https://docs.jax.dev/en/latest/rank_promotion_warning.html.",
+    ),
+    (
         r"^(\w+): arrays of shapes (.*) broadcast though they have different ranks",
         "Operands could not be broadcast together for {1} on shapes {2:words} and with the config option "
         "jax_numpy_rank_promotion='raise'.",

@@ -13,7 +13,16 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 import ml_dtypes
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError, warn
+from tinyxla.errors import (
+    ArgumentError,
+    DTypeError,
+    NumberRangeError,
+    RankPromotionWarning,
+    ShapeError,
+    SizeError,
+    TinyxlaError,
+    warn,
+)
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -357,7 +366,7 @@ def _rank_differs(what: str, shapes: Sequence[tuple[int, ...]]) -> None:
     said = f"{what}: arrays of shapes {', '.join(map(str, shapes))} broadcast though they have different ranks"
     if config.numpy_rank_promotion == "raise":
         raise ShapeError(f"{said}, and numpy_rank_promotion is 'raise'; give them one rank with reshape.")
-    warnings.warn(f"{said}.", stacklevel=5)
+    warnings.warn(RankPromotionWarning(f"{said}."), stacklevel=5)
 
 
 def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:
