@@ -1404,3 +1404,12 @@ def test_unravel_index_of_narrow_and_unsigned_types(dtype: str) -> None:
     for mine, theirs in zip(jnp.unravel_index(places, (20, 15)), np.unravel_index(places, (20, 15)), strict=True):
         close(mine, theirs.astype(dtype), dtype)
     assert [x.tolist() for x in jnp.unravel_index(places, (2, 3))] == [[0, 1, 1, 1], [0, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+def test_round_to_more_decimals_than_the_type_has_changes_nothing(dtype: str) -> None:
+    x = jnp.array([8.89, -123.4, np.inf, 0.0], dtype)
+    for decimals in (38, 39, 400):
+        for found in (jnp.round(x, decimals), tx.jit(lambda x, d=decimals: jnp.round(x, d))(x)):
+            assert found.tolist() == x.tolist()
+    assert jnp.round(x[:2], -400).tolist() == [0, 0]

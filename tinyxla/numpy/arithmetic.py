@@ -464,7 +464,7 @@ around = round
 
 @lru_cache(64)
 def _rounded_to(decimals: int) -> Unary:
-    factor = 10.0 ** builtins.min(builtins.abs(decimals), 308)
+    exponent = builtins.abs(decimals)
     up, down = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)
 
     def of_array(x: Any) -> Any:
@@ -476,9 +476,19 @@ def _rounded_to(decimals: int) -> Unary:
         if decimals == 0:
             return ops.round_nearest_even(x)
         wide = cast(x, np.dtype(np.float64 if kind.bits == 64 else np.float32))
-        with np.errstate(over="ignore"):
-            scale = like(factor, wide)
-        return cast(down(ops.round_nearest_even(up(wide, scale)), scale), x.dtype)
+        if exponent > (308 if wide.dtype == np.float64 else 38):  # a power that the type does not have
+            return (
+                x
+                if decimals > 0
+                else like(0, x)
+                if not kind.is_inexact
+                else ops.select(ops.is_finite(x), like(0, x), x)
+            )
+        scale = like(10.0**exponent, wide)
+        scaled = up(wide, scale)
+        found = cast(down(ops.round_nearest_even(scaled), scale), x.dtype)
+        # What overflows has no digits behind the place.
+        return found if decimals < 0 else ops.select(ops.is_finite(scaled), found, x)
 
     return unary("round", of_array, "")
 
