@@ -1413,3 +1413,12 @@ def test_round_to_more_decimals_than_the_type_has_changes_nothing(dtype: str) ->
         for found in (jnp.round(x, decimals), tx.jit(lambda x, d=decimals: jnp.round(x, d))(x)):
             assert found.tolist() == x.tolist()
     assert jnp.round(x[:2], -400).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_compiled_searchsorted_of_complex_numbers_has_the_order_of_numpy(side: Any) -> None:
+    parts = [-1.0, 0.0, 2.0, np.inf, np.nan]
+    values = np.array([complex(x, y) for x in parts for y in parts], np.complex64)
+    ordered = np.sort(values)
+    found = tx.jit(lambda a, v: jnp.searchsorted(a, v, side=side))(ordered, values)
+    close(found, np.searchsorted(ordered, values, side), side)

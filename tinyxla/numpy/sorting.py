@@ -235,10 +235,23 @@ def _bisected(ordered: Any, values: Any, side: str) -> Any:
 
 
 def _before(x: Any, y: Any) -> Any:
-    """Whether x comes before y in the order of sort, NaN last."""
+    """Whether x comes before y in the order of sort, NaN last; complex numbers by their NaN parts, then lexicographic."""
+    if element_type(x.dtype).kind == "complex":
+        keys = [(_nan_parts(z), ops.real(z), ops.imag(z)) for z in (x, y)]
+        found: Any = None
+        for a, b in reversed(list(zip(*keys, strict=True))):
+            comes = _before(a, b)
+            found = comes if found is None else ops.or_(comes, ops.and_(ops.not_(_before(b, a)), found))
+        return found
     if element_type(x.dtype).kind != "float":
         return ops.lt(x, y)
     return ops.or_(ops.lt(x, y), ops.and_(ops.eq(x, x), ops.ne(y, y)))
+
+
+def _nan_parts(z: Any) -> Any:
+    """How far behind the parts that are NaN put a complex number: 1 for the imaginary one, 2 for the real one."""
+    real, imaginary = (cast(ops.ne(part, part), np.dtype(np.int32)) for part in (ops.real(z), ops.imag(z)))
+    return ops.add(ops.add(real, real), imaginary)
 
 
 @replayed
