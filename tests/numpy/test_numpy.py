@@ -1334,6 +1334,7 @@ def test_trapezoid_takes_places_and_widths_of_fewer_axes() -> None:
 def test_calls_that_numpy_takes_at_the_edges_of_their_arguments() -> None:
     assert jnp.take(jnp.arange(3.0), jnp.array([1, 5]), fill_value=9.0).tolist() == [1, 9]
     assert jnp.lexsort((1, 2)).tolist() == 0
+    assert jnp.repeat(3, 2, axis=0).tolist() == jnp.repeat(3, 2, axis=-1).tolist() == [3, 3]
     assert [jnp.isscalar(np.array(x)) for x in (1, [1])] == [True, False]
     assert tx.jit(lambda z: jnp.zeros(()) + jnp.iscomplexobj([z, 1]))(1j) == 1
     assert jnp.diff(X, 0, prepend=1).shape == X.shape

@@ -750,6 +750,8 @@ def repeat(
             out_sharding,
         )
     x = array_of(a, "repeat")
+    if not x.ndim:
+        x = movement.reshape_to(x, (1,))
     x, along = along_axis("repeat", x, axis)
     if isinstance(repeats, int) and repeats >= 1 << 31:
         check_memory("repeat", (repeats, *x.shape))
