@@ -334,3 +334,8 @@ def test_primals_and_tangents_are_both_tuples_or_both_lists() -> None:
     tx.jvp(tx.numpy.sin, [1.0], [1.0])
     with pytest.raises(ArgumentError, match="both tuples or both lists, but are tuple and list"):
         tx.jvp(tx.numpy.sin, (1.0,), [1.0])
+
+
+def test_transposed_functions_are_pytrees() -> None:
+    transposed = tx.jit(lambda x: tx.linear_transpose(lambda y: x * y, 1.0))(3.0)
+    assert float(tx.jit(lambda f, x: f(x))(transposed, 2.0)[0]) == 6

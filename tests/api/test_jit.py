@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -1253,3 +1255,31 @@ def test_no_execution_is_an_error_where_a_function_runs() -> None:
 def test_lowered_functions_know_which_arguments_are_weakly_typed() -> None:
     (types, _) = tx.jit(lambda x, y: x + y).lower(1.0, tnp.float32(1)).args_info
     assert [x.weak_type for x in types] == [True, False]
+
+
+def test_functions_that_are_compiled_anew_by_each_call_are_traced_once() -> None:
+    traced = []
+
+    def function(x: Any, n: int = 1) -> Any:
+        traced.append(n)
+        return x * n
+
+    for _ in range(3):
+        assert float(tx.jit(function)(2.0)) == 2
+        assert float(tx.jit(function, static_argnums=1)(2.0, 3)) == 6
+    assert len(traced) == 2
+    tx.jit(function).clear_cache()
+    tx.jit(function)(2.0)
+    tx.clear_caches()
+    tx.jit(function)(2.0)
+    assert len(traced) == 4
+
+
+def test_programs_of_a_function_end_with_it() -> None:
+    array = tnp.ones(10)
+    function = (lambda x: lambda y: x + y)(array)
+    tx.jit(function)(1.0)
+    held = weakref.ref(array)
+    del array, function
+    gc.collect()
+    assert held() is None

@@ -407,3 +407,24 @@ def test_functions_and_environment_print_as_in_jax() -> None:
         "make_jaxpr(f) jax:    0.10.2",
         "((ShapedArray(float32[], weak_type=True),), {}) True",
     ]
+
+
+def test_cache_misses_and_traces_are_logged_in_words_of_jax() -> None:
+    lines = printed("""
+        import logging, sys
+        import jax, jax.numpy as jnp
+        logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(message)s")
+
+        @jax.jit
+        def f(x, *y):
+            return x
+
+        with jax.log_compiles():
+            f(1.0)
+        with jax.explain_cache_misses():
+            f(1.0, 2.0)
+        """)
+    said = [line.strip() for line in lines if line.startswith("  In JAX")]
+    assert said[0].startswith("In JAX: Finished tracing f for jit in ")
+    assert "TRACING CACHE MISS" in said[1]
+    assert said[1].endswith("for f: different input pytree")

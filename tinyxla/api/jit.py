@@ -13,8 +13,8 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, cast, overload
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, cast, overload
 
 import numpy as np
 
@@ -315,6 +315,9 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
     _observer = observer
     for function in _all_functions():
         function.forget_executables()
+    for of_settings in list(_shared.values()):
+        for programs in list(of_settings.values()):
+            _forget_executables(programs.by_key)
 
 
 @cached_by_options(4096)
@@ -361,6 +364,31 @@ def _compute_large(op: Op, values: Sequence[Any], attributes: dict[str, Any]) ->
 set_compute_large(_compute_large)
 
 
+class _Programs(NamedTuple):
+    """The programs of a function."""
+
+    by_key: dict[Any, Program]
+    by_signatures: dict[Any, Program]  # the same for arrays and numbers, and what is usual besides
+
+    def clear(self) -> None:
+        for programs in self:
+            programs.clear()
+
+
+# By functions and what is static and donated: so that a function which is compiled anew by each call is traced once.
+_shared: weakref.WeakKeyDictionary[Function, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
+_MOST_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
+
+
+def _programs_of(function: Function, settings: Any) -> _Programs:
+    """The programs of a function, which all that `jit` makes of it with these settings have together."""
+    if type(function) is not FunctionType:
+        return _Programs({}, {})
+    while len(_shared) >= _MOST_SHARED and function not in _shared:
+        _shared.pop(next(iter(_shared)), None)
+    return _shared.setdefault(function, {}).setdefault(settings, _Programs({}, {}))
+
+
 class _SignatureOfWrapped:
     """The signature of the function that an instance wraps, for `inspect`; the class has its own."""
 
@@ -401,12 +429,13 @@ class Jitted(Described, Generic[P, R]):
         self._donated = donated
         self._donated_names = donated_names
         self._flatten = pytrees.Flattener()
-        self._programs: dict[Any, Program] = {}
+        made = _programs_of(function, (static, static_names, donated, donated_names))
+        self._programs: dict[Any, Program] = made.by_key
+        self._by_signatures: dict[Any, Program] = made.by_signatures
         self._references: list[Reference] = []  # that the function closes over
         self._is_of_values = False  # whether the function is that of references' values, whose caller finds others
         # The functions of references' values, with these.
         self._of_values: dict[Any, tuple[Jitted[..., Any], list[Reference]]] = {}
-        self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -701,8 +730,7 @@ class Jitted(Described, Generic[P, R]):
         >>> double(3.0)  # compiled anew, but not traced
         Array(6., dtype=float32, weak_type=True)
         """
-        for program in list(self._programs.values()):
-            program._executable = None  # pyright: ignore[reportPrivateUsage]
+        _forget_executables(self._programs)
 
     def clear_cache(self) -> None:
         """Forget what was traced and compiled for this function.
@@ -721,6 +749,11 @@ class Jitted(Described, Generic[P, R]):
         """
         self._programs.clear()
         self._by_signatures.clear()
+
+
+def _forget_executables(programs: dict[Any, Program]) -> None:
+    for program in list(programs.values()):
+        program._executable = None  # pyright: ignore[reportPrivateUsage]
 
 
 def _checks_values() -> bool:
@@ -813,6 +846,9 @@ def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
         function.clear_cache()
+    for of_settings in list(_shared.values()):
+        for programs in list(of_settings.values()):
+            programs.clear()
 
 
 config.watch(_forget_programs)

@@ -144,7 +144,8 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
         reduce_axes: accepted for JAX's sake; must be empty.
 
     Returns:
-        A function from a cotangent, structured as the result, to a tuple of those of the arguments.
+        A function from a cotangent, structured as the result, to a tuple of those of the arguments. It is a pytree:
+        compiled and mapped functions can take and give it.
 
     Raises:
         DifferentiationError: the function is not linear.
@@ -183,9 +184,9 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     outputs = [x.array_shape for x in made.outputs]
     seeded = inexact(made)
 
-    def transpose(cotangent: Any) -> Any:
+    def transpose(captured: list[Any], cotangent: Any) -> Any:
         results = [ShapeDtypeStruct(s.dimensions, s.dtype) for s in outputs]
         given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
         return pytrees.unflatten(treedef, run(transposed, [*captured, *chosen(given, seeded)]))
 
-    return named("linear_transpose", fun, transpose)
+    return Partial(named("linear_transpose", fun, transpose), captured)

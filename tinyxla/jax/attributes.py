@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import tree_util
+from tinyxla.api import compile_log
 from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
@@ -13,7 +14,7 @@ from tinyxla.jax import flags, memories
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.backend import get_backend
 from tinyxla.jax.consumed_keys import consumption
-from tinyxla.jax.error_words import with_jax_words
+from tinyxla.jax.error_words import in_jax, with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
@@ -82,6 +83,8 @@ def set_attributes() -> None:
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
     Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
+    log = compile_log.log
+    compile_log.log = lambda message: log(in_jax(message))
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]

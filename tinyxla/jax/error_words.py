@@ -191,6 +191,24 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Cannot apply JAX transformations to a function lowered and compiled for a particular signature.",
     ),
     (r"^jit: there is no option ('.*') of XLA's compiler", "No such compile option: {1}"),
+    (r"^Finished tracing (\w+)\(.* for jit in ([\d.e-]+) s", "Finished tracing {1} for jit in {2} sec"),
+    (
+        r"^Cache miss of (.*), called at (.*?)\n  it is its first call\. A function made at the same line",
+        "TRACING CACHE MISS at {2}: never seen function {1}, but seen another function defined on the same line",
+    ),
+    (
+        r"^Cache miss of (.*), called at (.*?)\n  it is its first call",
+        "TRACING CACHE MISS at {2}: never seen function {1}",
+    ),
+    (
+        r"^Cache miss of (.*), called at (.*?)\n  the structure of the arguments",
+        "TRACING CACHE MISS at {2}: for {1}: different input pytree",
+    ),
+    (
+        r"^Cache miss of (.*), called at (.*?)\n  the options",
+        "TRACING CACHE MISS at {2}: for {1}: tracing context doesn't match",
+    ),
+    (r"^Cache miss of (.*), called at (.*?)\n", "TRACING CACHE MISS at {2}: for {1}: different input types"),
     # what describes arrays
     ("^ShapeDtypeStruct needs a dtype", "ShapeDtypeStruct: dtype must be specified."),
     (r"^The shape of a ShapeDtypeStruct must be a tuple .* but is -?\d+\.", "'int' object is not iterable"),
@@ -199,6 +217,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "(?:but got|argument .* is) a masked array of NumPy",
         "numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to convert the "
         "value to a standard numpy array.",
+    ),
+    (
+        r"^A Python integer .* takes an array without dimensions|^A Python index must be an integer",
+        "Only integer scalar arrays can be converted to a scalar index.",
+    ),
+    (
+        r"^A mesh must have a name for each of its axes (\(.*?\)), each another one, but got (\(.*?\))",
+        "Mesh requires the ndim of its first argument (`devices`) to equal the length of its second argument "
+        "(`axis_names`), but got devices.ndim == {1:rank} and len(axis_names) == {2:rank}.",
     ),
     # values of traced arrays
     (
@@ -532,6 +559,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^(\w+): the result has a NaN", "invalid value (nan) encountered in {1}"),
     (r"^(\w+): the result has an? inf", "invalid value (inf) encountered in {1}"),
     (
+        r"^An array of shape \(.*\b0\b.*\) is neither true nor false",
+        "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.",
+    ),
+    (
         r"^An array of shape .* is neither true nor false",
         "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()",
     ),
@@ -752,12 +783,18 @@ def jax_words(message: str) -> str:
     return ""
 
 
+def in_jax(message: str) -> str:
+    """A message with what JAX says in its place, where that is known."""
+    said = jax_words(message)
+    return f"{message}\n  In JAX: {said}" if said else message
+
+
 def with_jax_words(of_error: Any) -> Any:
-    """The text of an error, followed by what JAX says for the same mistake."""
+    """The text of an error, followed by what JAX says for the same mistake: its attribute `in_jax`, or by the table."""
 
     def text(self: Any) -> str:
         own: str = of_error(self)
-        said = jax_words(own)
+        said = getattr(self, "in_jax", "") or jax_words(own)
         return f"{own}\n  In JAX: {said}" if said and said not in own else own
 
     return text

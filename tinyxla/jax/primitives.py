@@ -196,7 +196,13 @@ class PrimitiveRule(Rule):
         has_transpose = self.primitive in primitive_transposes
         if has_transpose and (self.is_linear or self.primitive not in primitive_jvps):
             return self._transposed(wanted, values)
-        outputs, pullback = transposed(lambda tangents: self._push(values, tangents), wanted, values)
+        try:
+            outputs, pullback = transposed(lambda tangents: self._push(values, tangents), wanted, values)
+        except RecursionError:  # the derivative is the primitive again
+            raise NotImplementedError(
+                f"Transpose rule (for reverse-mode differentiation) for {self.name!r} not implemented; define one in "
+                "jax.interpreters.ad.primitive_transposes."
+            ) from None
         return tuple(outputs), pullback
 
     def _transposed(self, wanted: Mask, values: Values) -> tuple[tuple[Any, ...], Pullback]:

@@ -17,7 +17,8 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import vmap as vmap_of_arrays
-from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
+from tinyxla.jax.vmap_sizes import size_words
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array
@@ -81,7 +82,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options
     @transformed("vmap", fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if not _vmappables or not _has_axis_of_type((axes, out_axes)):
-            return plain(*args, **kwargs)
+            try:
+                return plain(*args, **kwargs)
+            except ShapeError as error:
+                if "the mapped axes must have one size" in error.args[0] and not hasattr(error, "in_jax"):
+                    error.in_jax = size_words(fun, args, kwargs, axes, options.get("axis_size"))  # type: ignore[attr-defined]
+                raise
         return _Call(fun, args, kwargs, axes, out_axes).mapped(options)
 
     return mapped

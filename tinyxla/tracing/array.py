@@ -229,12 +229,13 @@ class Array:
     # --- values for Python
 
     def __bool__(self) -> bool:
-        value = self.primal("A Python condition (if, while, and, or, not, bool())", TracerBoolConversionError)
-        if value.size != 1:
+        if self.size != 1:
+            self.check_usable()
             raise ShapeError(
-                f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or "
+                f"An array of shape {self.shape} is neither true nor false; use .any() or .all(), or "
                 "tinyxla.numpy.where for a choice for each element."
             )
+        value = self.primal("A Python condition (if, while, and, or, not, bool())", TracerBoolConversionError)
         return bool(value.buffer())
 
     def __int__(self) -> int:
@@ -247,22 +248,25 @@ class Array:
         return complex(self._single("complex()"))
 
     def __index__(self) -> int:
-        value = self._single("A Python integer (an index, a size, the end of a range)", TracerIntegerConversionError)
-        if value.dtype.kind not in "iu":
+        if self.dtype.kind not in "iu":
             raise ArgumentError(
-                f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int)."
+                f"A Python index must be an integer, but the array is of {self.dtype.name}; use astype(int)."
             )
+        value = self._single("A Python integer (an index, a size, the end of a range)", TracerIntegerConversionError)
         return value.__index__()
+
+    def check_usable(self) -> None:
+        """An error for a tracer of a function that has ended."""
 
     def _single(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> Any:
         """The value of an array without dimensions."""
-        value = self.concrete(wanted, error)
-        if value.shape:
+        if self.shape:
+            self.check_usable()
             raise ArgumentError(
-                f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an "
+                f"{wanted} takes an array without dimensions, but this one has the shape {self.shape}; choose an "
                 "element by indexing, or use tolist()."
             )
-        return value.buffer()
+        return self.concrete(wanted, error).buffer()
 
     def item(self, *index: int) -> Any:
         """The only element (or the one at `index`) as a Python number.

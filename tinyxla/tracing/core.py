@@ -200,6 +200,9 @@ class Tracer(Interpreted):
             return int(self.primal("A format").buffer())
         return super().__int__()
 
+    def check_usable(self) -> None:
+        check_active(self)
+
     def __copy__(self) -> Tracer:
         twin: Any = object.__new__(type(self))
         for kind in type(self).__mro__:
