@@ -25,6 +25,7 @@ from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.promotion import float0
 from tinyxla.tracing.references import Reference, filled, has_references, slotted
 from tinyxla.tracing.signatures import P, R
+from tinyxla.transforms.batch import BatchTracer
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
@@ -105,6 +106,7 @@ class CustomFunction(Described, Generic[P, R]):
     handed on."""
 
     what: str
+    _hands_tracers_on = False  # whether tracers of vmap may be among the arguments that are just handed on
 
     def __init__(
         self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
@@ -178,13 +180,41 @@ class CustomFunction(Described, Generic[P, R]):
         if has_references(others):
             others, references = slotted(others)
         leaves, tree = arrays_of(others, f"{self}: argument ")
-        call = BoundCall(self, handed_on, fixed, tree, references)
+        traced = _Traced.among(handed_on) if self._hands_tracers_on else _Traced(handed_on)
+        call = BoundCall(self, traced, fixed, tree, references)
+        leaves = [*leaves, *traced.values]
         outputs = apply(self._rule(call, leaves), *leaves)
         return pytrees.unflatten(call.result_tree, outputs)
 
     def _rule(self, call: BoundCall, leaves: Values) -> Any:
         """What a call is for transformations."""
         raise NotImplementedError
+
+
+class _Traced:
+    """Arguments that are just handed on, of which some leaves are tracers of `vmap`: these are operands of the call, by
+    which there are no derivatives. Else `vmap` would know nothing of the call, where no other argument is mapped."""
+
+    def __init__(self, arguments: tuple[Any, ...], places: Sequence[int] = ()) -> None:
+        self._leaves, self._tree = pytrees.flatten_shown(arguments) if places else ([], None)
+        self._arguments = arguments
+        self._places = places
+        self.values = [self._leaves[k] for k in places]
+        self.key = tuple(map(hashable, self.filled([None] * len(places))))
+
+    @classmethod
+    def among(cls, arguments: tuple[Any, ...]) -> _Traced:
+        leaves = pytrees.flatten_shown(arguments)[0]
+        return cls(arguments, [k for k, x in enumerate(leaves) if isinstance(x, BatchTracer)])
+
+    def filled(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments with these values in the place of the tracers."""
+        if not self._places:
+            return self._arguments
+        leaves = list(self._leaves)
+        for k, x in zip(self._places, values, strict=True):
+            leaves[k] = x
+        return pytrees.unflatten(self._tree, leaves)
 
 
 class BoundCall:
@@ -195,27 +225,33 @@ class BoundCall:
     def __init__(
         self,
         of: CustomFunction[..., Any],
-        handed_on: tuple[Any, ...],
+        traced: _Traced,
         fixed: tuple[int, ...],
         tree: pytrees.TreeDef,
         references: Sequence[Reference] = (),
     ) -> None:
         self.of = of
-        self.handed_on = handed_on
+        self.traced = traced
         self.fixed = fixed
         self.tree = tree
         self.references = references  # among the other arguments, which have slots in their places
-        self.key = (of, tree, tuple(map(hashable, handed_on)), tuple(map(id, references)))
+        self.key = (of, tree, traced.key, tuple(map(id, references)))
 
-    def whole(self, others: Sequence[Any]) -> list[Any]:
+    def parted(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
+        """The arguments that are handed on, and the leaves of the others, for operands."""
+        own = len(values) - len(self.traced.values)
+        return self.traced.filled(values[own:]), values[:own]
+
+    def whole(self, handed_on: tuple[Any, ...], others: Sequence[Any]) -> list[Any]:
         """All arguments, in the function's order."""
         found = list(filled(others, self.references) if self.references else others)
-        for n, x in zip(self.fixed, self.handed_on, strict=True):
+        for n, x in zip(self.fixed, handed_on, strict=True):
             found.insert(n, x)
         return found
 
     def function(self, *leaves: Any) -> list[Array]:
-        return self.outputs(self.of.fun(*self.whole(pytrees.unflatten(self.tree, leaves))))
+        handed_on, own = self.parted(leaves)
+        return self.outputs(self.of.fun(*self.whole(handed_on, pytrees.unflatten(self.tree, own))))
 
     def outputs(self, result: Any) -> list[Array]:
         """The leaves of a result."""
@@ -312,6 +348,7 @@ class custom_jvp(CustomFunction[P, R]):
     """
 
     what = "custom_jvp"
+    _hands_tracers_on = True
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects.
@@ -368,10 +405,14 @@ class custom_jvp(CustomFunction[P, R]):
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:
             if not self._rules:
                 raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
-            given = [_full(t, x, self._symbolic) for t, x in zip(tangents, values, strict=True)]
-            pair = self._rules[0](
-                *call.handed_on, pytrees.unflatten(call.tree, values), pytrees.unflatten(call.tree, given)
-            )
+            handed_on, own = call.parted(values)
+            if any(t is not None for t in tangents[len(own) :]):
+                raise DifferentiationError(
+                    f"{self}: a derivative is wanted by an argument of nondiff_argnums, by which there is none; pass "
+                    "lax.stop_gradient of it, or let the rule be about it."
+                )
+            given = [_full(t, x, self._symbolic) for t, x in zip(tangents, own, strict=False)]
+            pair = self._rules[0](*handed_on, pytrees.unflatten(call.tree, own), pytrees.unflatten(call.tree, given))
             result, tangent = _pair(f"{self}: the rule", "(result, tangent)", pair)
             outputs = call.outputs(result)
             return outputs, call.derivatives("the tangent", tangent, call.result_tree, outputs)
@@ -437,7 +478,8 @@ class custom_vjp(CustomFunction[P, R]):
             if not self._rules:
                 raise MissingRuleError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
             given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
-            pair = self._rules[0](*call.whole(pytrees.unflatten(call.tree, given)))
+            handed_on, _ = call.parted(())
+            pair = self._rules[0](*call.whole(handed_on, pytrees.unflatten(call.tree, given)))
             result, residuals = _pair(f"{self}: the forward rule", "(result, residuals)", pair)
             outputs = call.outputs(result)
             residuals, references = slotted(residuals) if has_references(residuals) else (residuals, [])
@@ -449,7 +491,7 @@ class custom_vjp(CustomFunction[P, R]):
             seeds = [_full(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
             kept = pytrees.unflatten(tree, residuals)
             kept = filled(kept, references) if references else kept
-            found = self._rules[1](*call.handed_on, kept, pytrees.unflatten(call.result_tree, seeds))
+            found = self._rules[1](*call.parted(())[0], kept, pytrees.unflatten(call.result_tree, seeds))
             if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):  # pyright: ignore[reportUnknownArgumentType]
                 raise DifferentiationError(
                     f"{self}: the backward rule must give a tuple with a cotangent for each of the "

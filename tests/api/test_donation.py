@@ -508,3 +508,9 @@ def test_device_put_makes_another_array_where_it_may_not_be_an_alias() -> None:
     assert tx.device_put(x, may_alias=True) is x is not tx.device_put(x, may_alias=False)
     with pytest.raises(AttributeValueError, match="may_alias and donate must not be both True"):
         tx.device_put(x, may_alias=True, donate=True)
+
+
+def test_eval_shape_says_where_results_would_be() -> None:
+    sharding = tx.sharding.SingleDeviceSharding(tx.devices()[0])
+    found = tx.jit(lambda x: x * 2, out_shardings=sharding).eval_shape(np.arange(8))
+    assert (found.shape, found.sharding) == ((8,), sharding)

@@ -8,6 +8,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
+from tinyxla.errors import ArgumentError
 
 pytestmark = pytest.mark.usefixtures("four_devices")
 
@@ -41,3 +42,9 @@ def test_axes_of_results_and_gradients() -> None:
     assert int(count) == 4
     gradient = tx.grad(lambda x: tx.pmap(lambda x: lax.psum(x**2, "i"), axis_name="i")(x).sum())(jnp.asarray(x))
     np.testing.assert_array_equal(gradient, 8 * x)
+
+
+def test_static_arguments_of_pmap_are_passed_by_position() -> None:
+    function = tx.pmap(lambda a, b: a + b, static_broadcasted_argnums=1)
+    with pytest.raises(ArgumentError, match=r"static_broadcasted_argnums is \(1,\), but the call has 1 positional"):
+        function(tx.numpy.ones((1, 1)), b=1)

@@ -578,3 +578,34 @@ def test_errors(wrong: Callable[[], Any], message: str) -> None:
         wrong()
     assert re.search(message, str(caught.value), re.DOTALL), str(caught.value)
     assert "test_custom_rules.py" in str(caught.value)
+
+
+def scaled_by_jvp(jx: Any) -> Any:
+    @functools.partial(jx.custom_jvp, nondiff_argnums=(0,))
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    @f.defjvp
+    def _(x: Any, primals: Any, tangents: Any) -> Any:
+        return f(x, primals[0]), 5 * x * tangents[0]
+
+    return f
+
+
+@pytest.mark.parametrize("mapped", ["first", "both"])
+def test_arguments_that_are_handed_on_may_be_mapped(mapped: str) -> None:
+    def program(jx: Any) -> Any:
+        f = jx.vmap(scaled_by_jvp(jx), (0, None if mapped == "first" else 0))
+        y = jx.numpy.float32(3) if mapped == "first" else jx.numpy.asarray(V)
+        of_y = lambda y: f(jx.numpy.asarray(V), y)  # noqa: E731
+        return f(V, y), jx.jvp(of_y, (y,), (y,)), jx.jit(jx.jacrev(of_y))(y)
+
+    for found, wanted in zip(
+        jax.tree.leaves(tx.tree.map(np.asarray, program(tx))), jax.tree.leaves(program(jax)), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, 1e-6)
+
+
+def test_derivatives_by_arguments_that_are_handed_on_are_an_error() -> None:
+    with pytest.raises(TypeError, match="a derivative is wanted by an argument of nondiff_argnums"):
+        tx.jvp(lambda x: tx.vmap(scaled_by_jvp(tx), (0, None))(x, 3.0), (V,), (V,))

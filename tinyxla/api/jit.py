@@ -828,6 +828,11 @@ class PlacingJitted(Jitted[P, R]):
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
         return super().trace(*self._placed_arguments(args), **kwargs)
 
+    @boundary
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result for arguments of these shapes, and where it would be."""
+        return self._placed_result(super().eval_shape(*args, **kwargs))
+
     def _placed_arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, of which those that are not static are placed."""
         what = f"jit of {self.__name__}: in_shardings"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, cast
 
 from tinyxla.api import vmap
-from tinyxla.api.functions import Function, as_integers, check_callable
+from tinyxla.api.functions import Function, as_integers, check_callable, name_of
 from tinyxla.api.jit import jit
+from tinyxla.errors import ArgumentError
 from tinyxla.partitioning.execution import constrained
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import Device, check_device, check_devices, devices_of, process_index
@@ -66,7 +67,12 @@ def pmap(
 
     @transformed("pmap", fun)
     def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
+        if any(not -len(args) <= n < len(args) for n in static):
+            raise ArgumentError(
+                f"pmap of {name_of(fun)}: static_broadcasted_argnums is {static}, but the call has {len(args)} "
+                "positional arguments; pass these by position."
+            )
+        held = {n % len(args): args[n % len(args)] for n in static}
         places = [n for n in range(len(args)) if n not in held]
 
         @wraps(fun)

@@ -297,6 +297,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
         f"to an intermediate value to escape. {_NOT_AVAILABLE}UnexpectedTracerError",
     ),
+    (
+        r"^pmap of .*: static_broadcasted_argnums is (\(.*?\)), but the call has (\d+) positional",
+        "pmapped function has static_broadcasted_argnums={1} but was called with only {2} positional argument. All "
+        "static broadcasted arguments must be passed positionally.",
+    ),
     # vmap
     (
         r"^vmap of .*: in_axes for argument .*: axis (\d+) is out of range for an array with (\d+) dimensions",
@@ -452,6 +457,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r"^register_pytree_node: (\w+) is registered already", "Duplicate custom PyTreeDef type registration for {1}"),
     ("^device_put: may_alias and donate must not be both", "may_alias and donate cannot be True at the same time."),
+    (
+        r"^dtype\(\[\('float0', 'V'\)\]\) is not an element type",
+        "float0s do not support any operations by design, because they are not compatible with non-trivial vector "
+        "spaces.",
+    ),
     # arrays
     (r"^Arrays are immutable", "JAX arrays are immutable and do not support in-place item assignment."),
     (

@@ -26,6 +26,7 @@ from tinyxla.shapes import ElementType, KeyType, element_type, element_types
 from tinyxla.shapes.key_types import extended
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import (
+    as_array,
     default_complex,
     default_dtype,
     default_float,
@@ -317,6 +318,8 @@ def isscalar(element: Any) -> bool:
         >>> jnp.isscalar(3.0)
         True
     """
+    if hasattr(element, "__jax_array__") or hasattr(type(element), "__tinyxla_array__"):
+        element = as_array(element)
     return np.isscalar(element) or (isinstance(element, (Array, np.ndarray)) and element.ndim == 0)
 
 
