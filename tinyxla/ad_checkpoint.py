@@ -29,7 +29,7 @@ Policy = Callable[..., bool]
 def checkpoint(
     fun: Callable[P, R],
     *,
-    prevent_cse: bool = True,
+    prevent_cse: Any = True,
     policy: Policy | None = None,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -37,7 +37,7 @@ def checkpoint(
 @overload
 def checkpoint(
     *,
-    prevent_cse: bool = True,
+    prevent_cse: Any = True,
     policy: Policy | None = None,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -46,7 +46,7 @@ def checkpoint(
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
-    prevent_cse: bool = True,
+    prevent_cse: Any = True,
     policy: Policy | None = None,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -56,7 +56,8 @@ def checkpoint(
     Args:
         fun: of pytrees of arrays.
         prevent_cse: keep the compiler from using a value of the way there, which would have to be kept, for the same
-            value of the way back. Not needed inside of `lax.scan`.
+            value of the way back. Not needed inside of `lax.scan`. A pytree of bools, for arguments, counts as True if
+            one of them is.
         policy: what to keep all the same: `policy(op, *shapes, **attributes)` of each operation; `checkpoint_policies`
             has the usual ones.
         static_argnums: positions of arguments that are Python values.
@@ -84,7 +85,7 @@ def checkpoint(
         raise ArgumentError(f"checkpoint takes a policy of tinyxla.checkpoint_policies, but got {policy!r}.")
     numbers = as_integers(static_argnums, "checkpoint: static_argnums")
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
-    kept = Checkpoint(policy, prevent_cse)
+    kept = Checkpoint(policy, any(pytrees.leaves(prevent_cse)))
 
     @transformed("checkpoint", fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

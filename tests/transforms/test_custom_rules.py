@@ -609,3 +609,10 @@ def test_arguments_that_are_handed_on_may_be_mapped(mapped: str) -> None:
 def test_derivatives_by_arguments_that_are_handed_on_are_an_error() -> None:
     with pytest.raises(TypeError, match="a derivative is wanted by an argument of nondiff_argnums"):
         tx.jvp(lambda x: tx.vmap(scaled_by_jvp(tx), (0, None))(x, 3.0), (V,), (V,))
+
+
+def test_checkpoint_takes_a_pytree_of_flags_against_common_subexpressions() -> None:
+    function = tx.checkpoint(lambda x: tx.numpy.sin(x["a"]) * x["b"], prevent_cse=({"a": False, "b": True},))
+    assert float(tx.grad(function)({"a": 0.0, "b": 2.0})["a"]) == 2
+    text = tx.jit(tx.grad(function)).lower({"a": 0.0, "b": 2.0}).as_text("stablehlo")
+    assert "optimization_barrier" in text

@@ -29,9 +29,15 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "primal function",
     ),
     (
-        r"^custom_(jvp|vjp) of (.*): (?:too many positional|missing|got an unexpected)",
+        r"^custom_(jvp|vjp) of (.*): ((?:too many positional|missing|got an unexpected).*)\.",
         "The input arguments to the custom_{1}-decorated function {2} could not be resolved to positional-only "
-        "arguments.",
+        "arguments. Binding failed with the error:\n{3}",
+    ),
+    (
+        r"^custom_(jvp|vjp) of (.*): the function must take its arguments by position, since rules do, but \['(\w+)'\]",
+        "The input arguments to the custom_{1}-decorated function {2} could not be resolved to positional-only "
+        "arguments. Binding failed with the error:\nThe following keyword arguments could not be resolved to "
+        "positions: {3}",
     ),
     (r"defjvps takes no nondiff_argnums", "Can't use ``defjvps`` with ``nondiff_argnums``."),
     (
