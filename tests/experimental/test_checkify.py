@@ -273,3 +273,33 @@ def test_checkified_function_is_not_compiled_again_when_traced_again():
         return tx.jit(checkify.checkify(_positive)).lower(1.0).as_text()
 
     assert trace_count() == trace_count()
+
+
+def test_parts_of_shard_map_are_checked():
+    mesh = tx.make_mesh((1,), ("i",))
+    share = tx.shard_map(lambda x: x / x, mesh=mesh, in_specs=tx.P("i"), out_specs=tx.P("i"))
+    checked = checkify.checkify(share, errors=checkify.float_checks)
+    error, y = checked(tnp.arange(1.0, 5.0))
+    assert error.get() is None
+    np.testing.assert_array_equal(y, np.ones(4))
+    assert checked(tnp.arange(4.0))[0].get().startswith("division by zero")
+
+
+def test_what_a_loop_computes_in_vain_is_checked():
+    def condition(x):
+        _ = 1 / x
+        return x < 2
+
+    def loop(x):
+        return lax.while_loop(condition, lambda x: x + 1, x)
+
+    checked = checkify.checkify(loop, errors=checkify.float_checks)
+    assert checked(tnp.float32(1))[0].get() is None
+    assert checked(tnp.float32(0))[0].get().startswith("division by zero")
+
+
+def test_options_of_promotion_are_not_about_the_arithmetic_of_checks():
+    places = (np.array([1, 20], np.int32), np.array([1, 2], np.int32))
+    with tx.numpy_rank_promotion("raise"), tx.numpy_dtype_promotion("strict"):
+        checked = checkify.checkify(lambda x, i: x.at[i].set(0.0), errors=checkify.index_checks)
+        assert "index 20" in checked(tnp.ones((2, 3)), places)[0].get()

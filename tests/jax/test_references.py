@@ -40,6 +40,17 @@ def argument_of_jit():
     return f(ref, 2.0), ref[...], f(ref, 3.0), ref[...]
 
 @case
+def argument_and_one_from_around_of_jit():
+    around, ref = jax.new_ref(jnp.zeros(3)), jax.new_ref(jnp.zeros(3))
+    @jax.jit
+    @jax.jit
+    def f(r, x):
+        around[...] += x
+        r[2] += around[0]
+        return x + 1
+    return f(ref, 2.0), f(ref, 3.0), around[...], ref[...]
+
+@case
 def two_arguments_of_jit():
     a, b = jax.new_ref(jnp.zeros(2)), jax.new_ref(jnp.ones(2))
     @jax.jit

@@ -545,6 +545,14 @@ def test_scans_of_every_length(count: int) -> None:
             "num_keys must be from 1 to the number of arrays, 1, but got 2",
         ),
         (lambda: lax.top_k(F, 4), ShapeError, r"k must be from 0 to the size of axis 1 of f32\[2,3\], but got 4"),
+        (
+            lambda: tinyxla.eval_shape(
+                lambda x: lax.top_k(x, 2), tinyxla.ShapeDtypeStruct(((1 << 31) + 1,), np.float16)
+            ),
+            ShapeError,
+            "has more places than its result, of s32, can name",
+        ),
+        (lambda: lax.add(0, 0.0), DTypeError, "the operands have different element types, 0 and 0.0"),
         (lambda: lax.associative_scan(lax.add, (F, I[:1])), ShapeError, "different sizes along axis 0"),
         (lambda: lax.GatherScatterMode.from_any("wrap"), AttributeValueError, "'promise_in_bounds', but got 'wrap'"),
         (lambda: lax.sin("x"), DTypeError, "lax.sin takes arrays and numbers, but got 'x'"),
@@ -555,3 +563,21 @@ def test_errors(call: Callable[[], Any], error: type[TinyxlaError], message: str
         call()
     assert caught.value.line is not None
     assert caught.value.line.file == __file__
+
+
+def test_products_of_different_types_need_no_implicit_promotion() -> None:
+    with tinyxla.numpy_dtype_promotion("strict"):
+        assert lax.dot(F, np.ones(3, np.int16)).dtype == np.float32
+
+
+@pytest.mark.parametrize("function", [lax.digamma, lax.lgamma, lax.erfc, lax.bessel_i0e, lax.reciprocal, lax.conj])
+def test_functions_of_python_numbers_are_weakly_typed(function: Callable[..., Any]) -> None:
+    assert function(1.0).weak_type
+    assert not function(np.float32(1)).weak_type
+
+
+def test_random_bits_of_mapped_keys_do_not_depend_on_the_option_of_rank_promotion() -> None:
+    keys = np.arange(12, dtype=np.uint32).reshape(3, 4)
+    with tinyxla.numpy_rank_promotion("raise"):
+        _, bits = tinyxla.vmap(lambda key: lax.rng_bit_generator(key, (5, 7)))(keys)
+    assert bits.shape == (3, 5, 7)

@@ -470,3 +470,11 @@ def test_strict_promotion_holds_for_updates() -> None:
         assert jnp.zeros(2).at[0].set(1)[0] == 1
         with pytest.raises(PromotionError):
             jnp.zeros(2).at[0].set(jnp.int32(1))
+def test_nested_sequences_of_traced_numbers_are_indices() -> None:
+    x = jnp.arange(6).reshape(2, 3)
+    place = ((0, 1), (1, 0)), 2
+    found = tx.jit(lambda x, place: (x[place], x.at[place].set(9)))(x, place)
+    wanted = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(found[0], wanted[np.array(place[0]), 2])
+    wanted[:, 2] = 9
+    np.testing.assert_array_equal(found[1], wanted)

@@ -117,3 +117,13 @@ def test_what_has_no_form_is_refused() -> None:
         tx.jit(lambda x: tx.pure_callback(lambda v: v, x, x)).lower(V).as_text("stablehlo")
     with pytest.raises(AttributeValueError, match="'hlo' or 'stablehlo'"):
         tx.jit(lambda x: x).lower(V).as_text("mhlo")
+
+
+def test_composite_keeps_its_name_attributes_and_version() -> None:
+    scale = lax.composite(lambda x, *, factor, **_: x * factor, "example.scale", version=2)
+    given = {"factor": 3, "kind": np.dtype(np.float32), "none": None, "table": np.zeros(2, np.float32)}
+    text = tx.jit(lambda x: scale(x, **given)).lower(V).as_text("stablehlo")
+    assert '"stablehlo.composite"(%arg0) <{name = "example.scale"' in text
+    assert "{factor = 3 : i64, kind = f32, table = dense<[0.000000000e+00, 0.000000000e+00]> : tensor<2xf32>}" in text
+    assert "version = 2 : i32" in text
+    np.testing.assert_array_equal(stablehlo.parse(text)(V), 3 * V)

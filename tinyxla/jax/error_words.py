@@ -353,7 +353,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^lax.scan: unroll must be", "`unroll` must be a `bool` or a positive `int`."),
     (
         r"^lax.fori_loop: unroll takes a range of known numbers",
-        "Can only use `unroll` in `fori_loop` if the loop bounds can be statically known.",
+        "Can only use `unroll` in `fori_loop` if the loop bounds are statically known.",
     ),
     (
         rf"^lax.(scan|while_loop|fori_loop): .* is {_SHAPE}.* at the start, but the function makes it {_SHAPE}",

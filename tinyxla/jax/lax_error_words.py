@@ -11,6 +11,10 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         "lax.{1} requires arguments to have the same dtypes, got {2:dtype}, {3:dtype}. (Tip: jnp.{1} is a similar "
         "function that does automatic type promotion on inputs).",
     ),
+    (
+        r"lax\.(\w+): the operands have different element types",
+        "lax.{1} requires arguments to have the same dtypes",
+    ),
     (r"lax\.(\w+): the operands have different ranks", "{1}: arrays must have the same number of dimensions, got"),
     (
         rf"^lax\.(\w+): Incompatible shapes for broadcasting: {_PAIR} and {_PAIR}",
@@ -187,7 +191,7 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         "dimension size, but {3} // {1} != {2}.",
     ),
     (
-        rf"window_strides must have (\d+) entries, one a spatial dimension, but got {_PAIR}",
+        r"window_strides must have (\d+) entries, one a spatial dimension, but got ([(\[].*?[)\]])",
         "conv_general_dilated window and window_strides must have the same number of dimensions, but got {1} and "
         "{2:rank}",
     ),
@@ -248,6 +252,50 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         "k argument to top_k must be no larger than size along axis; got k={3} with shape={2:list} and axis={1}",
     ),
     (rf"lax\.top_k: axis \d+ of {SHAPE} has more places than", "top_k returns int32 indices, which will overflow"),
+    (
+        r"lax\.reshape: a size is an integer, but got (.*)\.",
+        "Shapes must be 1D sequences of concrete values of integer type, got {1}.",
+    ),
+    (
+        r"convolution: the operands must have equal ranks of at least 2",
+        "conv_general_dilated lhs and rhs must have the same number of dimensions",
+    ),
+    (
+        rf"lax\.reduce_window: .*the initial value for .* must be a scalar \w+, but got {SHAPE}",
+        "reduce_window expected init_values to be scalars but init_values have shapes [{1:shape}].",
+    ),
+    (r"^reduce: the initial value for .* must be a scalar", "reduce found non-scalar initial value"),
+    (
+        r"lax\.reduce: operands and init_values differ in structure",
+        "Operands must have the same tree structure as init_values",
+    ),
+    (rf"^reduce: dimensions must be distinct, but got {_PAIR}", "duplicate value in 'axes' of reduction: {1}"),
+    (
+        r"lax\.(reduce_window): the computation gives the structure",
+        "{1} output must have the same tree structure as the operands",
+    ),
+    (
+        r"ragged-dot: lhs_ragged_dims must be one dimension",
+        "ragged_dot_general expects exactly one lhs ragged dimension",
+    ),
+    (
+        r"^lax\.ragged_dot_general: axis -?\d+ is out of range",
+        "ragged_dot_general requires lhs ragged dimension numbers to be nonnegative and less than the number of axes "
+        "of the lhs",
+    ),
+    (
+        r"ragged-dot: with a (?:contracting|batch) dimension that is ragged",
+        "ragged_dot_general requires zero group dimensions in the rhs when lhs ragged dimension is contracting or "
+        "batch",
+    ),
+    (
+        r"ragged-dot: with a free dimension that is ragged, .*, but got \(\)",
+        "ragged_dot_general requires exactly one rhs group dimension when lhs ragged dimension is noncontracting",
+    ),
+    (
+        r"ragged-dot: with a free dimension that is ragged",
+        "ragged_dot_general requires rhs group dimension numbers to be distinct from contracting and batch dimensions",
+    ),
     (r"topk: the element type must have an order", "top_k is not compatible with complex inputs."),
     (
         r"iota: the element type must be a number type",
@@ -296,8 +344,12 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         "Sum of sizes {1} must be equal to dimension {2} of the operand shape",
     ),
     (
-        rf"ragged-dot: {SHAPE} must have (\d+) groups in dimension (\d+)",
-        "expected rhs group dimension size to be {2}, got",
+        rf"ragged-dot: {SHAPE} must have (\d+) groups in dimension \d+, as .*, but has (\d+)",
+        "expected rhs group dimension size to be {2}, got {3}",
+    ),
+    (
+        rf"ragged-dot: the group sizes must be (?:.* or )?{SHAPE}, but got {SHAPE}",
+        "expected group_sizes to have shape {1:shape}, got {2:shape}",
     ),
     (r"lax\.round: rounding_method is one of RoundingMethod, but got (\w+)", "{1} is not a valid RoundingMethod"),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from tinyxla.errors import ArgumentError
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
@@ -71,11 +72,17 @@ def traced_jaxpr(stage: Any) -> ClosedJaxpr:
 
 
 def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
-    """The text of a lowered function, which is StableHLO where no dialect is asked for."""
+    """The text of a lowered function, which is StableHLO where no dialect is asked for; HLO where an operation, such as
+    a callback, has no form there."""
 
     @wraps(as_text)
     def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        return as_text(self, "stablehlo" if dialect is None else dialect, debug_info=debug_info)
+        if dialect is not None:
+            return as_text(self, dialect, debug_info=debug_info)
+        try:
+            return as_text(self, "stablehlo", debug_info=debug_info)
+        except ArgumentError:
+            return as_text(self, debug_info=debug_info)
 
     return text
 

@@ -24,7 +24,7 @@ from tinyxla.lax.eager_control_flow import repeated
 from tinyxla.lax.threading_references import branching, counting, looping, mapping, scanning
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, max_dim
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
@@ -813,7 +813,8 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     """A function that stands in the graph as one op with a name of its own, which is called with the function's body.
 
     Args:
-        decomposition: of arrays, and of attributes by keyword, which are no arrays.
+        decomposition: of arrays, and of attributes by keyword, which are numbers, strings, NumPy arrays and so on;
+            those that are None are not named in the graph.
         name: such as "library.op".
         version: of its meaning.
 
@@ -834,7 +835,8 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     def function(*args: Any, **attributes: Any) -> Any:
         leaves, tree = arrays_of(args, f"lax.composite of {name}: argument ")
         traced = _traced(lambda *inner: decomposition(*inner, **attributes), *pytrees.unflatten(tree, leaves))
-        described = ", ".join(f"{key} = {_attribute_text(value)}" for key, value in attributes.items())
+        said = {key: value for key, value in attributes.items() if value is not None}
+        described = ", ".join(f"{key} = {_attribute_text(value)}" for key, value in said.items())
         single = len(traced.weak) == 1
         found = call(
             *leaves,
@@ -858,11 +860,18 @@ def _attribute_text(value: Any) -> str:
         return f"{float(value):e} : f32"
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(map(_attribute_text, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, (np.dtype, np.ndarray)):
+        from tinyxla.text.mlir import element_types, ir, printer  # here, since few programs need it
+
+        name = element_types.to_mlir(element_type(value if isinstance(value, np.dtype) else value.dtype))
+        if isinstance(value, np.dtype):
+            return name
+        return printer.attribute_text(ir.DenseAttr(value, ir.TensorType(value.shape, name)))
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     raise ArgumentError(
-        f"lax.composite: an attribute must be a number, a string or a tuple of such, but is {value!r}; hand in arrays "
-        "as arguments."
+        f"lax.composite: an attribute must be a number, a string, a NumPy array or element type, or a tuple of such, "
+        f"but is {shown(value)}; hand in other arrays as arguments."
     )
 
 

@@ -181,7 +181,7 @@ def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
 
 def _conjugate(x: Any) -> Any:
     if x.dtype.name in ("float32", "float64"):
-        return elementwise.complex_(x, elementwise.zeros_like(x))
+        return elementwise.complex_(x, elementwise.zeros_like(x)).with_weak_type(x.weak_type)
     return elementwise.conj(x)
 
 
@@ -335,7 +335,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     exponent = integer_of("lax.integer_pow", "y", y)
     if exponent < 0 and not element_type(base.dtype).is_inexact:
         raise DTypeError(f"lax.integer_pow: integers have no power {y} among the integers; convert x to float.")
-    return multiplied(base, exponent)
+    return multiplied(base, exponent).with_weak_type(base.weak_type)
 
 
 def square(x: ArrayLike) -> Array:

@@ -19,8 +19,9 @@ def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
     """The values as arrays of the one element type that they have, all of them weakly typed or none."""
     given = [operand(x, what) for x in values]
     fixed = {x.dtype for x in given if isinstance(x, Array) and not x.weak_type}
-    common, weak = promote_types(*(type_of(x) for x in given))
-    if len(fixed) > 1 or (fixed and common not in fixed):
+    types = [type_of(x) for x in given]
+    common, weak = promote_types(*types)
+    if len(fixed) > 1 or (common not in fixed if fixed else len(set(types)) > 1):
         raise DTypeError(
             f"{what}: the operands have different element types, {described(given)}; convert them with "
             f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."

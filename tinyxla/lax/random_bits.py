@@ -16,6 +16,7 @@ from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import setting
 
 
 class RandomAlgorithm(enum.IntEnum):
@@ -88,7 +89,8 @@ def rng_bit_generator(
         pairs = movement.reshape_to(given, (given.size // 2, 2))
         state = bits.bitcast_convert(pairs, new_element_type=element_type(np.uint64))
     after: Any
-    after, found = bit_generator(state, algorithm=name, shape=wanted)
+    with setting("numpy_rank_promotion", "allow"):  # what the user says of promotion is not about the formulas here
+        after, found = bit_generator(state, algorithm=name, shape=wanted)
     if words:
         pairs = bits.bitcast_convert(after, new_element_type=element_type(np.uint32))
         after = movement.reshape_to(pairs, (given.size,))

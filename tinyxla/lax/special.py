@@ -58,7 +58,7 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
         values = of_one_shape(name, of_one_type(name, *operands))
         if element_type(values[0].dtype).kind != "float":
             raise DTypeError(f"{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
-        return ruled(*values)
+        return ruled(*values).with_weak_type(values[0].weak_type)
 
     apply.__signature__ = signature  # type: ignore[attr-defined]
     short = name.rpartition(".")[2]

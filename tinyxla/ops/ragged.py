@@ -92,12 +92,14 @@ def _ragged_dot_shape(lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape, **att
         raise DTypeError(f"ragged-dot: the group sizes must be integers, but got {sizes}; convert them.")
     full = tuple(x.dimensions[d] for d in dims.prefix(x.rank))
     if not sizes.rank or (sizes.rank > 1 and sizes.dimensions[:-1] != full):
-        wanted = " or ".join({"[g]": None, f"[{','.join(map(str, (*full, 'g')))}]": None})
+        groups = (*sizes.dimensions[-1:], 1)[0] if dims.mode != "free" else y.dimensions[dims.rhs_group_dims[0]]
+        wanted = " or ".join({str(sizes.with_dimensions((*rows, groups))): None for rows in ((), full)})
         raise ShapeError(f"ragged-dot: the group sizes must be {wanted}, but got {sizes}.")
     groups = sizes.dimensions[-1]
     if dims.mode == "free" and y.dimensions[dims.rhs_group_dims[0]] != groups:
         raise ShapeError(
-            f"ragged-dot: {y} must have {groups} groups in dimension {dims.rhs_group_dims[0]}, as {sizes}."
+            f"ragged-dot: {y} must have {groups} groups in dimension {dims.rhs_group_dims[0]}, as {sizes}, but has "
+            f"{y.dimensions[dims.rhs_group_dims[0]]}."
         )
     if dims.mode == "contracting":
         return plain.with_dimensions((groups, *plain.dimensions))

@@ -32,6 +32,7 @@ from tinyxla.text.mlir.ir import (
     FunctionType,
     IntegerAttr,
     ModuleOp,
+    OpaqueAttr,
     Operation,
     OtherType,
     Region,
@@ -461,6 +462,14 @@ def _conditional(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
 def _call(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     name = body.module.function(x.attributes.to_apply, x.attributes.to_apply.name)
     variables = [body.sizes.variables[v] for v in body.module.system.variables]
+    said = x.attributes.frontend_attributes
+    if x.attributes.is_composite and said is not None and not variables:
+        attributes: Attributes = {"name": StringAttr(said.name.encode()), "decomposition": SymbolAttr((name,))}
+        if said.attributes not in ("", "{}"):
+            attributes["composite_attributes"] = OpaqueAttr(said.attributes)
+        if said.version:
+            attributes["version"] = IntegerAttr(said.version, "i32")
+        return body.of(x, "stablehlo.composite", operands, attributes)
     return body.of(x, "func.call", [*variables, *operands], {"callee": SymbolAttr((name,))})
 
 
