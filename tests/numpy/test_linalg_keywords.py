@@ -115,3 +115,26 @@ def test_derivative_of_pinv_forms_no_square_of_the_larger_size() -> None:
 def test_tridiagonal_form_of_one_complex_number_is_real() -> None:
     found = tx.lax.linalg.tridiagonal(np.array([[2 + 1j]], np.complex64))
     assert (found[0].tolist(), found[1].tolist()) == ([[2 + 0j]], [2.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_derivative_of_det_of_singular_matrices_is_the_adjugate(dtype: Any) -> None:
+    regular, alike, zero = RANDOM.integers(-3, 4, (4, 4)), RANDOM.integers(-3, 4, (4, 4)), np.zeros((4, 4))
+    alike[1] = alike[0]
+    matrices = np.stack([regular, alike, zero]).astype(dtype) * (1 if dtype is np.float32 else 1 + 1j)
+    change = RANDOM.normal(size=(4, 4)).astype(dtype)
+    for m, found in zip(matrices, tx.jvp(tnp.linalg.det, (matrices,), (np.stack([change] * 3),))[1], strict=True):
+        rows = [np.where(np.arange(4)[:, None] == k, change, m) for k in range(4)]  # each row in turn replaced
+        np.testing.assert_allclose(found, sum(np.linalg.det(r) for r in rows), rtol=1e-4, atol=1e-3)
+
+
+def test_complex_schur_form_of_one_number_is_that_number() -> None:
+    found = tx.scipy.linalg.rsf2csf(np.array([[2.0]]), np.array([[1.0]]))
+    assert [x.tolist() for x in found] == [[[2 + 0j]], [[1 + 0j]]]
+
+
+def test_einsum_takes_a_path_of_tuples() -> None:
+    a, b, c = (RANDOM.normal(size=(2, n)) for n in (3, 4, 5))
+    for path in ([(0, 2), (0, 1)], [(0, 1, 2)]):
+        found = tnp.einsum("ij,ik,il->jkl", a, b, c, optimize=path)
+        np.testing.assert_allclose(found, np.einsum("ij,ik,il->jkl", a, b, c), rtol=1e-4, atol=1e-5)

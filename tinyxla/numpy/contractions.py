@@ -571,6 +571,8 @@ def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], opti
     result = "".join(letters[c] for c in output if c in present)
     shapes = [np.broadcast_to(np.float32(0), x.shape) for _, x in named]
     strategy = "greedy" if optimize is True or (len(named) > 6 and optimize == "optimal") else optimize
+    if isinstance(strategy, (list, tuple)) and all(isinstance(step, tuple) for step in strategy):
+        strategy = ["einsum_path", *strategy]
     path = np.einsum_path(",".join(terms) + "->" + result, *shapes, optimize=strategy)[0]
     return [tuple(pair) for pair in path[1:]]
 

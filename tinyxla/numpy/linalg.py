@@ -943,8 +943,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
 @replayed
 def det(a: ArrayLike) -> Array:
-    """The determinants of square matrices, those of more than 3 rows by factors L U; these have no derivative where
-    they are 0.
+    """The determinants of square matrices, those of more than 3 rows by factors L U.
 
     Returns:
         An array of the shape of `a` without its last two axes, in floating point or complex.
@@ -960,9 +959,46 @@ def det(a: ArrayLike) -> Array:
     x = matrices("linalg.det", a, square=True)
     if x.shape[-1] <= 3:
         return _expanded(x)
+    return _determinant(x)
+
+
+@custom_jvp
+def _determinant(x: Any) -> Any:
     diagonals, odd = _pivots_of(x)
     product = prod(diagonals, -1)
     return where(odd, arith.negative(product), product)
+
+
+@_determinant.defjvp
+def _determinant_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    """Jacobi's formula: the trace of the adjugate times X'. The adjugate is the determinant times the inverse, where
+    there is one."""
+    from tinyxla.lax.control_flow import cond as branch  # here, since that package is made of functions of this one
+
+    (x,), (change,) = primals, tangents
+    value = _determinant(x)
+    singular = arith.equal(value, 0)
+    mask, size = singular[..., None, None], x.shape[-1]
+    regular = where(mask, eye(size, dtype=x.dtype), x)
+    moved = arith.multiply(value, trace_of(systems.solve(regular, change, transpose_a=False), 0, -2, -1))
+    distinct = expand_dims(arange(1, size + 1, dtype=x.dtype), -1)  # of whose singular values there are derivatives
+    rest = where(mask, x, arith.multiply(eye(size, dtype=x.dtype), distinct))
+    special = branch(
+        any(singular),
+        lambda: trace_of(contractions.matmul(_adjugate(rest), change), 0, -2, -1),
+        lambda: arith.multiply(0, moved),
+    )
+    return value, where(singular, special, moved)
+
+
+def _adjugate(x: Any) -> Any:
+    """That of a product is the product of the adjugates in the other order: here of a unitary matrix, singular values
+    and a unitary matrix."""
+    u, s, vh = factorizations.svd(x, full_matrices=False)
+    others = prod(where(eye(x.shape[-1], dtype=bool), 1, expand_dims(s, -2)), -1)
+    right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(cast(others, x.dtype), -2))
+    turned = arith.multiply(_determinant(u), _determinant(vh))[..., None, None]
+    return arith.multiply(turned, contractions.matmul(right, linear_algebra.adjoint(u)))
 
 
 def _expanded(x: Any) -> Any:

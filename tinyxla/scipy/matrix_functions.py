@@ -204,7 +204,7 @@ def _triangular_form(form: Any, vectors: Any) -> tuple[Any, Any]:
         )
         return lax.dynamic_update_slice(t, tnp.zeros((1, 1), t.dtype), (first + 1, first)), z
 
-    return lax.fori_loop(0, size - 1, rotate, (form, vectors))
+    return lax.fori_loop(0, size - 1, rotate, (form, vectors)) if size > 1 else (form, vectors)
 
 
 @with_flags
