@@ -15,14 +15,11 @@ from tinyxla.loopir.ir.loop_ir import Call, Kernel, Loop, Multiply, Statement
 
 @dataclass(eq=False, frozen=True, slots=True)
 class LlvmRoutine:
-    """The function `function` of LLVM text (`llvm_templates`). LLVM's passes skip a text that `is_optimized`
-    already; a routine that `is_cold` runs seldom, so that cheap compilation matters more than fast code."""
+    """The function `function` of LLVM text (`llvm_templates`) that needs none of LLVM's passes."""
 
     symbol: str
     text: str
     function: str
-    is_optimized: bool = False
-    is_cold: bool = False
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -92,9 +89,9 @@ def declare_kernel(name: str, kernel: Kernel, is_cold: bool = False) -> str:
     return name
 
 
-def declare_llvm(name: str, text: str, function: str, is_optimized: bool = False, is_cold: bool = False) -> str:
+def declare_llvm(name: str, text: str, function: str) -> str:
     """Register a routine in LLVM text; returns its name, for `Call`."""
-    declare(LlvmRoutine(routine_symbol(name), text, function, is_optimized, is_cold))
+    declare(LlvmRoutine(routine_symbol(name), text, function))
     return name
 
 

@@ -273,9 +273,9 @@ def compile_llvm(text: str, names: Sequence[str], is_optimized: bool = False, is
     return dict(_wait_for(_submit(_module(text, names, is_optimized, is_cold))))
 
 
-def define_llvm(symbol: str, text: str, name: str, is_optimized: bool = False, is_cold: bool = False) -> None:
-    """Queue LLVM text for compilation, and define a symbol for its function `name`."""
-    _define(_module(text, [name], is_optimized, is_cold, symbol))
+def define_llvm(symbol: str, text: str, name: str) -> None:
+    """Queue LLVM text that needs none of LLVM's passes for compilation, and define a symbol for its function `name`."""
+    _define(_module(text, [name], is_optimized=True, is_cold=False, symbol=symbol))
 
 
 def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:

@@ -24,8 +24,8 @@ def begin_routines(kernel: Kernel) -> None:
 
 def _begin(routine: Routine) -> None:
     match routine:
-        case LlvmRoutine(symbol, text, function, is_optimized, is_cold):
-            define_llvm(symbol, text, function, is_optimized, is_cold)
+        case LlvmRoutine(symbol, text, function):
+            define_llvm(symbol, text, function)
         case KernelRoutine(symbol, kernel, is_cold):
             define_kernel(symbol, kernel, is_cold)
         case FortranRoutine(name):

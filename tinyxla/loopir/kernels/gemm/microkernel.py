@@ -36,11 +36,12 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
+from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, Value
-from tinyxla.loopir.ir.routines import declare_kernel
+from tinyxla.loopir.ir.routines import declare_kernel, declare_llvm
 from tinyxla.loopir.kernels.gemm.amx import microkernel_text
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
-from tinyxla.loopir.lower.routine_calls import ParametricBuilder, declare_routine, load_arguments
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 
 MICROKERNEL_ARGUMENTS = ("m", "n", "k", "accumulate", "a_row_stride", "b_k_stride")
 _PREFETCH_VECTORS = 32  # prefetch distance of a tile for a skinny A, in vectors of B
@@ -52,8 +53,8 @@ def declare_microkernel(arithmetic: Arithmetic, depth_multiplier: int = 0) -> st
     """Declare the microkernel of this instruction and tile and return its symbol. A `depth_multiplier` other than 0 is
     that of a depthwise convolution."""
     if arithmetic.uses_amx:
-        text = microkernel_text(arithmetic.packed_type, load_arguments(MICROKERNEL_ARGUMENTS))
-        return declare_routine(f"amx_{arithmetic.packed_type}", text)
+        text = microkernel_text(arithmetic.packed_type, load_words("numbers", MICROKERNEL_ARGUMENTS))
+        return declare_llvm(f"amx_{arithmetic.packed_type}", text, "routine")
     b = _MicrokernelBuilder(arithmetic, depth_multiplier)
     b.build()
     form = f"depthwise{depth_multiplier}" if depth_multiplier else "product"
