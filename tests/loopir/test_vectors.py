@@ -174,7 +174,8 @@ def test_branches() -> None:
         x, y = b.branch(
             b.compare("LT", i, 2), lambda: [b.load(source, i, LANES), *stored(5), Literal("f32", 1.0)], zeros
         )
-        b.branch(b.compare("EQ", i, 3), lambda: stored(7), list)
+        with b.when(b.compare("EQ", i, 3)):
+            stored(7)
         b.store(target, b.add(b.mul(i, LANES), LANES), b.compute("add", "f32", x, y))
     x = np.arange(2 * LANES, dtype=np.float32)
     expected = np.zeros((5, LANES))

@@ -524,6 +524,23 @@ class Builder:
         """Logical shift: zeros are shifted in."""
         return self._bitwise("shift-right-logical", x, bits)
 
+    @contextmanager
+    def _within(self, block: list[Statement]) -> Generator[None]:
+        """Append to a block inside of the innermost one."""
+        self._blocks.append(block)
+        self._available.append({})
+        yield
+        self._available.pop()
+        self._blocks.pop()
+
+    @contextmanager
+    def when(self, condition: Value) -> Generator[None]:
+        """A block that runs if a condition holds."""
+        statement = If(condition, [], [], [])
+        self._blocks[-1].append(statement)
+        with self._within(statement.on_true):
+            yield
+
     def branch(
         self, condition: Value, on_true: Callable[[], Sequence[Operand]], on_false: Callable[[], Sequence[Operand]]
     ) -> list[Value]:
@@ -532,11 +549,8 @@ class Builder:
         self._blocks[-1].append(statement)
         values: list[Sequence[Operand]] = []
         for emit, block in ((on_true, statement.on_true), (on_false, statement.on_false)):
-            self._blocks.append(block)
-            self._available.append({})
-            values.append(emit())
-            self._available.pop()
-            self._blocks.pop()
+            with self._within(block):
+                values.append(emit())
         statement.choices = [Choice(self._new(x.type, "r", lanes_of(x)), x, y) for x, y in zip(*values, strict=True)]
         return [choice.result for choice in statement.choices]
 
@@ -573,11 +587,8 @@ class Builder:
             LoopCarried(self._new(x.type, "c", lanes_of(x)), x, self._new(x.type, "r", lanes_of(x))) for x in carried
         ]
         self._blocks[-1].append(loop)
-        self._blocks.append(loop.body)
-        self._available.append({})
-        yield loop.index, loop
-        self._available.pop()
-        self._blocks.pop()
+        with self._within(loop.body):
+            yield loop.index, loop
         loop.body = _stores_last(loop)
 
 

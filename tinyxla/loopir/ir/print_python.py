@@ -438,15 +438,19 @@ class _Printer:
         return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.accumulate))])})"
 
     def _branch(self, x: If, indent: str) -> None:
-        bodies = (x.on_true, [choice.on_true for choice in x.choices]), (x.on_false, [y.on_false for y in x.choices])
-        for keyword, (body, operands) in zip((f"if {x.condition.name}:", "else:"), bodies, strict=True):
-            self.lines.append(f"{indent}{keyword}")
-            before = len(self.lines)
-            self._block(body, indent + "    ")
-            for choice, operand in zip(x.choices, operands, strict=True):
-                self.lines.append(f"{indent}    {choice.result.name} = {self._operand(operand)}")
-            if len(self.lines) == before:
-                self.lines.append(f"{indent}    pass")
+        self.lines.append(f"{indent}if {x.condition.name}:")
+        self._body(x.on_true, [(choice.result, choice.on_true) for choice in x.choices], indent + "    ")
+        if x.on_false or x.choices:
+            self.lines.append(f"{indent}else:")
+            self._body(x.on_false, [(choice.result, choice.on_false) for choice in x.choices], indent + "    ")
+
+    def _body(self, statements: Sequence[Statement], results: Sequence[tuple[Value, Operand]], indent: str) -> None:
+        """A body of a branch, and what values become of it."""
+        before = len(self.lines)
+        self._block(statements, indent)
+        self.lines += [f"{indent}{result.name} = {self._operand(operand)}" for result, operand in results]
+        if len(self.lines) == before:
+            self.lines.append(f"{indent}pass")
 
     def _loop(self, loop: Loop, indent: str) -> None:
         self.indices.add(loop.index.name)

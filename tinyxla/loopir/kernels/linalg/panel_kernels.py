@@ -75,7 +75,7 @@ class _Getf2Builder(ParametricBuilder):
             is_group = self.compare("LE", group_end, steps)
             self._update_group(step, self.select(is_group, group_end, self.columns))
             ends_group = self.and_(is_group, self.compare("EQ", self.add(k, 1), group_end))
-            with self.loop(0, self.select(ends_group, 1), sequential=True):
+            with self.when(ends_group):
                 self._update_trailing(step)
 
     def _column(self, j: Index) -> Buffer:
@@ -208,11 +208,9 @@ def trsm(type: str, vectors: int = UNROLLED) -> str:
 
     def divide(row: Buffer, sums: Sequence[Value], masks: Sequence[Value], diagonal: Index) -> None:
         """Divide by the diagonal, unless that is a one."""
-        with b.loop(0, b.sub(1, n["unit"]), sums, sequential=True) as (_, division):
-            quotients = b.quotients([x.arg for x in division.carried], b.load(factors, diagonal))
-            for x, quotient in zip(division.carried, quotients, strict=True):
-                x.next = quotient
-        b.store_vectors(row, [x.result for x in division.carried], masks)
+        has_ones = b.compare("EQ", n["unit"], 1)
+        quotients = b.branch(has_ones, lambda: sums, lambda: b.quotients(sums, b.load(factors, diagonal)))
+        b.store_vectors(row, quotients, masks)
 
     triangle = _Triangle(factors, n["factors_start"], n["row_stride"], n["column_stride"])
     b.substitute(triangle, n["unknowns"], n["columns"], n["matrix_start"], divide)
