@@ -408,7 +408,7 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
         found = treedef.flatten_up_to(other)
     except ValueError as error:
         found = str(error)
-    if isinstance(found, str) or (_may_have_dicts(treedef) and tree_structure(other) != treedef):
+    if isinstance(found, str) or (may_have_dicts(treedef) and tree_structure(other) != treedef):
         difference = _difference(treedef, tree, other, ())
         if difference is not None:
             raise PytreeError(f"{what}: the trees have different structures. {difference}")
@@ -417,7 +417,8 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list
     return found
 
 
-def _may_have_dicts(treedef: PyTreeDef) -> bool:
+def may_have_dicts(treedef: PyTreeDef) -> bool:
+    """Whether a structure has dicts above leaves, or that is not known."""
     try:
         return _has_dicts(treedef)
     except TypeError:  # of what has no hash

@@ -205,11 +205,6 @@ class _OfParts:
         return found
 
 
-def _is_list(specs: Any, args: tuple[Any, ...]) -> bool:
-    """Whether there is a spec for each argument."""
-    return isinstance(specs, tuple | list) and not isinstance(specs, PartitionSpec) and len(specs) == len(args)
-
-
 def _axes(what: str, mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Any) -> Spec:
     found = NamedSharding(mesh, spec).dimension_axes(shape, f"shard_map: {what}")
     others = named(found) - names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import tree_util
+from tinyxla.jax import treedefs
 
 
 class Registry:
@@ -15,7 +16,7 @@ class Registry:
 
     def flatten(self, tree: Any, is_leaf: Any = None) -> Any:
         """The leaves and the structure of a tree."""
-        return tree_util.tree_flatten(tree, is_leaf)
+        return treedefs.tree_flatten(tree, is_leaf)
 
     def flatten_one_level(self, tree: Any) -> Any:
         """The children and what else an inner node holds; None for a leaf."""

@@ -204,7 +204,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    return optree.tree_unflatten(treedef, leaves)
+    return treedef.unflatten(leaves)
 
 
 def with_placeholders(treedef: TreeDef) -> Any:

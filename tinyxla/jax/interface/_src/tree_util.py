@@ -2,6 +2,7 @@
 
 from tinyxla.errors import PytreeError as _PytreeError
 from tinyxla.jax.registry import Registry as _Registry
+from tinyxla.jax.treedefs import *  # noqa: F403
 from tinyxla.tree_util import *  # noqa: F403
 from tinyxla.tree_util import _difference, tree_structure as _tree_structure
 

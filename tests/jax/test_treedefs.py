@@ -1,0 +1,74 @@
+"""Structures of pytrees under the hook are those of JAX: their text, what nodes hold, what they say of other trees."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import textwrap
+
+import pytest
+
+from tests.jax.test_jax_hook import lines as printed
+
+jax = pytest.importorskip("jax")
+
+CLASSES = """
+    import collections, pickle
+    import jax
+    from jax import tree_util
+
+    Point = collections.namedtuple("Point", "x y")
+
+    class Box:
+        def __init__(self, held, label):
+            self.held, self.label = held, label
+
+        def __repr__(self):
+            return f"Box({self.held})"
+
+    tree_util.register_pytree_node(Box, lambda b: ((b.held,), b.label), lambda label, held: Box(*held, label))
+    """
+OF_EACH_KIND = """
+    trees = [1, None, (), (1,), [1, (2, None)], {"b": 2, "a": [1]}, Point(1, {"c": 2}), [Box((1, 2), "here")]]
+    trees += [collections.OrderedDict(b=1, a=2), collections.defaultdict(list, k=1)]
+    trees += [tree_util.Partial(print, 1, end="")]
+    for tree in trees:
+        treedef = jax.tree.structure(tree)
+        data = treedef.node_data()
+        print(treedef, data and (data[0].__name__, data[1]), treedef.num_leaves, treedef.num_nodes, treedef.children())
+        leaves = list(range(treedef.num_leaves))
+        treedef.walk(lambda children, data: print(children, data) or "node", lambda leaf: 10 * leaf, leaves)
+    """
+OF_OTHERS = """
+    pairs = [([1, 2], [3]), ((1,), (2, 3)), ((1,), [2]), ({"a": 1}, {"b": 2}), ({"a": (1,)}, {"a": 2}), (None, [2])]
+    pairs += [([Point(1, 2)], [(1, 2)]), ([(1, 2)], [Point(1, 2)]), (collections.OrderedDict(b=1), {"b": 1})]
+    pairs += [(collections.OrderedDict(b=1), collections.OrderedDict(c=1))]
+    for tree, other in pairs:
+        try:
+            jax.tree.structure(tree).flatten_up_to(other)
+        except ValueError as error:
+            print(str(error).splitlines()[0])
+    """
+OPERATIONS = """
+    tree = {"b": Point(3, None), "a": [1, 2]}
+    leaves, treedef = jax.tree.flatten(tree)
+    print(jax.tree.unflatten(treedef, leaves), treedef.unflatten(leaves), isinstance(treedef, tree_util.PyTreeDef))
+    print(pickle.loads(pickle.dumps(jax.tree.structure([{"a": 1}]))))
+    outer, inner = jax.tree.structure([0, 0]), jax.tree.structure({"a": 0})
+    print(outer.compose(inner), jax.tree.transpose(outer, inner, [{"a": 1}, {"a": 2}]))
+    print(tree_util.treedef_tuple([outer, inner]), tree_util.treedef_children(outer))
+    print(outer == jax.tree.structure([1, 2]), outer == inner)
+    out_tree = jax.jit(lambda x: [x, {"a": x}]).lower(1.0).out_tree
+    print(out_tree == jax.tree.structure([0, {"a": 0}]), isinstance(out_tree, tree_util.PyTreeDef))
+    print(jax.tree.unflatten(out_tree, [1, 2]), jax.tree.flatten_with_path(tree)[1] == treedef)
+    print(jax.tree.leaves(jax.jit(lambda x, t: x, static_argnums=1)(1.0, treedef)))
+    """
+
+
+@pytest.mark.parametrize("source", [OF_EACH_KIND, OF_OTHERS, OPERATIONS], ids=["kinds", "others", "operations"])
+def test_structures_are_those_of_jax(source: str) -> None:
+    program = textwrap.dedent(CLASSES) + textwrap.dedent(source)
+    theirs = io.StringIO()
+    with contextlib.redirect_stdout(theirs):
+        exec(program, {"__name__": "__main__"})
+    assert printed(program) == theirs.getvalue().splitlines()
