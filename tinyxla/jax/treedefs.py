@@ -21,7 +21,7 @@ class _Structures(type):
     """The class of a class that has this library's structures for instances, too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return type(instance) is cls or isinstance(instance, optree.PyTreeSpec)
+        return super().__instancecheck__(instance) or isinstance(instance, optree.PyTreeSpec)
 
 
 class PyTreeDef(metaclass=_Structures):
