@@ -428,6 +428,8 @@ def test_cache_misses_and_traces_are_logged_in_words_of_jax() -> None:
     assert said[0].startswith("In JAX: Finished tracing f for jit in ")
     assert "TRACING CACHE MISS" in said[1]
     assert said[1].endswith("for f: different input pytree")
+
+
 def test_lowered_functions_are_texts_of_stablehlo() -> None:
     program = """
         import jax, jax.numpy as jnp

@@ -470,6 +470,8 @@ def test_strict_promotion_holds_for_updates() -> None:
         assert jnp.zeros(2).at[0].set(1)[0] == 1
         with pytest.raises(PromotionError):
             jnp.zeros(2).at[0].set(jnp.int32(1))
+
+
 def test_nested_sequences_of_traced_numbers_are_indices() -> None:
     x = jnp.arange(6).reshape(2, 3)
     place = ((0, 1), (1, 0)), 2

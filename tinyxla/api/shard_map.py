@@ -123,7 +123,8 @@ class _OfParts:
         """The function of the arguments that are split: one without a spec keeps its value, which need not be an array.
         An abstract mesh is that of an argument."""
         specs: Any = self._in_specs
-        split = [k for k in range(len(args)) if not _is_list(specs, args) or specs[k] is not None]
+        is_list = isinstance(specs, tuple | list) and not isinstance(specs, PartitionSpec) and len(specs) == len(args)
+        split = [k for k in range(len(args)) if not (is_list and specs[k] is None)]
 
         def f(*parts: Any) -> Any:
             filled = list(args)

@@ -235,7 +235,7 @@ def _bisected(ordered: Any, values: Any, side: str) -> Any:
 
 
 def _before(x: Any, y: Any) -> Any:
-    """Whether x comes before y as sort orders them: NaN last, complex numbers by their NaN parts, then lexicographic."""
+    """Whether x comes before y in a sort: NaN last, complex numbers by their NaN parts, then lexicographic."""
     if element_type(x.dtype).kind == "complex":
         keys = [(_nan_parts(z), ops.real(z), ops.imag(z)) for z in (x, y)]
         found: Any = None
