@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinyxla.jax.catalogue import BINARY, BITWISE, UNARY
+from tinyxla.jax.difference_words import difference_words
 from tinyxla.jax.lax_error_words import LAX_TABLE, SHAPE as _SHAPE
 from tinyxla.jax.numpy_error_words import NUMPY_TABLE
 from tinyxla.shapes import element_type
@@ -388,7 +389,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         rf"^lax.while_loop: cond_fun must give one pred without dimensions, but it gives {_SHAPE}",
-        "cond_fun must return a boolean scalar, but got output type(s) [{1:type}].",
+        "cond_fun must return a boolean scalar, but got output type(s) [ShapedArray({1:type})].",
     ),
     (
         r"^lax.fori_loop: lower and upper must be integers",
@@ -805,6 +806,8 @@ def with_jax_words(of_error: Any) -> Any:
     def text(self: Any) -> str:
         own: str = of_error(self)
         said = getattr(self, "in_jax", "") or jax_words(own)
+        differences = getattr(self, "differences", None)
+        said = difference_words(differences) if differences and differences.places else jax_words(own)
         return f"{own}\n  In JAX: {said}" if said and said not in own else own
 
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -18,6 +19,7 @@ from tinyxla.errors import (
     PromotionError,
     ResultTypeError,
     ShapeError,
+    TinyxlaError,
 )
 from tinyxla.hlo import Computation
 from tinyxla.lax.eager_control_flow import repeated
@@ -118,6 +120,38 @@ def _typed(x: Array) -> str:
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
+class Differences(NamedTuple):
+    """Where what is carried or given differs, in an error about it.
+
+    Attributes:
+        what: the name of the function, such as "scan".
+        argument: the name of the parameter that is what is carried, or the number of the other branch.
+        places: a path, and the structures or shapes there: at the start and later, or of the first and another branch.
+    """
+
+    what: str
+    argument: str
+    places: list[tuple[str, Any, Any]]
+
+
+_Error = TypeVar("_Error", bound=TinyxlaError)
+
+
+def _about(error: _Error, what: str, argument: str, places: list[tuple[str, Any, Any]]) -> _Error:
+    """The error with its differences as an attribute."""
+    error.differences = Differences(what.removeprefix("lax."), argument, places)  # type: ignore[attr-defined]
+    return error
+
+
+def _carry_name(what: str, function: Function) -> str:
+    """The name of the parameter of a step that is what is carried."""
+    try:
+        names = [*inspect.signature(function).parameters]
+    except (TypeError, ValueError):
+        return ""
+    return (*names, "", "")[what == "lax.fori_loop"]
+
+
 Carried = TypeVar("Carried")  # what a loop hands on from step to step
 Element = TypeVar("Element")  # an element of what a loop goes along
 
@@ -144,18 +178,21 @@ def _step_of(what: str, function: Function, carry: _Carry, *others: Any, within:
         traced = _traced(function, carry.value, *others)
         trees = traced.tree.children()
         if len(trees) != 2 or trees[0] != carry.tree:
-            found = pytrees.structure_text(trees[0] if len(trees) == 2 else traced.tree)
-            raise ArgumentError(
+            given = trees[0] if len(trees) == 2 else traced.tree
+            error = ArgumentError(
                 f"{what}: the function must give what is carried in the structure that it has at the start, "
-                f"{pytrees.structure_text(carry.tree)} where * stands for an array, but it gives {found}."
+                f"{pytrees.structure_text(carry.tree)} where * stands for an array, but it gives "
+                f"{pytrees.structure_text(given)}."
             )
+            places = [(path.removeprefix(within), *x) for path, *x in pytrees.differences(carry.tree, given)]
+            raise _about(error, what, _carry_name(what, function), places)
         later = [x.array_shape for x in traced.computation.outputs]
         leaves = [_settled(x, y, w) for x, y, w in zip(carry.leaves, later, traced.weak, strict=False)]
         if state.manual is not None:
             given = [*pytrees.leaves((carry.value, *others)), *traced.captured]
             leaves = state.manual.settled(leaves, traced.computation, given)
         if all(x is y for x, y in zip(leaves, carry.leaves, strict=True)):
-            _check_carry(what, carry, traced, within)
+            _check_carry(what, function, carry, traced, within)
             return carry, traced
         carry = _Carry(leaves, carry.tree)
 
@@ -168,14 +205,18 @@ def _settled(x: Array, later: Shape, weak: bool) -> Array:
     return cast(x, dtype).with_weak_type(False)
 
 
-def _check_carry(what: str, carry: _Carry, traced: _Traced, within: str) -> None:
+def _check_carry(what: str, function: Function, carry: _Carry, traced: _Traced, within: str) -> None:
     outputs = [x.array_shape for x in traced.computation.outputs]
-    for k, (x, y) in enumerate(zip(carry.leaves, outputs, strict=False)):
-        if Shape.of(x) != y:
-            name = pytrees.leaf_names(carry.value)[k].removeprefix(within)
-            where = f"the leaf {name} of what is carried" if name else "what is carried"
-            fix = "convert one of them with astype" if x.shape == y.dimensions else "the sizes must stay as they are"
-            raise ResultTypeError(f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}.")
+    changed = [k for k, (x, y) in enumerate(zip(carry.leaves, outputs, strict=False)) if Shape.of(x) != y]
+    if not changed:
+        return
+    names = [name.removeprefix(within) for name in pytrees.leaf_names(carry.value)]
+    x, y, name = carry.leaves[changed[0]], outputs[changed[0]], names[changed[0]]
+    where = f"the leaf {name} of what is carried" if name else "what is carried"
+    fix = "convert one of them with astype" if x.shape == y.dimensions else "the sizes must stay as they are"
+    error = ResultTypeError(f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}.")
+    places = [(names[k], Shape.of(carry.leaves[k]), outputs[k]) for k in changed]
+    raise _about(error, what, _carry_name(what, function), places)
 
 
 def _run_loop(
@@ -747,11 +788,12 @@ def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[An
     first = traced[0]
     for number, other in enumerate(traced):
         if other.tree != first.tree:
-            raise ArgumentError(
+            error = ArgumentError(
                 f"{what}: the results of all functions must have one structure, but that of function 0 is "
                 f"{pytrees.structure_text(first.tree)} and that of function {number} is "
                 f"{pytrees.structure_text(other.tree)}, where * stands for an array."
             )
+            raise _about(error, what, str(number), pytrees.differences(first.tree, other.tree))
     common = [_common_type(what, traced, k) for k in range(len(first.weak))]
     if any(x.array_shape.dtype != d for t in traced for x, (d, _) in zip(t.computation.outputs, common, strict=True)):
         traced = [_cast_results(t, [dtype for dtype, _ in common]) for t in traced]
@@ -789,10 +831,12 @@ def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype
     sizes = {s.dimensions for s in shapes}
     if len(sizes) > 1 or (fixed and fixed != {dtype}):
         names = pytrees.leaf_names(pytrees.with_placeholders(traced[0].tree))
-        raise ResultTypeError(
+        error = ResultTypeError(
             f"{what}: the results of all functions must have the same shapes and types, but the result{names[k]} is "
             f"{' or '.join(map(str, shapes))}."
         )
+        other = next((n for n, x in enumerate(shapes) if x != shapes[0]), 0)
+        raise _about(error, what, str(other), [(names[k], shapes[0], shapes[other])])
     if len({s.dtype for s in shapes}) == 1:
         is_weak = weak[-1 if what == "lax.cond" else 0]
     return dtype, is_weak

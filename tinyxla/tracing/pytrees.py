@@ -305,6 +305,16 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
 _NONE = object()
 
 
+def differences(one: TreeDef, other: TreeDef, path: str = "") -> list[tuple[str, TreeDef, TreeDef]]:
+    """The places at which two structures differ, as Python writes them, and the structures there."""
+    if one == other:
+        return []
+    if one.is_leaf() or other.is_leaf() or one.one_level() != other.one_level():
+        return [(path, one, other)]
+    parts = zip(one.entries(), one.children(), other.children(), strict=True)
+    return [d for entry, x, y in parts for d in differences(x, y, f"{path}[{entry!r}]")]
+
+
 def structure_text(treedef: TreeDef) -> str:
     """The containers as Python writes them, with * for each leaf."""
     text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(f", namespace={_WITH_WORDS!r}")
