@@ -140,5 +140,8 @@ def test_limits_beyond_the_type_that_numbers_are_drawn_in_are_errors() -> None:
 def test_permutation_of_a_number_that_numpy_holds() -> None:
     key = random.key(0)
     np.testing.assert_array_equal(random.permutation(key, np.array(5)), random.permutation(key, 5))
+    np.testing.assert_array_equal(random.permutation(key, tx.numpy.array(5)), random.permutation(key, 5))
     with pytest.raises(errors.AxisError):
         random.permutation(key, 5, axis=1)
+    with pytest.raises(errors.ConcretizationError):
+        tx.jit(random.permutation)(key, 5)

@@ -33,7 +33,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer
 from tinyxla.tracing.device import Device
-from tinyxla.tracing.shardings import PartitionSpec
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -88,6 +88,8 @@ def set_attributes() -> None:
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
+    sharding: Any = NamedSharding
+    sharding.check_compatible_aval = lambda self, aval_shape: self.dimension_axes(aval_shape) and None
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device
     device.addressable_memories, device.default_memory = memories.memories, memories.default_memory

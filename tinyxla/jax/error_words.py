@@ -717,6 +717,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Number of samples without replacement ({1}) cannot exceed number of categories ({2}).",
     ),
     (
+        r"^tinyxla.random.\w+: got a key as an array of words",
+        "Legacy uint32 key array passed as key to jax.random function.",
+    ),
+    (
         r"^tinyxla.random.choice: (\d+) elements cannot be chosen among (\d+)",
         "Cannot take a larger sample (size {1}) than population (size {2}) when 'replace=False'",
     ),

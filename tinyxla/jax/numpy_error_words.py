@@ -129,6 +129,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Mesh shape of the input {1} does not match the mesh shape passed to shard_map {2}",
     ),
     (
+        r"^NamedSharding: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
+        "Sharding with the spec {1} is only valid for values of rank at least {2}, but was applied to a value of rank "
+        "{3:rank}. For scalars the PartitionSpec should be P()",
+    ),
+    (
         rf"(\w+): the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+), .* have (\[.*\]) parts;",
         "Sharding {1} implies that array axis {2} is partitioned {4} times, but the dimension size is {0:size} "
         "(full shape: {3}, per-dimension tiling factors: {5} should evenly divide the shape)",
@@ -168,6 +173,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "data_fields and meta_fields must include all dataclass fields in ``__init__``. Unexpected fields: {1}.",
     ),
     # nn and image
+    (
+        rf"^num_classes of nn.one_hot, .* needs the value of a traced array {SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
+        "The error arose in jax.nn.one_hot argument `num_classes`.",
+    ),
     (
         rf"fan-in and fan-out need axes of inputs and of outputs, but the shape is {_PAIR}",
         "Can't compute input and output sizes of a {1:rank}-dimensional weights tensor with default in_axis. "

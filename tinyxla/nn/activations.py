@@ -19,6 +19,7 @@ from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.promotion import join_types
 
 
@@ -502,6 +503,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
            [0., 0., 1.]], dtype=float32)
     """
     classes = array_of(tnp.asarray(x) if isinstance(x, list | tuple) else x, "nn.one_hot")
+    if isinstance(num_classes, Tracer):
+        num_classes.concrete("num_classes of nn.one_hot, which decides the shape,")
     rank = classes.ndim + 1
     d = canonical_axis(axis, rank, "nn.one_hot")
     spread = [1] * rank

@@ -58,13 +58,13 @@ def _judge_words(what: str) -> None:
     """What the option `legacy_prng_key` says of keys that are arrays of words."""
     if config.legacy_prng_key == "allow":
         return
-    said = (
+    error = ArgumentError(
         f"{what}: got a key as an array of words, and legacy_prng_key is {config.legacy_prng_key!r}; make keys by "
         "random.key, or of words by random.wrap_key_data."
     )
     if config.legacy_prng_key == "error":
-        raise ArgumentError(said)
-    warnings.warn(said, stacklevel=3)
+        raise error
+    warnings.warn(str(error), stacklevel=3)
 
 
 def as_given(keys: KeyArray, by_words: bool) -> Any:

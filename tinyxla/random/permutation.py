@@ -15,7 +15,7 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexa
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import is_symbolic, max_dim
 from tinyxla.tracing.array import Array
@@ -44,8 +44,8 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
     """
     what = "tinyxla.random.permutation"
     source = checked_key(what, key)
-    if isinstance(x, np.ndarray) and not x.ndim and x.dtype.kind in "iu":
-        x = int(x)
+    if isinstance(x, Array | np.ndarray) and not x.ndim and element_type(x.dtype).is_integer:
+        x = int(array_of(x, what).concrete("the number of elements of a permutation").buffer())
     if isinstance(x, int | np.integer):
         canonical_axis(axis, 1, what)
         return _shuffled(source, tnp.arange(max_dim(x if is_symbolic(x) else int(x), 0)), 0)

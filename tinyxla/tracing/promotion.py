@@ -109,12 +109,22 @@ def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bo
 
 def _check_strictly(types: tuple[tuple[np.dtype[Any], bool], ...]) -> None:
     """An error unless arrays keep their types, and only numbers, which are weak, are converted."""
-    strong = {dtype for dtype, weak in types if not weak}
-    if len(strong) > 1 or (strong and join_types(*types)[0] not in strong):
+    strong: set[Any] = {dtype for dtype, weak in types if not weak}
+    if any(isinstance(dtype, KeyType) for dtype in strong):
+        return  # which there is no promotion of in any case
+    if len(strong) > 1 or (strong and _joined(types) not in strong):
         names = " and ".join(sorted({_node(*t) for t in types}))
         raise PromotionError(
             f"The element types {names} differ, and numpy_dtype_promotion is 'strict'; convert one with astype."
         )
+
+
+def _joined(types: tuple[tuple[np.dtype[Any], bool], ...]) -> np.dtype[Any] | None:
+    """The dtype that types have in common, if there is one."""
+    try:
+        return join_types(*types)[0]
+    except PromotionError:
+        return None
 
 
 def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
