@@ -107,6 +107,21 @@ def test_microkernel_multiplies_pairs(generator: np.random.Generator) -> None:
         np.testing.assert_array_equal(found.reshape(m, n), wanted)
 
 
+def test_printed_microkernel_multiplies_pairs_of_bf16(generator: np.random.Generator) -> None:
+    """As Python, since few processors have the instruction."""
+    kind = Arithmetic("f32", "bf16")
+    m, n, k = kind.mr, kind.nr + 3, 5
+    a, b = operands(generator, element_types["bf16"].dtype, (m, k, 2), (k, n, 2))
+    lists = [np.arange(m) * k, np.arange(m) * n, np.arange(k), np.arange(k) * n]
+    found = np.ones(m * n, np.float32)
+    builder = microkernel._MicrokernelBuilder(kind, 0)  # pyright: ignore[reportPrivateUsage]
+    builder.build()
+    arrays = [found, *(x.ravel().view(np.uint32) for x in (a, b)), *lists]
+    run_python(builder.kernel, arrays, 0, 1, (m, n, k, 1, 0, 0))
+    wanted = 1 + np.einsum("mkp,knp->mn", a.astype(np.float32), b.astype(np.float32))
+    np.testing.assert_array_equal(found.reshape(m, n), wanted)
+
+
 @pytest.mark.parametrize("depth_multiplier", [1, 2, 8, 16])
 def test_depthwise_microkernel(depth_multiplier: int, generator: np.random.Generator) -> None:
     kind = Arithmetic("f32", vectors=2)
