@@ -198,7 +198,7 @@ def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
         "    d:f32[3] = broadcast_in_dim c",
         "    e:f32[3] = mul a d",
         "  in (e,) } ClosedJaxpr",
-        "float32[3] int32[] float32[3]",
+        "float32[3] ~int32[] float32[3]",
         "[SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device), "
         "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)] "
         "{'a': SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)} ()",
@@ -439,3 +439,18 @@ def test_lowered_functions_are_texts_of_stablehlo() -> None:
         print(jax.jit(lambda x: jax.pure_callback(abs, x, x)).lower(1.0).as_text()[:9])
         """
     assert printed(program) == ["module @sin {", "True", "HloModule", "HloModule"]
+def test_tokens_texts_and_docstrings_are_as_in_jax() -> None:
+    assert printed("""
+        import jax
+        from jax.extend import core
+
+        def f(x):
+            "Adds one."
+            return x + 1
+
+        token = jax.jit(lambda x: jax.lax.create_token(x))(1.0)
+        print(isinstance(token, core.Token), isinstance(jax.numpy.ones(2), core.Token))
+        lowered = jax.jit(f).lower(1.0)
+        print(lowered.as_text().startswith("module"), lowered.as_text() == lowered.as_text("stablehlo"))
+        print(jax.vmap(f).__doc__.splitlines()[-1], jax.lax.dce_sink(1))
+        """) == ["True False", "True True", "Adds one. None"]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.jax.test_jax_hook import lines as printed
 from tests.support import ROOT
 
 PROGRAM = """
@@ -300,3 +301,22 @@ def test_wrong_uses_of_references_are_errors() -> None:
     assert len(lines) == len(wanted), lines
     for line, text in zip(lines, wanted, strict=True):
         assert line.startswith(text)
+
+
+def test_gradients_are_added_to_references() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        y, pullback = jax.vjp(lambda x, w: jnp.sin(x["a"]) * w, {"a": 0.0}, 3.0)
+        total = jax.new_ref(jnp.float32(1))
+        back = pullback.with_refs({"a": total}, jax.ad.DontWant())
+        print(back(1.0), total[...], jax.jit(lambda: back(2.0)[1])(), total[...])
+        print(pullback.with_refs(jax.ad.GradValue(), jax.ad.DontWant())(1.0)[0]["a"])
+        try:
+            pullback.with_refs(1, 2)(1.0)
+        except TypeError as error:
+            print(str(error).splitlines()[0])
+        """) == [
+        "({'a': GradRef()}, DidntWant()) 4.0 DidntWant() 10.0",
+        "3.0",
+        "vjp of <lambda>: with_refs takes a Ref, GradValue() or DontWant() for each gradient, but got 1.",
+    ]

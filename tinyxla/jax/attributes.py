@@ -7,6 +7,7 @@ from typing import Any
 from tinyxla import tree_util
 from tinyxla.api import compile_log
 from tinyxla.api.aot import Compiled, Lowered, Traced
+from tinyxla.api.derivatives import Pullback
 from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, RankPromotionWarning, TinyxlaError
@@ -16,6 +17,7 @@ from tinyxla.jax.backend import get_backend
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.error_words import in_jax, with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
+from tinyxla.jax.gradient_refs import with_refs
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.random_primitives import record_generators
 from tinyxla.jax.recorded_functions import recorded_power
@@ -26,6 +28,7 @@ from tinyxla.jax.stage_attributes import (
     in_avals,
     in_stablehlo,
     out_avals,
+    stablehlo_text,
     traced_jaxpr,
 )
 from tinyxla.numpy.ufuncs import ufunc
@@ -97,6 +100,8 @@ def set_attributes() -> None:
     device.client = property(lambda self: get_backend())
     KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
     Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
+    Pullback.with_refs = with_refs  # type: ignore[attr-defined]
+    Lowered.as_text = stablehlo_text(Lowered.as_text)  # type: ignore[method-assign]
     tree_util.default_registry = Registry()  # type: ignore[attr-defined]
     # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
     # operators between arrays of both give this library's.

@@ -29,7 +29,14 @@ class TraceTag:
     """A tag of traces that belong together."""
 
 
-class Token:
+class _TokenType(type):
+    """The type of `Token`, whose instances are arrays of the element type of tokens."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Array) and element_type(instance.dtype).name == "token"
+
+
+class Token(metaclass=_TokenType):
     """Orders effects; nothing else is known of one."""
 
 

@@ -90,6 +90,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options
                 raise
         return _Call(fun, args, kwargs, axes, out_axes).mapped(options)
 
+    if fun.__doc__:
+        name = getattr(fun, "__name__", "a function")
+        mapped.__doc__ = (
+            f"Vectorized version of {name}: its arguments have one more axis where `in_axes` says.\n\n"
+            f"Original documentation:\n\n{fun.__doc__}"
+        )
     return mapped
 
 

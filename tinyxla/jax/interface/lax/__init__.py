@@ -20,6 +20,11 @@ from tinyxla.jax.index_checks import (
 )
 from tinyxla.jax.recorded_functions import compositions as _compositions, integer_pow as integer_pow
 
+
+def dce_sink(val):
+    """Nothing: what a program computes and does not use is left out."""
+
+
 globals().update(_compositions)
 globals().update({f"{name.replace('-', '_')}_p": primitive for name, primitive in _primitives.items()})
 linear_solve_p = _primitives["custom_linear_solve"]
