@@ -241,7 +241,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"`x.astype({{1}})` or `jnp.array(x, {{1}})` instead. {_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
-        rf"(?:^|: )A Python integer .* needs the value of a traced array {_SHAPE}",
+        r"^(?!lax\.scan: (?:the length|unroll): )(?:.*: )?A Python integer .* needs the value of a traced array "
+        rf"{_SHAPE}",
         "The __index__() method was called on traced array with shape {1:type}. Shapes must be 1D sequences of "
         "concrete values of integer type.\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller "
         "subfunctions. "
@@ -349,8 +350,16 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r"^lax.scan: the function must give a pair", "scan body output must be a pair, got"),
     (r"^(lax\.\w+) takes functions, but got (.*) of type", "{1}: expected a callable value, got {2}"),
-    (r"^lax.scan: the length: ", "The `length` argument to `scan` expects a concrete `int` value."),
-    (r"^lax.scan: unroll: ", "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."),
+    (
+        rf"^lax.scan: the length: .* needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
+        "The `length` argument to `scan` expects a concrete `int` value.",
+    ),
+    (
+        rf"^lax.scan: unroll: .* needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
+        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value.",
+    ),
     (r"^lax.scan: unroll must be", "`unroll` must be a `bool` or a positive `int`."),
     (
         r"^lax.fori_loop: unroll takes a range of known numbers",
@@ -428,7 +437,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^lax.platform_dependent: there is neither a default nor a function for '(\w+)'",
-        "translation rule for primitive platform_index not found for platform {1}",
+        "MLIR translation rule for primitive 'platform_index' not found for platform {1}",
     ),
     (r"^lax.switch takes at least one branch", "Empty branch sequence"),
     (r": there is no axis named '(\w+)'", "unbound axis name: {1}. Found an unbound axis name: {1}."),
