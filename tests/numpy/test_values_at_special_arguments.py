@@ -185,6 +185,9 @@ def test_symmetric_difference_of_equal_sets_of_a_size_is_zeros() -> None:
     x = tnp.array([-3, 2])
     assert tnp.setxor1d(x, x, size=2).tolist() == [0, 0]
     assert tnp.setxor1d(x, tnp.array([2]), size=2).tolist() == [-3, -3]
+    assert tnp.setdiff1d(x[:0], x, size=2, fill_value=7).tolist() == [7, 7]
+    assert tnp.setxor1d(x[:0], x[:0], size=2).tolist() == [0, 0]
+    assert tnp.setxor1d(x, tnp.array([2, 5]), assume_unique=True, size=2).tolist() == [-3, 5]
 
 
 def test_transform_of_nothing_is_nothing() -> None:
@@ -192,3 +195,22 @@ def test_transform_of_nothing_is_nothing() -> None:
     for call in (lambda: tnp.fft.fft(np.zeros(2), 0), lambda: tnp.fft.irfft(np.zeros(0))):
         with pytest.raises(ShapeError, match="must be positive"):
             call()
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("size", [2, 7])
+def test_unique_of_a_size_is_the_same_of_traced_arrays(axis: int | None, size: int) -> None:
+    x = np.array([[2, 1, 2, 1], [np.nan, 0, np.nan, 0], [1, 3, 1, 4]], np.float32).repeat([2, 1, 1], 0)
+    x[1] = [5, 1, 5, 1]
+    fills = [None, 9.0] if axis is None else [None, 9.0, np.arange(len(np.take(x, 0, axis)), dtype=np.float32)]
+    for fill in fills:
+
+        def unique(v: Any, fill: Any = fill) -> Any:
+            return tnp.unique(v, True, True, True, axis, size=size, fill_value=fill)
+
+        for found, wanted in zip(tx.jit(unique)(x), unique(x), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    whole = np.unique(np.nan_to_num(x, nan=99), axis=axis)  # of which none comes after NaN
+    first = range(min(size, whole.shape[axis or 0]))
+    found = np.nan_to_num(tnp.unique(x, axis=axis, size=size), nan=99)
+    np.testing.assert_array_equal(np.take(found, first, axis or 0), np.take(whole, first, axis or 0))

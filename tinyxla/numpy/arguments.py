@@ -385,7 +385,8 @@ def is_several(x: Any) -> TypeGuard[Iterable[Any]]:
     """Whether an argument is several integers; an array without dimensions is one, and text none."""
     if isinstance(x, (str, bytes, dict)):
         return False
-    return isinstance(x, Iterable) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
+    is_sequence = hasattr(type(x), "__len__") and hasattr(type(x), "__getitem__")  # which Python iterates over, too
+    return (isinstance(x, Iterable) or is_sequence) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def shown(value: Any) -> str:

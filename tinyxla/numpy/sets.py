@@ -12,6 +12,7 @@ from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
     array_of,
+    broadcast_to_shape,
     canonical_axes,
     cast,
     check_memory,
@@ -19,9 +20,9 @@ from tinyxla.numpy.arguments import (
     listed,
     promoted,
 )
-from tinyxla.numpy.creation import ones, zeros
+from tinyxla.numpy.creation import arange, full, ones, zeros
 from tinyxla.numpy.index_tricks import nonzero
-from tinyxla.numpy.manipulation import concatenate, ravel, reshape
+from tinyxla.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import any, cumsum, sum
 from tinyxla.numpy.sorting import argsort, searchsorted
@@ -92,7 +93,7 @@ def unique(
     """The distinct values in ascending order, and where they are, as in NumPy.
 
     With `size` the result has that many: what is too many is left out, and what is missing is `fill_value` (or the
-    smallest). Then the values of the flattened array need not be known.
+    smallest; of slices along an axis, a slice or a number). Then the values need not be known.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -101,8 +102,8 @@ def unique(
     """
     given: Any = array_of(ar, "unique")
     axis = None if axis is None else canonical_axis(axis, given.ndim, "unique")
-    if size is not None and axis is None and given.size and not isinstance(given, ConcreteArray):
-        found = _unique_of_size(given, size, fill_value, equal_nan)
+    if size is not None and given.size and not isinstance(given, ConcreteArray):
+        found = _unique_of_size(given, axis, size, fill_value, equal_nan)
         wanted = (True, return_index, return_inverse, return_counts)
         results = tuple(array for array, is_wanted in zip(found, wanted, strict=True) if is_wanted)
         return results[0] if len(results) == 1 else results
@@ -117,6 +118,8 @@ def unique(
         check_memory("unique", (*values.shape[:along], size, *values.shape[along:][1:]))
         missing = max(size - values.shape[along], 0)
         first = np.take(values, [0], along) if fill_value is None else np.asarray(fill_value, x.dtype)
+        if fill_value is not None and first.ndim:
+            first = np.expand_dims(first, along)
         shape = list(values.shape)
         shape[along] = missing
         values = np.concatenate([values, np.broadcast_to(first, shape)], along).take(range(size), along)
@@ -153,20 +156,27 @@ def _distinct(x: Array, axis: int | None, values: np.ndarray[Any, Any], index: A
     return found if distinct >= index.size else where(is_found, found, values.astype(x.dtype))
 
 
-def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:
-    """Values, their first places, the number of each element's value, and counts: a value begins where, in order, an
-    element differs from the one before."""
-    flat = ravel(x)
-    order = _ascending(flat)
-    ordered = flat[order]
-    first = _begins(ordered, equal_nan)
-    (begins,) = nonzero(first, size=size + 1, fill_value=flat.size)
-    places = where(begins[:-1] < flat.size, begins[:-1], 0)
-    values = ordered[places]
+def _unique_of_size(x: Any, axis: int | None, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:
+    """Values (or slices along an axis), their first places, the number of each one's value, and counts: a value begins
+    where, in order, an element differs from the one before."""
+    lines = ravel(x) if axis is None else moveaxis(x, axis, 0)
+    count = lines.shape[0]
+    columns = reshape(lines, (count, -1))
+    order = arange(count)
+    for k in range(columns.shape[1] - 1, -1, -1):  # the first column counts most, and sorting is stable
+        order = order[_ascending(columns[order, k])]
+    first = _begins(lines[order], equal_nan)
+    (begins,) = nonzero(first, size=size + 1, fill_value=count)
+    there = begins[:-1] < count
+    places = order[where(there, begins[:-1], 0)]
+    values = lines[places]
     if fill_value is not None:
-        values = where(begins[:-1] < flat.size, values, array_of(fill_value, "unique").astype(x.dtype))
-    inverse = zeros(flat.size, begins.dtype).at[order].set(cumsum(first, dtype=begins.dtype) - 1)
-    return values, order[places], reshape(inverse, x.shape), begins[1:] - begins[:-1]
+        there = reshape(there, (-1, *[1] * (lines.ndim - 1)))
+        fill = array_of(fill_value, "unique").astype(x.dtype)
+        values = where(there, values, broadcast_to_shape("unique", fill, values.shape))
+    inverse = zeros(count, begins.dtype).at[order].set(cumsum(first, dtype=begins.dtype) - 1)
+    inverse = reshape(inverse, x.shape) if axis is None else inverse
+    return values if axis is None else moveaxis(values, 0, axis), places, inverse, begins[1:] - begins[:-1]
 
 
 def _ascending(flat: Any) -> Any:
@@ -284,11 +294,12 @@ def _combined(function: Any, ar1: ArrayLike, ar2: ArrayLike, *options: Any) -> t
 
 
 def _begins(ordered: Any, equal_nan: bool = True) -> Any:
-    """Whether an element of a sorted vector differs from the one before; NaN is one value if `equal_nan`."""
+    """Whether an element (or row) of a sorted array differs from the one before; NaN is one value if `equal_nan`."""
     differs = arith.not_equal(ordered[1:], ordered[:-1])
     if equal_nan:
-        differs = arith.logical_and(differs, arith.equal(ordered[:-1], ordered[:-1]))
-    return concatenate([ones(1, bool), differs])[: ordered.size]
+        numbers = arith.equal(ordered, ordered)
+        differs = arith.logical_and(differs, arith.logical_or(numbers[1:], numbers[:-1]))
+    return concatenate([ones(1, bool), any(differs, tuple(range(1, ordered.ndim)))])[: ordered.shape[0]]
 
 
 def _ordered(x: Any) -> Any:
@@ -299,6 +310,8 @@ def _ordered(x: Any) -> Any:
 def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> Array:
     """The elements that are kept, `size` of them; what is missing is `fill_value`, or the first one, or 0 if there is
     none."""
+    if not ordered.size:
+        return full(size, 0 if fill_value is None else fill_value, ordered.dtype)
     (places,) = nonzero(kept, size=size, fill_value=ordered.size)
     there = arith.less(places, ordered.size)
     values = ordered[where(there, places, 0)]
@@ -399,6 +412,11 @@ def setxor1d(
     """
     if size is not None:
         (x, y), _ = promoted("setxor1d", *(array_of(a, "setxor1d") for a in (ar1, ar2)))
+        if assume_unique:
+            ordered = _ordered(concatenate([ravel(x), ravel(y)]))
+            begins = _begins(ordered, equal_nan=False)
+            ends = concatenate([begins[1:], ones(1, bool)])[: ordered.size]
+            return _chosen("setxor1d", ordered, arith.logical_and(begins, ends), size, fill_value)
         x, y = _ordered(x), _ordered(y)
         values = concatenate([x, y])
         kept = [arith.logical_and(_begins(a), isin(a, b, invert=True)) for a, b in ((x, y), (y, x))]
