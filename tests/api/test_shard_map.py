@@ -123,6 +123,16 @@ def test_a_callback_is_called_for_the_part_of_each_device() -> None:
     assert set(shapes) == {(2, 4)}
 
 
+def test_each_device_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    def function(x: Any) -> Any:
+        tx.debug.print("part {x}", x=x)
+        return x
+
+    _mapped(function, P("x"), P("x"))(ROWS[:, 0])
+    tx.effects_barrier()
+    assert set(capsys.readouterr().out.splitlines()) == {f"part {ROWS[k : k + 2, 0]}" for k in range(0, 8, 2)}
+
+
 def test_a_donated_argument_is_deleted_where_it_moves_first() -> None:
     sharding = tx.NamedSharding(tx.make_mesh((4,), ("x",)), P("x"))
     given = jnp.asarray(ROWS).copy()

@@ -93,7 +93,8 @@ class ManualTrace(AnnotatedTrace[Axes]):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Operands that vary along the same axes, or along those that a loop or branch wants. A callback is called for
         the part of each device."""
-        if op is callback and attributes["vmap_method"] is None:
+        is_pure = op is callback and not attributes.get("custom_call_has_side_effect")
+        if is_pure and attributes.get("vmap_method") is None:
             attributes = {**attributes, "vmap_method": "sequential"}
         known = [self.varying(x) for x in operands]
         axes = [x for x in known if x is not None]
