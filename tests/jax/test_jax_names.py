@@ -439,6 +439,8 @@ def test_lowered_functions_are_texts_of_stablehlo() -> None:
         print(jax.jit(lambda x: jax.pure_callback(abs, x, x)).lower(1.0).as_text()[:9])
         """
     assert printed(program) == ["module @sin {", "True", "HloModule", "HloModule"]
+
+
 def test_tokens_texts_and_docstrings_are_as_in_jax() -> None:
     assert printed("""
         import jax
