@@ -315,6 +315,21 @@ def test_ordered_io_callback_is_not_mapped() -> None:
     np.testing.assert_array_equal(tx.lax.map(f, X), X)
 
 
+def test_effects_are_not_those_of_examples_that_do_not_get_there() -> None:
+    """Branches and loops of examples that part are computed together, so an effect would be that of all examples."""
+    seen: list[float] = []
+    note = lambda x: tx.io_callback(lambda v: (seen.append(float(v)), v)[1], x, x)  # noqa: E731
+    branch = lambda p, x: tx.lax.cond(p, note, lambda x: x, x)  # noqa: E731
+    loop = lambda p, x: tx.lax.while_loop(lambda y: y < p, lambda y: note(y + 1), x)  # noqa: E731
+    for f, p, message in ((branch, X > 0, "a branch that not all"), (loop, X + 2, "a loop whose examples end")):
+        for g in (tx.vmap(f), tx.jit(tx.vmap(f))):
+            with pytest.raises(ArgumentError, match=f"is called for its effect in {message}"):
+                g(p, X)
+    assert seen == []
+    np.testing.assert_array_equal(tx.vmap(branch, in_axes=(None, 0))(X[0] < 9, X), X)  # all take the same branch
+    assert sorted(seen) == sorted(X.tolist())
+
+
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,9 @@ from tinyxla.shapes import element_type
 _NOT_AVAILABLE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
 _TABLE: tuple[tuple[str, str], ...] = (
+    # effects
+    (r"is called for its effect in a branch that not all", "IO effect not supported in vmap-of-cond."),
+    (r"is called for its effect in a loop whose examples end", "IO effect not supported in vmap-of-while."),
     # derivatives
     (
         rf"^(jacrev|jacfwd) of .*: the result is {_SHAPE}, of element type \w+; if the function is complex",

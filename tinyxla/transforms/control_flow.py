@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import Axes, Joint
@@ -160,6 +160,8 @@ def _while_batch(
         outputs, places = _while_batch(size, (*operands, first), (*axes, place), **_testing_once(condition, body))
         return outputs[:-1], places[:-1]
     mapped, by_lane = _mapped(condition, body, size, tuple(a is not None for a in axes))
+    if by_lane:
+        _refuse_effects("a loop whose examples end after different numbers of steps", condition, body)
     places = zip(operands, axes, mapped, strict=True)
     values = [_on_each(x, a, size) if m else x for x, a, m in places]
     known = None if by_lane else known_trip_count
@@ -172,6 +174,20 @@ def _while_batch(
     goes_on, step = _on_lanes(condition, body, size, mapped, by_lane)
     results = while_(*values, condition=goes_on, body=step, known_trip_count=known)
     return results, leading(mapped)
+
+
+def _refuse_effects(what: str, *computations: Computation) -> None:
+    """An error for callbacks whose effect would be that of examples, too, that do not get there. Those for debugging
+    look at the values of all of them."""
+    for computation in computations:
+        for x in effects(computation):
+            if x.op.name == "callback" and not x.attributes.is_debug:
+                raise ArgumentError(
+                    f"vmap: {x.attributes.function} is called for its effect in {what}; all examples are computed "
+                    "together there, so it would be called for each of them. Loop over the examples with lax.map, or "
+                    "call it outside."
+                )
+            _refuse_effects(what, *x.computations())
 
 
 def _counted(x: Any, steps: int) -> Any:
@@ -512,6 +528,7 @@ def _conditional_batch(
 ) -> Any:
     index, *values = operands
     if axes[0] is not None:
+        _refuse_effects("a branch that not all examples take", *branch_computations)
         if may_part(*branch_computations) and any(map(_has_loop, branch_computations)):
             lined_up = [
                 x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)
