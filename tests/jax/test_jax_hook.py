@@ -226,8 +226,8 @@ def test_primitives_with_rules_are_traced_differentiated_batched_and_compiled() 
     ) == [
         "True True True True True True (3, 1)",
         "{ lambda ; a:f32[]. let b:f32[] = twice[by=2.0] a in (b,) }",
-        "NotImplementedError The primitive undefined has no implementation; define one with def_impl.",
-        "DifferentiationError The primitive undefined has no JVP rule; define one in "
+        "NotImplementedError Evaluation rule for 'undefined' not implemented; define one with def_impl.",
+        "NotImplementedError Differentiation rule for 'undefined' not implemented; define one in "
         "jax.interpreters.ad.primitive_jvps.",
     ]
 
