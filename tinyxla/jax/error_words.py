@@ -233,6 +233,16 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     # values of traced arrays
     (
+        rf"^lax.scan: the length: .* needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
+        "The `length` argument to `scan` expects a concrete `int` value.",
+    ),
+    (
+        rf"^lax.scan: unroll: .* needs the value of a traced array {_SHAPE}",
+        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
+        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value.",
+    ),
+    (
         rf"^A Python condition .* needs the value of a traced array {_SHAPE}",
         f"Attempted boolean conversion of traced array with shape {{1:type}}. "
         f"{_NOT_AVAILABLE}TracerBoolConversionError",
@@ -244,8 +254,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"`x.astype({{1}})` or `jnp.array(x, {{1}})` instead. {_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
-        r"^(?!lax\.scan: (?:the length|unroll): )(?:.*: )?A Python integer .* needs the value of a traced array "
-        rf"{_SHAPE}",
+        rf"(?:^|: )A Python integer .* needs the value of a traced array {_SHAPE}",
         "The __index__() method was called on traced array with shape {1:type}. Shapes must be 1D sequences of "
         "concrete values of integer type.\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller "
         "subfunctions. "
@@ -352,17 +361,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "scan body output must be a pair, got {1:type}.",
     ),
     (r"^lax.scan: the function must give a pair", "scan body output must be a pair, got"),
+    (
+        r"^lax.(cond|switch): The result of (.*?)(?: at (\S+))? is a Ref",
+        "function {2} traced for {1} returned a mutable array reference of type Ref at output tree path result{3}",
+    ),
+    (
+        r"^The result of (.*?)(?: at (\S+))? is a Ref",
+        "function {1} traced for jit returned a mutable array reference of type Ref at output tree path result{2}",
+    ),
     (r"^(lax\.\w+) takes functions, but got (.*) of type", "{1}: expected a callable value, got {2}"),
-    (
-        rf"^lax.scan: the length: .* needs the value of a traced array {_SHAPE}",
-        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
-        "The `length` argument to `scan` expects a concrete `int` value.",
-    ),
-    (
-        rf"^lax.scan: unroll: .* needs the value of a traced array {_SHAPE}",
-        "Abstract tracer value encountered where concrete value is expected: traced array with shape {1:type}\n"
-        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value.",
-    ),
     (r"^lax.scan: unroll must be", "`unroll` must be a `bool` or a positive `int`."),
     (
         r"^lax.fori_loop: unroll takes a range of known numbers",
