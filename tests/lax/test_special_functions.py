@@ -208,7 +208,7 @@ def test_values_and_shapes() -> None:
     assert lax.conv_general_permutations(letters) == jax.lax.conv_general_permutations(letters)
     with pytest.raises(errors.ShapeError, match="one number for each of 1 dimensions"):
         lax.tile(X, [2, 2])
-    with pytest.raises(errors.ArgumentError, match="neither a default"):
+    with pytest.raises(errors.PlatformError, match="neither a default"):
         lax.platform_dependent(3, cuda=lambda x: x)
 
 
