@@ -119,6 +119,7 @@ CASES = {
     "lax.lt(x * 1j, x * 1j)": 8,
     "lax.select(x > 0, x, i)": 8,
     "lax.broadcast_in_dim(x, (2, 3), (5,))": 8,
+    "lax.broadcast_in_dim(m, (2,), (0, 1))": 12,
     "lax.transpose(m, (0,))": 12,
     "lax.concatenate([], 0)": 6,
     "lax.pad(x, 0.0, ((1, 1, -1),))": 6,

@@ -98,6 +98,11 @@ LAX_TABLE: tuple[tuple[str, str], ...] = (
         "operand ndim {2}.",
     ),
     (
+        rf"broadcast_in_dim: the shape {_PAIR} has fewer dimensions than the operand's, {_PAIR}",
+        "broadcast_in_dim target broadcast shape must have equal or higher rank to the operand shape; got operand ndim "
+        "{2:rank} and target broadcast ndim {1:rank}.",
+    ),
+    (
         r"broadcast_dimensions must be distinct",
         "broadcast_in_dim broadcast_dimensions must be strictly increasing; got",
     ),

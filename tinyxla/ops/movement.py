@@ -250,6 +250,8 @@ def broadcast_in_dim(x: Value, sizes: Sequence[int], dimensions: Sequence[int]) 
         raise ShapeError(
             f"broadcast_in_dim: an operand of shape {x.shape} needs {x.ndim} dimensions, but got {dimensions}."
         )
+    if x.ndim > len(sizes):
+        raise ShapeError(f"broadcast_in_dim: the shape {sizes} has fewer dimensions than the operand's, {x.shape}.")
     check_dimensions("broadcast_in_dim", "broadcast_dimensions", dimensions, len(sizes))
     kept = [k for k in range(x.ndim) if x.shape[k] != 1 or sizes[dimensions[k]] == 1]
     x = reshape_to(x, tuple(x.shape[k] for k in kept))
