@@ -214,3 +214,9 @@ def test_unique_of_a_size_is_the_same_of_traced_arrays(axis: int | None, size: i
     first = range(min(size, whole.shape[axis or 0]))
     found = np.nan_to_num(tnp.unique(x, axis=axis, size=size), nan=99)
     np.testing.assert_array_equal(np.take(found, first, axis or 0), np.take(whole, first, axis or 0))
+
+
+def test_variance_takes_a_mean_of_a_narrow_type_under_strict_promotion() -> None:
+    x = tnp.array([1, 3], "bfloat16")
+    with tx.numpy_dtype_promotion("strict"):
+        assert float(tnp.var(x, mean=tnp.mean(x, keepdims=True))) == 1

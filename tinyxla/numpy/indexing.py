@@ -172,7 +172,7 @@ def _as_one(x: Any, layout: Layout, places: list[Any]) -> tuple[Ints, Any, list[
         return layout.axes, x, places
     flat: Any = None
     for p, n in zip(places, sizes, strict=True):
-        p = _clip(p, n - 1)
+        p = broadcast_to_shape("indexing", _clip(p, n - 1), layout.batch)
         flat = p if flat is None else arith.add(arith.multiply(flat, like(n, p)), p)
     return (first,), movement.reshape_to(x, (*x.shape[:first], math.prod(sizes), *x.shape[end:])), [flat]
 

@@ -497,7 +497,8 @@ def var(
     if element_type(x.dtype).is_inexact or not element_type(wanted).is_inexact:
         kind = join_types((wanted, False), (x.dtype, False))[0]
     wide = _wide(cast(x, kind, False))
-    centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
+    centre = _mean_over(wide, axes, where) if mean is None else _wide(array_of(mean, "var"))
+    centered = arith.subtract(wide, centre)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
         squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
