@@ -181,3 +181,13 @@ def test_stft_with_triangles_and_odd_boundary_equals_scipy(size: int) -> None:
     with tx.enable_x64():
         for found, wanted in zip(signal.stft(x, **options), scipy.signal.stft(x, **options), strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve", "convolve2d", "correlate2d"])
+def test_valid_mode_takes_the_larger_array_first_or_second(name: str) -> None:
+    mine, theirs = getattr(signal, name), getattr(scipy.signal, name)
+    a, b = RANDOM.normal(size=(2, 2)), RANDOM.normal(size=(5, 2))
+    for x, y in ((a, b), (b, a), (a[:1], b)):
+        np.testing.assert_allclose(mine(x, y, mode="valid"), theirs(x, y, mode="valid"), atol=1e-5)
+    with pytest.raises(ShapeError, match="as large as the other along all axes"):
+        mine(b, np.ones((1, 3)), mode="valid")

@@ -331,6 +331,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "The d argument of jax.numpy.fft.{1} only takes a single value. Got d = {2}.",
     ),
     (r"signal\.\w+: takes two arrays of one rank", "in1 and in2 must have the same number of dimensions"),
+    (
+        r"signal\.\w+: in the mode 'valid' one array must be",
+        "For 'valid' mode, One input must be as large as the other in every dimension.",
+    ),
     (r"signal\.\w+: mode must be one of (.*), but got", "mode must be one of [{1}]"),
     (r"stats\.mode: nan_policy must be one of .*, but got '(\w+)'", "Illegal nan_policy value '{1}'; expected one of"),
     (r"stats\.rankdata: method must be one of .*, but got '(\w+)'", "unknown method '{1}'"),

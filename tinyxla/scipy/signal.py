@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,10 +72,21 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     return _convolved("scipy.signal.convolve", x, y, mode)
 
 
+def _larger_first(what: str, mode: str, x: Array, y: Array, axes: Sequence[int]) -> tuple[Array, Array]:
+    """The arrays in the order in which the second lies inside the first, for the mode "valid"."""
+    if mode != "valid" or all(x.shape[d] >= y.shape[d] for d in axes):
+        return x, y
+    if all(x.shape[d] <= y.shape[d] for d in axes):
+        return y, x
+    raise ShapeError(
+        f"{what}: in the mode 'valid' one array must be as large as the other along all axes, but got {Shape.of(x)} "
+        f"and {Shape.of(y)}."
+    )
+
+
 def _convolved(what: str, x: Array, y: Array, mode: str) -> Array:
     choice_of(what, "mode", mode, _MODES)
-    if mode == "valid" and all(m < k for m, k in zip(x.shape, y.shape, strict=True)):
-        x, y = y, x
+    x, y = _larger_first(what, mode, x, y, range(x.ndim))
     return slid(what, x, tnp.flip(y), mode)
 
 
@@ -151,8 +163,7 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
     choice_of(what, "mode", mode, _MODES)
     x, y = _pair(what, in1, in2)
     along = canonical_axes(what, axes, x.ndim)
-    if mode == "valid" and all(x.shape[d] < y.shape[d] for d in along):
-        x, y = y, x
+    x, y = _larger_first(what, mode, x, y, along)
     sizes = [x.shape[d] + y.shape[d] - 1 for d in along]
     padded = [_fast_size(n) for n in sizes]
     is_complex = x.dtype.kind == "c"
