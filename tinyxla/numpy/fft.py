@@ -21,6 +21,7 @@ from tinyxla.numpy.arguments import (
     inexact_array,
     integer_of,
     integers_of,
+    is_several,
     several_of,
     with_device,
 )
@@ -436,7 +437,7 @@ def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
 
 
 def _check_spacing(what: str, d: ArrayLike) -> None:
-    if np.ndim(d):
+    if is_several(d):
         raise ShapeError(f"{what}: d is a number, but got {d}.")
 
 

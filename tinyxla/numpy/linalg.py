@@ -1029,8 +1029,9 @@ def matrix_rank(
         Array(1, dtype=int32)
     """
     rtol = _one_of("linalg.matrix_rank", rtol=rtol, tol=tol)
-    if np.ndim(M) < 2:  # as in NumPy, 1 unless all are zero
-        return cast(any(arith.not_equal(M, 0)), default_int())
+    given = array_of(M, "linalg.matrix_rank")
+    if given.ndim < 2:  # as in NumPy, 1 unless all are zero
+        return cast(any(arith.not_equal(given, 0)), default_int())
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
     bound = _bound("linalg.matrix_rank", s, _precision(x) if rtol is None else rtol)
