@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
     integers_of,
     is_several,
     several_of,
+    shown,
     with_device,
 )
 from tinyxla.numpy.creation import arange
@@ -429,7 +430,7 @@ def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm
 def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
     along = integers_of(what, "axes", axes)
     if len(along) != 2:
-        raise ShapeError(f"{what}: there must be two axes, but got {axes}; use the function for n axes.")
+        raise ShapeError(f"{what}: there must be two axes, but got {shown(axes)}; use the function for n axes.")
     return along
 
 
@@ -438,7 +439,7 @@ def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
 
 def _check_spacing(what: str, d: ArrayLike) -> None:
     if is_several(d):
-        raise ShapeError(f"{what}: d is a number, but got {d}.")
+        raise ShapeError(f"{what}: d is a number, but got {shown(d)}.")
 
 
 @with_device
