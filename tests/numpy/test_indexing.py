@@ -480,6 +480,8 @@ def test_nested_sequences_of_traced_numbers_are_indices() -> None:
     np.testing.assert_array_equal(found[0], wanted[np.array(place[0]), 2])
     wanted[:, 2] = 9
     np.testing.assert_array_equal(found[1], wanted)
+
+
 def test_nested_lists_of_traced_places_and_places_of_different_rank_index() -> None:
     x = np.arange(60).reshape(3, 4, 5)
     with tx.numpy_rank_promotion("raise"):
