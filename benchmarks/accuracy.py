@@ -28,7 +28,7 @@ import tinyxla
 from benchmarks import ROOT
 from benchmarks.machine import processor
 from tinyxla import lax
-from tinyxla.ops.accuracy import ResultAccuracy, accurate_ops, largest_error, working_type
+from tinyxla.ops.numerics.accuracy import ResultAccuracy, accurate_ops, largest_error, working_type
 from tinyxla.shapes import element_type
 
 Values = np.ndarray[Any, Any]

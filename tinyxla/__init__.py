@@ -104,7 +104,7 @@ from tinyxla.errors import TinyxlaError as _TinyxlaError
 from tinyxla.hlo import Module as _Module
 from tinyxla.kernels import kernel as kernel
 from tinyxla.numpy import segment_reductions
-from tinyxla.numpy.dynamic_slices import ds as ds
+from tinyxla.numpy.indexing.dynamic_slices import ds as ds
 from tinyxla.runtime.threads import (
     get_num_threads as get_num_threads,
     num_threads as num_threads,
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
         stablehlo as stablehlo,
         xla as xla,
     )
-    from tinyxla.lax.progress_bar import progress as progress
+    from tinyxla.lax.loops.progress_bar import progress as progress
     from tinyxla.saving import load as load, save as save
 
 _MODULES = """

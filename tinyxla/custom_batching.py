@@ -7,7 +7,7 @@ from typing import Any
 
 from tinyxla.custom_derivatives import BoundCall, CustomFunction
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.lax.control_flow import map_
+from tinyxla.lax.loops.control_flow import map_
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.signatures import P, R

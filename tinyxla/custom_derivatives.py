@@ -196,7 +196,7 @@ class _Traced:
     which there are no derivatives. Else `vmap` would know nothing of the call, where no other argument is mapped."""
 
     def __init__(self, arguments: tuple[Any, ...], places: Sequence[int] = ()) -> None:
-        self._leaves, self._tree = pytrees.flatten_shown(arguments) if places else ([], None)
+        self._leaves, self._tree = pytrees.flatten_shown(arguments if places else ())
         self._arguments = arguments
         self._places = places
         self.values = [self._leaves[k] for k in places]

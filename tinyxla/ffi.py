@@ -19,8 +19,8 @@ import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
-from tinyxla.ops import custom_call
-from tinyxla.ops.custom_call import CustomCall, Target
+from tinyxla.ops.host import custom_call
+from tinyxla.ops.host.custom_call import CustomCall, Target
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees
 

@@ -18,9 +18,10 @@ from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.custom_batching import custom_vmap
 from tinyxla.custom_derivatives import custom_jvp, custom_vjp
 from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
-from tinyxla.lax.control_flow import map_
-from tinyxla.ops import custom_call, movement
-from tinyxla.ops.custom_call import CustomCall, Target
+from tinyxla.lax.loops.control_flow import map_
+from tinyxla.ops import movement
+from tinyxla.ops.host import custom_call
+from tinyxla.ops.host.custom_call import CustomCall, Target
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees

@@ -17,7 +17,7 @@ from jax.experimental import io_callback as jax_io_callback
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError
-from tinyxla.ops import callback as ops
+from tinyxla.ops.host import callback as ops
 
 X = np.arange(3, dtype=np.float32)
 F32 = tx.ShapeDtypeStruct((), np.float32)

@@ -15,8 +15,9 @@ from tests.support import compositions
 from tinyxla.api import jit
 from tinyxla.backends import Executable, compile_module
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import contraction, dynamic_slices, elementwise
+from tinyxla.ops import dynamic_slices, elementwise
 from tinyxla.ops.op import Linear, Partials
+from tinyxla.ops.products import contraction
 from tinyxla.transforms.computations import clear_transformed
 
 Case = tuple[str, tuple[str, ...]]  # the name of a function, and what is applied to it, the innermost first

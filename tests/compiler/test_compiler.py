@@ -31,7 +31,8 @@ from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower import emit, pointwise
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
-from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import calls, elementwise, movement, reduction
+from tinyxla.ops.products import contraction
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace

@@ -11,7 +11,7 @@ import tinyxla.numpy as jnp
 from tinyxla.compiler.report import Cost, ProcessCost
 from tinyxla.distributed.scaling import Network, Prediction, Processor, collective, predict
 from tinyxla.errors import ArgumentError
-from tinyxla.ops.communication import ALGORITHMS, Communication
+from tinyxla.ops.distributed.communication import ALGORITHMS, Communication
 
 NETWORK = Network(2e-6, 1e-10, 3e-10)
 PROCESSOR = Processor(1e-6, 1e-10, 2e-11)

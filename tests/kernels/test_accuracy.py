@@ -15,7 +15,7 @@ from tests.support import xla_oracle
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops import elementwise, ops
-from tinyxla.ops.accuracy import ResultAccuracy, accurate_ops, largest_error, working_type
+from tinyxla.ops.numerics.accuracy import ResultAccuracy, accurate_ops, largest_error, working_type
 from tinyxla.shapes import element_type
 
 jax = pytest.importorskip("jax")

@@ -13,7 +13,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.errors import ArgumentError
-from tinyxla.lax import progress_bar
+from tinyxla.lax.loops import progress_bar
 
 
 @pytest.fixture(autouse=True)

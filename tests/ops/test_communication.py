@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinyxla.ops.communication import ALGORITHMS, Communication, communication_by, communication_of
+from tinyxla.ops.distributed.communication import ALGORITHMS, Communication, communication_by, communication_of
 from tinyxla.runtime.mpi.calls import Message
 from tinyxla.shapes import Shape, element_type
 

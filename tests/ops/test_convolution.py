@@ -22,7 +22,7 @@ from tinyxla.loopir.kernels import convolution as nests
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import has_feature
 from tinyxla.ops import Sample, elementwise
-from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
+from tinyxla.ops.products.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import WindowDimension, element_type
 from tinyxla.text import print_module

@@ -17,9 +17,9 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
-from tinyxla.ops.contraction import Dot, dot
-from tinyxla.ops.ragged import RaggedDot, ragged_dot
-from tinyxla.ops.scaled import scaled_dot
+from tinyxla.ops.products.contraction import Dot, dot
+from tinyxla.ops.products.ragged import RaggedDot, ragged_dot
+from tinyxla.ops.products.scaled import scaled_dot
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import element_type
 from tinyxla.text import print_module

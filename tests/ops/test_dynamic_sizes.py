@@ -13,7 +13,8 @@ import tinyxla.numpy as jnp
 from tinyxla import errors, lax
 from tinyxla.backends import compile_module
 from tinyxla.hlo import Computation, Module, verify
-from tinyxla.ops import contraction, dynamic_sizes, movement, reduction, sorting, windows
+from tinyxla.ops import dynamic_sizes, movement, reduction, sorting, windows
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, WindowDimension, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import conditional, while_

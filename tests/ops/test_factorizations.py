@@ -24,7 +24,7 @@ from tests.ops.test_linear_algebra import (
 )
 from tinyxla import lax
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
-from tinyxla.ops import factorizations
+from tinyxla.ops.linalg import factorizations
 from tinyxla.scipy import linalg as scipy
 from tinyxla.test_util import check_grads
 from tinyxla.tracing import wrap

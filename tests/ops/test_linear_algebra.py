@@ -17,7 +17,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
-from tinyxla.ops import linear_algebra
+from tinyxla.ops.linalg import linear_algebra
 from tinyxla.tracing import wrap
 
 REAL, COMPLEX = np.float32, np.complex64

@@ -15,7 +15,8 @@ import pytest
 import tinyxla
 from tests.support import jax_oracle, op_checks
 from tests.support.guarded_memory import Guard
-from tinyxla.ops import Op, Sample, elementwise, integers, movement, ops
+from tinyxla.ops import Op, Sample, elementwise, movement, ops
+from tinyxla.ops.numerics import integers
 from tinyxla.ops.op import Bilinear, Linear, NotDifferentiable, Partials, Rules, Zero
 from tinyxla.shapes import Shape
 

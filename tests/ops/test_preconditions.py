@@ -19,8 +19,8 @@ from tests.support import collective_preconditions
 from tinyxla import lax, xla
 from tinyxla.errors import TinyxlaError
 from tinyxla.ops import elementwise, ops, reduction
-from tinyxla.ops.accuracy import ResultAccuracy, accurate_ops
-from tinyxla.ops.convolution import ConvDimensionNumbers
+from tinyxla.ops.numerics.accuracy import ResultAccuracy, accurate_ops
+from tinyxla.ops.products.convolution import ConvDimensionNumbers
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape, WindowDimension, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.meshes import AbstractMesh

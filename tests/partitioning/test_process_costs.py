@@ -16,9 +16,9 @@ from tinyxla.compiler.report import Cost
 from tinyxla.compiler.schedule.blocks import Step
 from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.errors import ArgumentError
-from tinyxla.ops import exchanges
-from tinyxla.ops.communication import Communication, communication_by
-from tinyxla.ops.replica_groups import PROCESSES
+from tinyxla.ops.distributed import exchanges
+from tinyxla.ops.distributed.communication import Communication, communication_by
+from tinyxla.ops.distributed.replica_groups import PROCESSES
 from tinyxla.partitioning.simulation import process_cost
 from tinyxla.runtime import mpi
 from tinyxla.shapes import Shape, element_type

@@ -20,8 +20,9 @@ from tinyxla.errors import (
     ShapeError,
     TracerError,
 )
-from tinyxla.ops import channels, collectives, elementwise, exchanges, hlo_only, movement, reduction
-from tinyxla.ops.replica_groups import GroupMode, Mesh, device_groups, group_mode
+from tinyxla.ops import elementwise, hlo_only, movement, reduction
+from tinyxla.ops.distributed import channels, collectives, exchanges
+from tinyxla.ops.distributed.replica_groups import GroupMode, Mesh, device_groups, group_mode
 from tinyxla.replicas import execution
 from tinyxla.runtime.rendezvous import Rendezvous
 from tinyxla.shapes import Shape, element_type

@@ -15,7 +15,8 @@ import tinyxla.numpy as jnp
 from tests.replicas.test_replicas import BACKENDS, F32, SCALAR, program, receives, sends, sum_in_a_loop
 from tinyxla import lax, xla
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TransferError
-from tinyxla.ops import channels, collectives, hlo_only, reduction
+from tinyxla.ops import hlo_only, reduction
+from tinyxla.ops.distributed import channels, collectives
 from tinyxla.runtime.host_queues import Client, client
 from tinyxla.shapes import Shape, TupleShape
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.ops import channels, collectives, exchanges, reduction
+from tinyxla.ops import reduction
+from tinyxla.ops.distributed import channels, collectives, exchanges
 from tinyxla.shapes import Shape, TupleShape, element_type
 
 Row = tuple[str, tuple[str, ...], dict[str, Any], str]

@@ -19,19 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import (
-    Op,
-    bits,
-    calls,
-    contraction,
-    dynamic_slices,
-    elementwise,
-    indexing,
-    movement,
-    ops,
-    reduction,
-    sorting,
-)
+from tinyxla.ops import Op, bits, calls, dynamic_slices, elementwise, indexing, movement, ops, reduction, sorting
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 from tinyxla.transforms.calls import call
 

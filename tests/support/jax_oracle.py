@@ -17,7 +17,8 @@ from jax import lax
 from jax.extend.random import threefry2x32_p
 
 from tests.support import xla_oracle
-from tinyxla.ops import contraction, indexing, ops, ragged, reduction
+from tinyxla.ops import indexing, ops, reduction
+from tinyxla.ops.products import contraction, ragged
 from tinyxla.shapes.window import dilated
 
 

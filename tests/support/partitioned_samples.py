@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.ops import contraction, indexing, movement, ops, reduction, sorting
-from tinyxla.ops.convolution import ConvDimensionNumbers
+from tinyxla.ops import indexing, movement, ops, reduction, sorting
 from tinyxla.ops.op import Op, Sample
-from tinyxla.ops.ragged import RaggedDot
+from tinyxla.ops.products import contraction
+from tinyxla.ops.products.convolution import ConvDimensionNumbers
+from tinyxla.ops.products.ragged import RaggedDot
 from tinyxla.ops.windows import comparison
 from tinyxla.shapes import WindowDimension as W, element_type
 

@@ -14,7 +14,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tinyxla.hlo import Computation, Literal
-from tinyxla.ops import Op, contraction, elementwise, movement, ops, reduction
+from tinyxla.ops import Op, elementwise, movement, ops, reduction
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import wrap
 from tinyxla.tracing.core import trace

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from tinyxla.errors import ConcretizationError, DifferentiationError, LeakedTracerError, TinyxlaError
-from tinyxla.ops import contraction, elementwise, movement, reduction
+from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.op import NotDifferentiable, Op, ops
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import wrap
 from tinyxla.tracing.core import trace

@@ -107,7 +107,7 @@ def test_memory_that_is_not_used_is_not_touched() -> None:
 
 def test_arbitrary_memory_is_never_read() -> None:
     """With NaN in all of it, nothing changes."""
-    from tinyxla.ops.xla_targets import known_targets
+    from tinyxla.ops.host.xla_targets import known_targets
 
     def filled(attributes: Any) -> Any:
         fill = np.nan if attributes.shape.dtype.kind == "f" else 77

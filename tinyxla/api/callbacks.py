@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla.api.functions import Function, argument_names, arrays_of, check_callable
 from tinyxla.errors import ArgumentError, AttributeValueError, CallbackError
-from tinyxla.ops import callback as ops
+from tinyxla.ops.host import callback as ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.cache_keys import hashable

@@ -23,7 +23,8 @@ from tinyxla.api.jit import jit
 from tinyxla.backends import default_backend
 from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import arithmetic, calls, movement
+from tinyxla.ops import calls, movement
+from tinyxla.ops.numerics import arithmetic
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees

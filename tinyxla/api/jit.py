@@ -34,7 +34,7 @@ from tinyxla.api.functions import (
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops.communication import Communication
+from tinyxla.ops.distributed.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.partitioning.array import ShardedArray, shown

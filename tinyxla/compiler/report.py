@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tinyxla.ops.communication import Communication
+from tinyxla.ops.distributed.communication import Communication
 from tinyxla.util.wording import counted
 
 CACHED_BYTES = 1 << 20  # bytes of the cache of one core

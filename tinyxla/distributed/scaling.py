@@ -23,7 +23,7 @@ import numpy as np
 from tinyxla.api.aot import Lowered
 from tinyxla.compiler.report import Cost, ProcessCost, duration
 from tinyxla.errors import ArgumentError
-from tinyxla.ops.communication import ALGORITHMS, Communication, communication_by
+from tinyxla.ops.distributed.communication import ALGORITHMS, Communication, communication_by
 
 __all__ = ["Cost", "Network", "Prediction", "Processor", "collective", "predict"]
 

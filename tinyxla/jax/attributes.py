@@ -12,15 +12,15 @@ from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, RankPromotionWarning, TinyxlaError
 from tinyxla.jax import flags, memories
-from tinyxla.jax.avals import ShapedArray
 from tinyxla.jax.backend import get_backend
 from tinyxla.jax.consumed_keys import consumption
-from tinyxla.jax.error_words import in_jax, with_jax_words
+from tinyxla.jax.error_words.rows import in_jax, with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.gradient_refs import with_refs
+from tinyxla.jax.jaxprs.avals import ShapedArray
+from tinyxla.jax.jaxprs.random_primitives import record_generators
+from tinyxla.jax.jaxprs.recorded_functions import recorded_power
 from tinyxla.jax.key_reuse import checking
-from tinyxla.jax.random_primitives import record_generators
-from tinyxla.jax.recorded_functions import recorded_power
 from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
     args_info,
@@ -31,7 +31,7 @@ from tinyxla.jax.stage_attributes import (
     stablehlo_text,
     traced_jaxpr,
 )
-from tinyxla.numpy.ufuncs import ufunc
+from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer

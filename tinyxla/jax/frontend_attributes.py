@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from tinyxla.api.context_managers import Block
 from tinyxla.errors import ArgumentError, SourceLine
-from tinyxla.jax.catalogue import LaxPrimitive, primitives
-from tinyxla.jax.recording import is_recording, region, vectorized
+from tinyxla.jax.jaxprs.catalogue import LaxPrimitive, primitives
+from tinyxla.jax.jaxprs.recording import is_recording, region, vectorized
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import Config, config
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, state

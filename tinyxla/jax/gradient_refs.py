@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyxla.api.derivatives import Pullback
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.refs import Ref
+from tinyxla.jax.jaxprs.refs import Ref
 from tinyxla.tracing import pytrees
 
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.jax.catalogue import LaxPrimitive, primitives
 from tinyxla.jax.consumed_keys import KeyReuseError, consume as mark_consumed, consumption, is_checking, mark
-from tinyxla.jax.jaxprs import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var
-from tinyxla.jax.primitives import Primitive
-from tinyxla.jax.random_primitives import RANDOM
-from tinyxla.jax.recording import is_recording
-from tinyxla.jax.staging import closed_jaxpr
+from tinyxla.jax.jaxprs.catalogue import LaxPrimitive, primitives
+from tinyxla.jax.jaxprs.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from tinyxla.jax.jaxprs.primitives import Primitive
+from tinyxla.jax.jaxprs.random_primitives import RANDOM
+from tinyxla.jax.jaxprs.recording import is_recording
+from tinyxla.jax.jaxprs.staging import closed_jaxpr
 from tinyxla.shapes import KeyType
 from tinyxla.tracing import pytrees
 from tinyxla.transforms.key_arrays import KeyArray

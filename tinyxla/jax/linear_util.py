@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.avals import ShapedArray, get_aval
-from tinyxla.jax.jaxprs import DebugInfo
+from tinyxla.jax.jaxprs.avals import ShapedArray, get_aval
+from tinyxla.jax.jaxprs.jaxpr import DebugInfo
 from tinyxla.tracing import pytrees
 
 Function = Callable[..., Any]

@@ -8,9 +8,9 @@ from functools import wraps
 from typing import Any
 
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.avals import ShapedArray
-from tinyxla.jax.jaxprs import ClosedJaxpr
-from tinyxla.jax.translation import of_computation
+from tinyxla.jax.jaxprs.avals import ShapedArray
+from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
+from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.tracing import pytrees
 
 

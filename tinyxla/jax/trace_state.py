@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.jax.avals import AbstractValue
+from tinyxla.jax.jaxprs.avals import AbstractValue
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer, innermost, state

@@ -6,12 +6,7 @@
 Array([2., 3.], dtype=float32)
 """
 
-from tinyxla.lax import (
-    control_flow as _control_flow,
-    elementwise as _elementwise,
-    linalg as linalg,
-    movement as _movement,
-)
+from tinyxla.lax import elementwise as _elementwise, linalg as linalg, movement as _movement
 from tinyxla.lax.collectives import (
     all_gather as all_gather,
     all_to_all as all_to_all,
@@ -42,15 +37,6 @@ from tinyxla.lax.contraction import (
     ragged_dot as ragged_dot,
     ragged_dot_general as ragged_dot_general,
     scaled_dot as scaled_dot,
-)
-from tinyxla.lax.control_flow import (
-    composite as composite,
-    cond as cond,
-    fori_loop as fori_loop,
-    optimization_barrier as optimization_barrier,
-    scan as scan,
-    switch as switch,
-    while_loop as while_loop,
 )
 from tinyxla.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
@@ -91,6 +77,16 @@ from tinyxla.lax.indexing import (
     scatter_min as scatter_min,
     scatter_mul as scatter_mul,
     scatter_sub as scatter_sub,
+)
+from tinyxla.lax.loops import control_flow as _control_flow
+from tinyxla.lax.loops.control_flow import (
+    composite as composite,
+    cond as cond,
+    fori_loop as fori_loop,
+    optimization_barrier as optimization_barrier,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
 )
 from tinyxla.lax.movement import (
     broadcast as broadcast,

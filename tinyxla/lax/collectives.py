@@ -17,10 +17,11 @@ import numpy as np
 from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
-from tinyxla.numpy.take_where import take
-from tinyxla.ops import collectives, elementwise, exchanges, movement, reduction, varying
+from tinyxla.numpy.indexing.take_where import take
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.distributed import collectives, exchanges, varying
+from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.ops.op import OWN
-from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees

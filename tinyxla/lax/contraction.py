@@ -14,7 +14,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy.arguments import array_of, cast, integers_of, preferred_type, promoted, several_of, summable
 from tinyxla.numpy.operations import movement
-from tinyxla.ops import contraction, ragged, scaled
+from tinyxla.ops.products import contraction, ragged, scaled
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis

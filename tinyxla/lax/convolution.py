@@ -26,8 +26,8 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.operations import movement
-from tinyxla.ops import convolution
-from tinyxla.ops.convolution import ConvDimensionNumbers
+from tinyxla.ops.products import convolution
+from tinyxla.ops.products.convolution import ConvDimensionNumbers
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated

@@ -12,11 +12,11 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.examples import documented
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
-from tinyxla.numpy import transcendental
 from tinyxla.numpy.arguments import array_of, cast, integer_of, named, python_dtype
-from tinyxla.numpy.arithmetic import multiplied
+from tinyxla.numpy.elementwise import transcendental
+from tinyxla.numpy.elementwise.arithmetic import multiplied
 from tinyxla.ops import bits, elementwise, movement
-from tinyxla.ops.accuracy import ResultAccuracy
+from tinyxla.ops.numerics.accuracy import ResultAccuracy
 from tinyxla.ops.op import Op, Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees

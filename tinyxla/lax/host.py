@@ -12,7 +12,8 @@ from typing import Any
 
 from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError
-from tinyxla.ops import channels, hlo_only
+from tinyxla.ops import hlo_only
+from tinyxla.ops.distributed import channels
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array

@@ -18,7 +18,6 @@ from tinyxla.lax.elementwise import clamp
 from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
 from tinyxla.lax.reductions import scalar_function
-from tinyxla.numpy import arithmetic
 from tinyxla.numpy.arguments import (
     array_of,
     cast,
@@ -32,6 +31,7 @@ from tinyxla.numpy.arguments import (
     shown,
     with_flags,
 )
+from tinyxla.numpy.elementwise import arithmetic
 from tinyxla.ops import dynamic_slices, elementwise, indexing as ops, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis

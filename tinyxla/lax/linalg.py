@@ -8,7 +8,6 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
-from tinyxla.lax.control_flow import scan, while_loop
 from tinyxla.lax.eigenvalues import (
     EighImplementation as EighImplementation,
     EigImplementation as EigImplementation,
@@ -23,6 +22,7 @@ from tinyxla.lax.householder import (
     schur as schur,
     tridiagonal as tridiagonal,
 )
+from tinyxla.lax.loops.control_flow import scan, while_loop
 from tinyxla.lax.operands import ArrayLike, of_one_type
 from tinyxla.lax.tridiagonal import tridiagonal_solve as tridiagonal_solve
 from tinyxla.numpy.arguments import (

@@ -20,11 +20,11 @@ from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError
-from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.examples import documented
+from tinyxla.lax.loops.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, cast, named
-from tinyxla.numpy.elementwise import constant_beyond, with_slope
+from tinyxla.numpy.elementwise.definitions import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import element_type

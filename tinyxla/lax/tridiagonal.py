@@ -8,8 +8,8 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
-from tinyxla.lax.control_flow import scan
 from tinyxla.lax.implicit_solve import custom_linear_solve
+from tinyxla.lax.loops.control_flow import scan
 from tinyxla.lax.operands import ArrayLike, of_one_type
 from tinyxla.numpy.arguments import inexact_array, with_flags
 from tinyxla.shapes import Shape

@@ -14,7 +14,7 @@ from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp, stop_gradient
 from tinyxla.lax.special import erfc
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
-from tinyxla.numpy.elementwise import constant_beyond, with_slope
+from tinyxla.numpy.elementwise.definitions import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis

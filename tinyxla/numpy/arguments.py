@@ -25,7 +25,7 @@ from tinyxla.errors import (
 )
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
-from tinyxla.ops import integers
+from tinyxla.ops.numerics import integers
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type

@@ -11,7 +11,6 @@ import numpy as np
 from tinyxla.api import vmap
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, NumberRangeError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -42,6 +41,9 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.contractions import dot
 from tinyxla.numpy.creation import zeros
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import sqrt
+from tinyxla.numpy.indexing.take_where import where
 from tinyxla.numpy.manipulation import (
     atleast_1d,
     atleast_2d,
@@ -56,8 +58,6 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import convolution, movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
-from tinyxla.numpy.take_where import where
-from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import max_dim

@@ -9,7 +9,6 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     array_of,
@@ -28,6 +27,7 @@ from tinyxla.numpy.arguments import (
     summable,
     value_of,
 )
+from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total

@@ -14,7 +14,6 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     SCALARS,
     ArrayLike,
@@ -36,8 +35,9 @@ from tinyxla.numpy.arguments import (
     value_of,
     with_device,
 )
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import exp, log
 from tinyxla.numpy.operations import movement, ops
-from tinyxla.numpy.transcendental import exp, log
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import KeyType, Shape, element_type

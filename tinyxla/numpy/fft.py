@@ -10,7 +10,6 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -27,6 +26,7 @@ from tinyxla.numpy.arguments import (
     with_device,
 )
 from tinyxla.numpy.creation import arange
+from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.manipulation import moveaxis, roll
 from tinyxla.numpy.operations import fourier, movement
 from tinyxla.shapes import Shape

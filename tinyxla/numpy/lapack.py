@@ -16,7 +16,7 @@ from tinyxla.api import ShapeDtypeStruct
 from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.numpy.arguments import cast
-from tinyxla.ops.factorizations import lapack_functions
+from tinyxla.ops.linalg.factorizations import lapack_functions
 from tinyxla.shapes import element_type
 
 Matrix = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ import numpy as np
 from tinyxla.api.eager_replay import replayed
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, ShapeError, SquareMatrixError
-from tinyxla.numpy import arithmetic as arith, contractions, lapack
+from tinyxla.numpy import contractions, lapack
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -37,6 +37,9 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.creation import arange, eye
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import log
+from tinyxla.numpy.indexing.take_where import take_along_axis, where
 from tinyxla.numpy.manipulation import (
     concatenate,
     diagonal as diagonal_of,
@@ -49,8 +52,6 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
-from tinyxla.numpy.take_where import take_along_axis, where
-from tinyxla.numpy.transcendental import log
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
@@ -973,7 +974,9 @@ def _determinant(x: Any) -> Any:
 def _determinant_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     """Jacobi's formula: the trace of the adjugate times X'. The adjugate is the determinant times the inverse, where
     there is one."""
-    from tinyxla.lax.control_flow import cond as branch  # here, since that package is made of functions of this one
+    from tinyxla.lax.loops.control_flow import (
+        cond as branch,  # here, since that package is made of functions of this one
+    )
 
     (x,), (change,) = primals, tangents
     value = _determinant(x)

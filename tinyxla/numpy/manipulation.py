@@ -36,7 +36,7 @@ from tinyxla.numpy.arguments import (
     several_of,
     shape_of,
 )
-from tinyxla.numpy.indexing import Update, read
+from tinyxla.numpy.indexing.indexed import Update, read
 from tinyxla.numpy.operations import movement, ops, slices
 from tinyxla.numpy.reductions import cumsum, sum as total
 from tinyxla.partitioning.placement import placed_result

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
-from tinyxla.numpy import arithmetic as arith, linalg
+from tinyxla.numpy import linalg
 from tinyxla.numpy.arguments import (
     ArrayLike,
     count_of,
@@ -22,10 +22,11 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import sqrt
+from tinyxla.numpy.indexing.take_where import where
 from tinyxla.numpy.manipulation import concatenate, diag
 from tinyxla.numpy.reductions import sum
-from tinyxla.numpy.take_where import where
-from tinyxla.numpy.transcendental import sqrt
 from tinyxla.tracing.array import Array
 from tinyxla.util.tracebacks import boundary
 

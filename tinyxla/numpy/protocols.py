@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError, TracerError
-from tinyxla.numpy.ufuncs import Fold, outer_of, ufunc, updated_at
+from tinyxla.numpy.elementwise.ufuncs import Fold, outer_of, ufunc, updated_at
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
 from tinyxla.tracing.promotion import with_lists_as_arrays
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -37,8 +36,9 @@ from tinyxla.numpy.arguments import (
     refuse_out,
     value_of,
 )
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import sqrt
 from tinyxla.numpy.operations import bits, movement, ops, reduction, windows
-from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import is_symbolic

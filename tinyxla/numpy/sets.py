@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from tinyxla.errors import ArgumentError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -21,12 +20,13 @@ from tinyxla.numpy.arguments import (
     promoted,
 )
 from tinyxla.numpy.creation import arange, full, ones, zeros
-from tinyxla.numpy.index_tricks import nonzero
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.indexing.take_where import take, where
+from tinyxla.numpy.indexing.tricks import nonzero
 from tinyxla.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import any, cumsum, sum
 from tinyxla.numpy.sorting import argsort, searchsorted
-from tinyxla.numpy.take_where import take, where
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

@@ -11,7 +11,6 @@ import numpy as np
 
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -35,11 +34,12 @@ from tinyxla.numpy.arguments import (
     value_of,
 )
 from tinyxla.numpy.creation import linspace
-from tinyxla.numpy.indexing import Update
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.indexing.indexed import Update
+from tinyxla.numpy.indexing.take_where import take, take_along_axis, where
 from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel, squeeze, stack
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
-from tinyxla.numpy.take_where import take, take_along_axis, where
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis

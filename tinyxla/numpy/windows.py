@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, counted, inexact_array, integer_of, number_of
-from tinyxla.numpy.take_where import where
-from tinyxla.numpy.transcendental import exp
+from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.transcendental import exp
+from tinyxla.numpy.indexing.take_where import where
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_float
 

@@ -3,7 +3,7 @@
 Operands have equal shapes (broadcasting is made explicit before it gets here). Semantics are those of the XLA
 documents' sections "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise
 comparison operations", "Clamp", "Select" and "ConvertElementType"; where NumPy differs (integer division by zero,
-shifts past the width, conversion out of range), `tinyxla.ops.integers` and `tinyxla.ops.floats` have XLA's values.
+shifts past the width, conversion out of range), `tinyxla.ops.numerics` has XLA's values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
-from tinyxla.ops import floats, integers, movement
-from tinyxla.ops.accuracy import ResultAccuracy, working_type
+from tinyxla.ops import movement
+from tinyxla.ops.numerics import floats, integers
+from tinyxla.ops.numerics.accuracy import ResultAccuracy, working_type
 from tinyxla.ops.op import (
     DIVISION,
     SQUARE_ROOT,

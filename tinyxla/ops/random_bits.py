@@ -23,8 +23,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import bits, elementwise, movement
+from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.ops.op import Array, Axes, Ints, NotDifferentiable, Op, Sample, Value, Zero, but_for
-from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 Run = Callable[..., Any]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, channels, collective_stages, hlo_only, movement
+from tinyxla.ops import calls, hlo_only, movement
+from tinyxla.ops.distributed import channels, collective_stages
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Tree = Instruction | tuple[Any, ...]  # a tuple whose elements are known is a tuple of trees

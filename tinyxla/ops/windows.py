@@ -16,7 +16,8 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, elementwise, indexing, integers, movement, reduction, window_doubling
+from tinyxla.ops import bits, calls, elementwise, indexing, movement, reduction, window_doubling
+from tinyxla.ops.numerics import integers
 from tinyxla.ops.op import (
     Array,
     Axes,

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.ops import elementwise, exchanges, movement
+from tinyxla.ops import elementwise, movement
+from tinyxla.ops.distributed import exchanges
 from tinyxla.ops.op import Value
 from tinyxla.partitioning.partitioner import Partitioner
 from tinyxla.partitioning.resharding import scaled_index, sliced

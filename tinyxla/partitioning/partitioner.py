@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, collectives, elementwise, movement, reduction
+from tinyxla.ops import calls, elementwise, movement, reduction
+from tinyxla.ops.distributed import collectives
 from tinyxla.ops.op import Dimensions, Factors, Value
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.partitioning import resharding

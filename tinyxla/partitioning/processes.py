@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal, axis_names
-from tinyxla.ops import collectives, dynamic_slices, elementwise, exchanges, movement, varying
+from tinyxla.ops import dynamic_slices, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
+from tinyxla.ops.distributed import collectives, exchanges, varying
+from tinyxla.ops.distributed.replica_groups import PROCESSES, Groups
 from tinyxla.ops.op import OWN, Value
-from tinyxla.ops.replica_groups import PROCESSES, Groups
 from tinyxla.partitioning.resharding import own_part, sliced
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace, with_axes

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Literal
-from tinyxla.ops import collectives, dynamic_slices, elementwise, exchanges, movement
+from tinyxla.ops import dynamic_slices, elementwise, movement
+from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.op import Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing.shardings import Spec

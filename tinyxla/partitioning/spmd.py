@@ -16,7 +16,8 @@ import numpy as np
 
 from tinyxla.compiler.passes.expand import expand_if
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import collectives, elementwise, movement, reduction
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.distributed import collectives
 from tinyxla.ops.op import ops
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.partitioning import fourier, indexing, windows

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise, exchanges, movement, reduction
-from tinyxla.ops.convolution import slides_kernel
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.distributed import exchanges
 from tinyxla.ops.op import Factors, Value, ops
+from tinyxla.ops.products.convolution import slides_kernel
 from tinyxla.ops.windows import cumulative_monoid
 from tinyxla.partitioning import resharding
 from tinyxla.partitioning.halos import Ranges, Tile, tile, window

@@ -21,10 +21,10 @@ from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
 from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.ops import movement
-from tinyxla.ops.custom_call import find_target
+from tinyxla.ops.distributed.replica_groups import REPLICAS, Mesh
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+from tinyxla.ops.host.custom_call import find_target
 from tinyxla.ops.op import Ints
-from tinyxla.ops.replica_groups import REPLICAS, Mesh
 from tinyxla.replicas.divergence import analyse
 from tinyxla.replicas.meetings import ends_in, in_thread
 from tinyxla.replicas.resolution import CHANNELS, Same, resolved

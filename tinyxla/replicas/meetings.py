@@ -17,8 +17,8 @@ import numpy as np
 from tinyxla.errors import ChannelError
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import calls, movement
-from tinyxla.ops.callback import Callback, Exchange, callback
-from tinyxla.ops.replica_groups import REPLICAS, Mesh
+from tinyxla.ops.distributed.replica_groups import REPLICAS, Mesh
+from tinyxla.ops.host.callback import Callback, Exchange, callback
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, Same, between_devices
 from tinyxla.runtime.rendezvous import Line, Wait, current

@@ -1,5 +1,5 @@
 """Collective operations whose groups are numbers of devices: `replica_groups`, `channel_id` and `use_global_device_ids`
-resolved for a number of replicas and partitions. Source: `tinyxla.ops.replica_groups`."""
+resolved for a number of replicas and partitions. Source: `tinyxla.ops.distributed.replica_groups`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops.replica_groups import REPLICAS, GroupMode, Mesh, device_groups, device_pairs, group_mode
+from tinyxla.ops.distributed.replica_groups import REPLICAS, GroupMode, Mesh, device_groups, device_pairs, group_mode
 from tinyxla.transforms.batch import map_computations
 
 COLLECTIVES = frozenset(

@@ -28,7 +28,7 @@ from tinyxla.lax.special import (
     special_function,
 )
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, check_memory, count_of, inexact_array, promoted
-from tinyxla.numpy.elementwise import with_slope
+from tinyxla.numpy.elementwise.definitions import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.runtime.imports import requiring
 from tinyxla.tracing.array import Array

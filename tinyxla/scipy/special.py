@@ -24,7 +24,7 @@ from tinyxla.numpy.arguments import (
     refuse_complex,
     with_flags,
 )
-from tinyxla.numpy.elementwise import with_slope
+from tinyxla.numpy.elementwise.definitions import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.scipy.complex_special import (
     complex_erfcx,

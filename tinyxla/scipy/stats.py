@@ -44,7 +44,7 @@ from tinyxla.numpy.arguments import (
     refuse_complex,
     with_flags,
 )
-from tinyxla.numpy.elementwise import with_slope
+from tinyxla.numpy.elementwise.definitions import with_slope
 from tinyxla.scipy.kernel_density import gaussian_kde as gaussian_kde
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (

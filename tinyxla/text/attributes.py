@@ -15,9 +15,10 @@ from functools import cache
 from typing import Any, NamedTuple, Union
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op, elementwise, scaled
-from tinyxla.ops.accuracy import ResultAccuracy
-from tinyxla.ops.replica_groups import REPLICAS
+from tinyxla.ops import Op, elementwise
+from tinyxla.ops.distributed.replica_groups import REPLICAS
+from tinyxla.ops.numerics.accuracy import ResultAccuracy
+from tinyxla.ops.products import scaled
 from tinyxla.shapes import AnyShape, ElementType, Layout, Shape, TupleShape, WindowDimension, element_types, window_text
 from tinyxla.text.lexer import Lexer, inside, parts, read_integer, without_comments
 from tinyxla.text.literals import number_text

@@ -17,7 +17,8 @@ import numpy as np
 
 from tinyxla.errors import HloSyntaxError, SourceLine, TinyxlaError
 from tinyxla.hlo import Computation, Instruction, Literal, Module
-from tinyxla.ops import Op, calls, channels, hlo_only, movement, ops, tuples
+from tinyxla.ops import Op, calls, hlo_only, movement, ops, tuples
+from tinyxla.ops.distributed import channels
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.attributes import Context, UnreadableError, read_attributes, read_fields, unquoted
 from tinyxla.text.hlo_text import OPCODES, TABLES

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.ops.replica_groups import Groups, Pairs
+from tinyxla.ops.distributed.replica_groups import Groups, Pairs
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.text.lexer import inside, parts, read_integer
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, channels
+from tinyxla.ops import calls
+from tinyxla.ops.distributed import channels
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 _TRANSFERS = (channels.infeed, channels.outfeed, channels.recv_done, channels.send)

@@ -493,7 +493,7 @@ class Array:
 
     def __getitem__(self, index: Any) -> Array:
         try:
-            return _namespace.indexing.take_index(self, index)
+            return _namespace.indexing.indexed.take_index(self, index)
         except Exception as error:
             filter_error(error)
             raise
@@ -501,7 +501,7 @@ class Array:
     @property
     def at(self) -> IndexedUpdates:
         """Updated copies: `x.at[index].set(y)`, also `add`, `multiply`, `divide`, `power`, `min`, `max`, `apply`."""
-        return _namespace.indexing.At(self)
+        return _namespace.indexing.indexed.At(self)
 
     # --- methods
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
-from tinyxla.ops import integers, movement, ops
+from tinyxla.ops import movement, ops
+from tinyxla.ops.numerics import integers
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.key_types import numbers_only

@@ -1,4 +1,4 @@
-"""Indexed updates as types: what `x.at` and `x.at[index]` have. They are implemented in `tinyxla.numpy.indexing`."""
+"""Indexed updates as types: what `x.at` and `x.at[index]` have; `tinyxla.numpy.indexing.indexed` implements them."""
 
 from __future__ import annotations
 

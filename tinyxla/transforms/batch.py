@@ -1,6 +1,6 @@
 """Batching: tracers that carry a value with one more dimension than they show.
 
-The mapped axis may have names, over which lanes talk (`tinyxla.ops.collectives`). Rules find `OWN` in the place of such
+The mapped axis may have names, over which lanes talk (`tinyxla.ops.distributed`). Rules find `OWN` in the place of such
 a name, also in computations: so these, and what is made and kept of them, say by themselves which axis they mean.
 """
 

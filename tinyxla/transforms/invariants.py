@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, elementwise, movement
+from tinyxla.ops import calls, elementwise, movement
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import Mask, subgraph
 

@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from tinyxla.hlo import Computation, Instruction, Operation
-from tinyxla.ops import Op, calls, varying
-from tinyxla.ops.callback import callback
+from tinyxla.ops import Op, calls
+from tinyxla.ops.distributed import varying
+from tinyxla.ops.host.callback import callback
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes

@@ -16,7 +16,8 @@ import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, collectives, elementwise, exchanges, movement
+from tinyxla.ops import Op, Sample, calls, elementwise, movement
+from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes

@@ -21,7 +21,7 @@ import numpy as np
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, movement, ops, reduction
-from tinyxla.ops.custom_call import custom_call
+from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.config import config

@@ -15,7 +15,7 @@ names and order; names that only older pages have are understood too. The builde
 each is a method of builders: `Add(x, y)`, `Add(builder, x, y)` and `builder.Add(x, y)` are the same.
 """
 
-from tinyxla.ops.accuracy import ResultAccuracy as ResultAccuracy
+from tinyxla.ops.numerics.accuracy import ResultAccuracy as ResultAccuracy
 from tinyxla.shapes import Layout as Layout, PaddingValue as PaddingValue, Shape as Shape, TupleShape as TupleShape
 from tinyxla.xla.builder import XlaBuilder as XlaBuilder, XlaOp as XlaOp
 from tinyxla.xla.client import (

@@ -12,8 +12,9 @@ from typing import Any
 
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Value, collectives, exchanges, reduction
+from tinyxla.ops import Value, reduction
 from tinyxla.ops.calls import get_tuple_element
+from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.movement import check_dimensions
 from tinyxla.ops.tuples import leaf_shapes, leaves
 from tinyxla.shapes import AnyShape, Layout, Shape, TupleShape, element_type

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.errors import ShapeError
-from tinyxla.ops import Value, contraction, convolution, ragged, scaled
+from tinyxla.ops import Value
+from tinyxla.ops.products import contraction, convolution, ragged, scaled
 from tinyxla.shapes import Shape, element_type
 from tinyxla.xla.builder import XlaBuilder
 from tinyxla.xla.dimension_numbers import (

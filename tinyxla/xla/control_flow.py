@@ -12,8 +12,8 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Value, movement
 from tinyxla.ops.barrier import opt_barrier
-from tinyxla.ops.custom_call import custom_call
 from tinyxla.ops.hlo_only import after_all
+from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
 from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.tracing.core import trace

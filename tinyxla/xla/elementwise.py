@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyxla.errors import ShapeError
 from tinyxla.ops import Value, bits, elementwise, movement
-from tinyxla.ops.accuracy import ResultAccuracy
+from tinyxla.ops.numerics.accuracy import ResultAccuracy
 from tinyxla.ops.tuples import leaves, regrouped
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, shape_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.ops import Value
-from tinyxla.ops.accuracy import ResultAccuracy
+from tinyxla.ops.numerics.accuracy import ResultAccuracy
 from tinyxla.shapes import Layout, Shape, TupleShape
 from tinyxla.util.binding import bind
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, XlaOp, functions

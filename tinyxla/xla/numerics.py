@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyxla.ops import Value, elementwise, fourier, linear_algebra, movement, random_bits
+from tinyxla.ops import Value, elementwise, fourier, movement, random_bits
+from tinyxla.ops.linalg import linear_algebra
 from tinyxla.shapes import Shape, element_type
 from tinyxla.xla.builder import Tree, XlaBuilder
 from tinyxla.xla.dimension_numbers import FftType, RandomAlgorithm, TriangularSolveOptions

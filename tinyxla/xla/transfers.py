@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.ops import Value, channels
+from tinyxla.ops import Value
+from tinyxla.ops.distributed import channels
 from tinyxla.ops.hlo_only import after_all
 from tinyxla.ops.op import Op
 from tinyxla.ops.tuples import leaf_shapes, leaves

@@ -16,18 +16,8 @@ from tinyxla.compiler import pipeline
 from tinyxla.compiler.passes import algebraic_simplifier
 from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import (
-    Op,
-    bits,
-    calls,
-    contraction,
-    dynamic_slices,
-    elementwise,
-    indexing,
-    movement,
-    reduction,
-    windows,
-)
+from tinyxla.ops import Op, bits, calls, dynamic_slices, elementwise, indexing, movement, reduction, windows
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from tinyxla.compiler.passes.all_reduce_combiner import MAX_COMBINED_BYTES, comb
 from tinyxla.hlo import Computation, Module
 from tinyxla.hlo.verifier import verify
 from tinyxla.ops import calls, elementwise, movement
-from tinyxla.ops.process_collectives import is_message, mpi_collective
+from tinyxla.ops.distributed.process_collectives import is_message, mpi_collective
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import trace
 

@@ -18,7 +18,7 @@ from tinyxla.compiler.schedule.blocks import Block, LoopBlocks, Pointer, Step, i
 from tinyxla.compiler.stages import stages
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.ops.process_collectives import mpi_collective
+from tinyxla.ops.distributed.process_collectives import mpi_collective
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import trace
 from tinyxla.tracing.config import setting

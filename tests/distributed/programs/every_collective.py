@@ -12,8 +12,9 @@ import numpy as np
 
 import tinyxla as tx
 from tinyxla import distributed
-from tinyxla.ops import collectives, elementwise, exchanges, reduction
-from tinyxla.ops.replica_groups import PROCESSES
+from tinyxla.ops import elementwise, reduction
+from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.distributed.replica_groups import PROCESSES
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import trace
 

@@ -17,8 +17,8 @@ import tinyxla.numpy as jnp
 import tinyxla.runtime.mpi.world as mpi_world
 from tinyxla import distributed, lax
 from tinyxla.errors import ProcessError
-from tinyxla.ops import collectives, exchanges
-from tinyxla.ops.replica_groups import PROCESSES
+from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.distributed.replica_groups import PROCESSES
 
 distributed.initialize()
 RANK, SIZE = distributed.process_index(), distributed.process_count()

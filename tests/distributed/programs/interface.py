@@ -14,8 +14,8 @@ import pytest
 import tinyxla as tx
 from tinyxla import distributed
 from tinyxla.errors import AttributeValueError, NoEffectWarning, ProcessError
-from tinyxla.ops import collectives, exchanges
-from tinyxla.ops.replica_groups import PROCESSES
+from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.distributed.replica_groups import PROCESSES
 from tinyxla.runtime import mpi
 
 count = 0

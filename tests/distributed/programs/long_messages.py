@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.distributed.programs import every_collective
 from tinyxla.backends.numba.program import collectives
-from tinyxla.ops import process_collectives
+from tinyxla.ops.distributed import process_collectives
 from tinyxla.runtime.mpi import calls, library
 
 for module in (library, calls, process_collectives, collectives):

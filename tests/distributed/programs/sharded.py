@@ -15,7 +15,7 @@ import numpy as np
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.ops.communication import Communication
+from tinyxla.ops.distributed.communication import Communication
 
 P = tx.P
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {

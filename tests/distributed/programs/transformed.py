@@ -11,8 +11,9 @@ import numpy as np
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import distributed, lax
-from tinyxla.ops import collectives, exchanges, reduction
-from tinyxla.ops.replica_groups import PROCESSES
+from tinyxla.ops import reduction
+from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.distributed.replica_groups import PROCESSES
 
 Function = Callable[[Any, dict[str, Any]], Any]  # of an array, and of what says who takes part
 F64 = np.float64

@@ -12,7 +12,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla import lax
-from tinyxla.ops import factorizations, linear_algebra
+from tinyxla.ops.linalg import factorizations, linear_algebra
 from tinyxla.runtime.threads import num_threads
 
 SIZES = (0, 1, 2, 3, 5, 8, 17, 33, 70)

@@ -25,7 +25,7 @@ from tinyxla.compiler.analysis.fusibility import (
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
-from tinyxla.ops.custom_call import custom_call
+from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.shapes import Shape
 
 MAX_REGISTER_ELEMENTS = 64  # of an array in registers

@@ -33,7 +33,7 @@ from tinyxla.compiler.fusion.plan import (
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, reduction
-from tinyxla.ops.process_collectives import is_message, mpi_collective
+from tinyxla.ops.distributed.process_collectives import is_message, mpi_collective
 
 MAX_ROOTS = 24  # per nest
 MAX_BUFFERS = 48  # per nest

@@ -12,7 +12,8 @@ from tinyxla.compiler.fusion.plan import LibraryKernel, LoopNest, Plan, Step, bu
 from tinyxla.compiler.passes.canonicalize.convolution import is_gemm
 from tinyxla.compiler.passes.canonicalize.reduce_window import is_large
 from tinyxla.hlo import Instruction
-from tinyxla.ops import convolution, windows
+from tinyxla.ops import windows
+from tinyxla.ops.products import convolution
 
 
 def fuse_epilogues(plan: Plan) -> Plan:

@@ -9,9 +9,10 @@ import numpy as np
 
 from tinyxla.compiler.rewriter import Rewriter, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, contraction, dynamic_slices, elementwise, indexing, movement, reduction
+from tinyxla.ops import bits, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.ops.op import Op
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 

@@ -17,7 +17,7 @@ from tinyxla.compiler.rewriter import Rewriter, for_opcodes
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
 from tinyxla.ops.cost import bytes_of
-from tinyxla.ops.process_collectives import is_message, message_of, mpi_collective
+from tinyxla.ops.distributed.process_collectives import is_message, message_of, mpi_collective
 
 MAX_COMBINED_BYTES = 1 << 16
 

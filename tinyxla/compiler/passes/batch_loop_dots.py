@@ -26,7 +26,8 @@ from tinyxla.compiler.passes.algebraic_simplifier import scalar_value, simplify
 from tinyxla.compiler.passes.licm import sink_constants
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, is_unique, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, dynamic_slices, elementwise, movement, ops, reduction
+from tinyxla.ops import calls, dynamic_slices, elementwise, movement, ops, reduction
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import batched, effects, needed, run, subgraph, with_parameters

@@ -8,8 +8,8 @@ from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, is_unique, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.arithmetic import evaluator
-from tinyxla.ops.process_collectives import is_message
+from tinyxla.ops.distributed.process_collectives import is_message
+from tinyxla.ops.numerics.arithmetic import evaluator
 from tinyxla.shapes import Shape
 
 

@@ -20,8 +20,9 @@ from tinyxla.compiler.passes.expand import expand
 from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, contraction, dynamic_slices, elementwise, indexing, movement, ops, reduction
+from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, ops, reduction
 from tinyxla.ops.dynamic_sizes import RULES, flags, static
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 S32 = element_type("s32")

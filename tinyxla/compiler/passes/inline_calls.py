@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla.compiler.rewriter import Rewriter, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement
-from tinyxla.ops.arithmetic import evaluator
+from tinyxla.ops.numerics.arithmetic import evaluator
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.transforms.computations import with_computations
 

@@ -22,7 +22,8 @@ import math
 from tinyxla.compiler.passes.collapse_minor_dims import MIN_ROW_ELEMENTS
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import contraction, elementwise, movement, reduction
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.products import contraction
 
 MIN_REUSE = 16  # rows of A for each of which B is read again
 MIN_PAIRWISE_ELEMENTS = 1 << 18  # below, the compilation of the transpose costs more than it saves

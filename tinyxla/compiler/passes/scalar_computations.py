@@ -12,7 +12,7 @@ from tinyxla.compiler.passes.expand import expand
 from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import contraction
+from tinyxla.ops.products import contraction
 from tinyxla.transforms.computations import with_computations
 
 

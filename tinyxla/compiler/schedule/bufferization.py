@@ -25,7 +25,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.ops import movement
-from tinyxla.ops.process_collectives import is_message, message_of
+from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.runtime.mpi.calls import IN_PLACE
 
 MAX_STEPS_MOVED_OVER = 1024  # steps behind which an update may move

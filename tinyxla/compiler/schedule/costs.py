@@ -7,9 +7,9 @@ from tinyxla.compiler.report import CollectiveCost, Cost, ProcessCost
 from tinyxla.compiler.schedule.blocks import Block, Step, shape_of, walk_steps
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.cost_model import kernel_cost
-from tinyxla.ops.communication import Communication, communication_of
 from tinyxla.ops.cost import bytes_of, operations_of
-from tinyxla.ops.process_collectives import is_message, message_of
+from tinyxla.ops.distributed.communication import Communication, communication_of
+from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.runtime.mpi.calls import Message
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.kernels.gemm.problem import required_permutation
-from tinyxla.ops import contraction, movement
+from tinyxla.ops import movement
+from tinyxla.ops.products import contraction
 
 
 def transpose_gemm_operands(computation: Computation) -> Computation:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ConcretizationError, SourceLine, TinyxlaError
-from tinyxla.ops import callback as ops
+from tinyxla.ops.host import callback as ops
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array

@@ -25,8 +25,8 @@ from tinyxla.experimental.checkify.errors import (
 )
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
-from tinyxla.ops.callback import callback
 from tinyxla.ops.calls import get_tuple_element, tuple_
+from tinyxla.ops.host.callback import callback
 from tinyxla.shapes import Shape
 from tinyxla.tracing.config import setting
 from tinyxla.tracing.core import state as tracing_state, trace, with_axes

@@ -4,8 +4,8 @@ import numpy as np
 
 from tinyxla.api.context_managers import ensure_compile_time_eval as ensure_compile_time_eval
 from tinyxla.errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
-from tinyxla.jax.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as _get_aval
-from tinyxla.jax.jaxprs import (
+from tinyxla.jax.jaxprs.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as _get_aval
+from tinyxla.jax.jaxprs.jaxpr import (
     Atom as Atom,
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
@@ -23,7 +23,7 @@ from tinyxla.jax.jaxprs import (
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
-from tinyxla.jax.primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
 from tinyxla.jax.trace_state import (
     concrete_or_error as concrete_or_error,
     find_top_trace as find_top_trace,

@@ -1,7 +1,7 @@
 """`jax.ref`: mutable arrays."""
 
-from tinyxla.jax.avals import AbstractRef as AbstractRef
-from tinyxla.jax.refs import (
+from tinyxla.jax.jaxprs.avals import AbstractRef as AbstractRef
+from tinyxla.jax.jaxprs.refs import (
     Ref as Ref,
     addupdate as addupdate,
     empty_ref as empty_ref,

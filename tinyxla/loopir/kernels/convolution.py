@@ -62,7 +62,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporar
 from tinyxla.loopir.lower.reductions import combine_partials
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target
-from tinyxla.ops.convolution import Convolution
+from tinyxla.ops.products.convolution import Convolution
 from tinyxla.shapes import Shape, element_type
 
 _MAX_TILE_POSITIONS = 192  # output positions in a tile

@@ -12,7 +12,7 @@ from tinyxla.loopir.ir.loop_ir import Buffer
 from tinyxla.loopir.ir.routines import NativeRoutine, declare
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Temporary, Users
-from tinyxla.ops import custom_call
+from tinyxla.ops.host import custom_call
 from tinyxla.shapes import Shape, TupleShape
 
 _WORK = 100  # simple operations per element, for want of knowledge

@@ -25,9 +25,9 @@ from tinyxla.loopir.kernels.linalg import lapack
 from tinyxla.loopir.kernels.sort import merge_sort, top_k
 from tinyxla.loopir.kernels.windows import reduce_window
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
-from tinyxla.ops import contraction
-from tinyxla.ops.callback import Exchange
-from tinyxla.ops.process_collectives import is_message
+from tinyxla.ops.distributed.process_collectives import is_message
+from tinyxla.ops.host.callback import Exchange
+from tinyxla.ops.products import contraction
 
 
 def _no_aliases(x: Instruction) -> dict[int, int]:

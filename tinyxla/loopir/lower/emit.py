@@ -37,7 +37,7 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.schedule import Directive
 from tinyxla.loopir.lower import storage_types
 from tinyxla.ops import calls, elementwise, indexing, reduction
-from tinyxla.ops.accuracy import working_type
+from tinyxla.ops.numerics.accuracy import working_type
 from tinyxla.shapes import ElementType, Shape, element_type
 
 _REASSOCIABLE = ("add", "multiply")

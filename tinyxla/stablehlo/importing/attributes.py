@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import AttributeValueError
-from tinyxla.ops.convolution import ConvDimensionNumbers
+from tinyxla.ops.products.convolution import ConvDimensionNumbers
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
     Attribute,

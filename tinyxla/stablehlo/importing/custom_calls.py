@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyxla import lax, numpy
 from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
-from tinyxla.ops import custom_call as registered
+from tinyxla.ops.host import custom_call as registered
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.shapes.window import WindowDimension

@@ -18,7 +18,7 @@ from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveS
 from tinyxla.compiler.schedule.blocks import Block, Work, inner_blocks
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
-from tinyxla.ops.process_collectives import is_message, message_of, step_of
+from tinyxla.ops.distributed.process_collectives import is_message, message_of, step_of
 from tinyxla.runtime.mpi.calls import ROUTINES, STARTING_ROUTINES, TEST_ALL, WAIT, Call, Requests, call_of
 from tinyxla.runtime.mpi.comparison import Communicator, Part, Step
 from tinyxla.runtime.mpi.library import BUFFERS, HANDLES, MAX_COUNT, Routine

@@ -37,7 +37,7 @@ from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
-from tinyxla.ops.custom_call import raise_failure
+from tinyxla.ops.host.custom_call import raise_failure
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.runtime.mpi import together
 from tinyxla.shapes import Shape

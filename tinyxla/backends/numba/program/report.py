@@ -26,9 +26,9 @@ from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.schedule import loops_of, schedule_of
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
-from tinyxla.ops.communication import Communication
 from tinyxla.ops.cost import bytes_of, operations_of
-from tinyxla.ops.process_collectives import is_message, message_of
+from tinyxla.ops.distributed.communication import Communication
+from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.text.hlo_text import instruction_names
 
 if TYPE_CHECKING:

@@ -33,8 +33,9 @@ import numpy as np
 from tinyxla.compiler.passes.sink_transposes import sink_through
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
-from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
+from tinyxla.ops import barrier, calls, elementwise, indexing, movement
+from tinyxla.ops.products import contraction, convolution
+from tinyxla.ops.products.convolution import ConvDimensionNumbers, Convolution
 from tinyxla.shapes import ElementType, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 

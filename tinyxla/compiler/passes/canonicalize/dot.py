@@ -11,7 +11,8 @@ import numpy as np
 
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import contraction, elementwise, movement, reduction
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import ElementType, Shape, element_type
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import movement, ragged
-from tinyxla.ops.contraction import free_dimensions
-from tinyxla.ops.ragged import RaggedDot
+from tinyxla.ops import movement
+from tinyxla.ops.products import ragged
+from tinyxla.ops.products.contraction import free_dimensions
+from tinyxla.ops.products.ragged import RaggedDot
 from tinyxla.tracing.core import trace
 
 Ints = tuple[int, ...]

@@ -1,7 +1,7 @@
 """`jax._src.core`."""
 
-from tinyxla.jax.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as get_aval
-from tinyxla.jax.jaxprs import (
+from tinyxla.jax.jaxprs.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as get_aval
+from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     Jaxpr as Jaxpr,
     JaxprEqn as JaxprEqn,
@@ -10,7 +10,7 @@ from tinyxla.jax.jaxprs import (
     eval_jaxpr as eval_jaxpr,
     jaxpr_as_fun as jaxpr_as_fun,
 )
-from tinyxla.jax.primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
 from tinyxla.jax.trace_state import (
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,

@@ -2,4 +2,4 @@
 
 from tinyxla import enable_x64 as enable_x64
 from tinyxla.jax.callbacks import io_callback as io_callback
-from tinyxla.jax.hijax import cur_qdd as cur_qdd
+from tinyxla.jax.jaxprs.hijax import cur_qdd as cur_qdd

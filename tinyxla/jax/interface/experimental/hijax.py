@@ -1,12 +1,12 @@
 """`jax.experimental.hijax`."""
 
-from tinyxla.jax.avals import (
+from tinyxla.jax.jaxprs.avals import (
     AbstractValue as AbstractValue,
     Zero as Zero,
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
 )
-from tinyxla.jax.hijax import (
+from tinyxla.jax.jaxprs.hijax import (
     AvalMutableQDD as AvalMutableQDD,
     AvalQDD as AvalQDD,
     HiPrimitive as HiPrimitive,

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyxla import dtypes, numpy as _numpy, random as _random
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.refs import Ref, new_ref
+from tinyxla.jax.jaxprs.refs import Ref, new_ref
 from tinyxla.tracing.core import state as _state
 from tinyxla.tree_util import register_dataclass
 

@@ -1,6 +1,6 @@
 """`jax.interpreters.ad`: derivative rules."""
 
-from tinyxla.jax.avals import (
+from tinyxla.jax.jaxprs.avals import (
     UndefinedPrimal as UndefinedPrimal,
     Zero as Zero,
     add_tangents as add_tangents,
@@ -8,7 +8,7 @@ from tinyxla.jax.avals import (
     is_undefined_primal as is_undefined_primal,
     zeros_like_aval as zeros_like_aval,
 )
-from tinyxla.jax.primitives import (
+from tinyxla.jax.jaxprs.primitives import (
     defbilinear as defbilinear,
     defjvp as defjvp,
     defjvp2 as defjvp2,

@@ -1,6 +1,6 @@
 """`jax.interpreters.partial_eval`."""
 
-from tinyxla.jax.partial_evaluation import (
+from tinyxla.jax.jaxprs.partial_evaluation import (
     PartialVal as PartialVal,
     dce_jaxpr as dce_jaxpr,
     dce_rules as dce_rules,

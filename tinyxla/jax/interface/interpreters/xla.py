@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tinyxla.jax.avals import get_aval
+from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.tracing.promotion import as_array
 
 

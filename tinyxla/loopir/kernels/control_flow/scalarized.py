@@ -44,7 +44,8 @@ from tinyxla.loopir.lower.emit import (
     start_index,
     zero,
 )
-from tinyxla.ops import Op, calls, contraction, indexing, movement
+from tinyxla.ops import Op, calls, indexing, movement
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.transforms.batched_region import lanes
 

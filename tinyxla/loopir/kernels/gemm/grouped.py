@@ -11,7 +11,7 @@ from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Matrix, Operand, Va
 from tinyxla.loopir.ir.routines import MultiplyRoutine, declare
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users, zero
-from tinyxla.ops.ragged import RaggedDot
+from tinyxla.ops.products.ragged import RaggedDot
 
 _TILE_ROWS = 256  # of one GEMM
 

@@ -34,7 +34,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.reductions import combine_partials
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target
-from tinyxla.ops import contraction
+from tinyxla.ops.products import contraction
 from tinyxla.shapes import Shape, element_type
 
 _KC = 384  # Goto's kc, in words: a tile's rows of A and panel of B stay in the L2 cache

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import contraction
+from tinyxla.ops.products import contraction
 
 
 @dataclass(frozen=True)

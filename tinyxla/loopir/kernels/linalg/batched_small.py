@@ -20,7 +20,7 @@ from tinyxla.loopir.kernels.gemm import packing as packing
 from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage
 from tinyxla.loopir.lower.routine_calls import store_arguments
-from tinyxla.ops.linear_algebra import TriangularSolve
+from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 
 _MIN_BATCH = 8  # matrices in a batch
 _GROUP_MATRICES = 16  # matrices per group: LLVM does not vectorize shorter loops

@@ -29,7 +29,7 @@ from tinyxla.loopir.lower.axes import make_kernel, tile_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
 from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.loopir.target import current_target
-from tinyxla.ops.linear_algebra import TriangularSolve
+from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 
 _MIN_BLAS_THREADED_SIZE = 384  # rows and columns from which a single matrix pays for the BLAS's own threads

@@ -20,7 +20,7 @@ from tinyxla.loopir.kernels.gemm.packed import bind_parameters
 from tinyxla.loopir.kernels.linalg import panel_kernels as panel_kernels
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
-from tinyxla.ops.linear_algebra import TriangularSolve
+from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 
 _BLOCK = 16  # unknowns solved for at once
 _KC = 256  # unknowns in one block of the GEMM (kc)

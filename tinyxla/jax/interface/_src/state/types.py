@@ -1,4 +1,4 @@
 """`jax._src.state.types`."""
 
-from tinyxla.jax.avals import AbstractRef as AbstractRef
-from tinyxla.jax.jaxprs import RefEffect as RefEffect
+from tinyxla.jax.jaxprs.avals import AbstractRef as AbstractRef
+from tinyxla.jax.jaxprs.jaxpr import RefEffect as RefEffect

@@ -1,7 +1,7 @@
 """`jax.extend.core`: primitives and jaxprs."""
 
-from tinyxla.jax.avals import mapped_aval as mapped_aval, unmapped_aval as unmapped_aval
-from tinyxla.jax.jaxprs import (
+from tinyxla.jax.jaxprs.avals import mapped_aval as mapped_aval, unmapped_aval as unmapped_aval
+from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
     DropVar as DropVar,
@@ -17,7 +17,7 @@ from tinyxla.jax.jaxprs import (
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
-from tinyxla.jax.primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
 from tinyxla.jax.trace_state import (
     AbstractToken as AbstractToken,
     Token as Token,

@@ -1,0 +1,1 @@
+"""What JAX says where this library has errors of its own words."""

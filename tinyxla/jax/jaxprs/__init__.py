@@ -1,0 +1,1 @@
+"""Jaxprs: recording, printing, evaluation and partial evaluation, and their primitives."""

@@ -1,0 +1,267 @@
+"""Jaxprs: programs in A-normal form, and their evaluation.
+
+A jaxpr is made of a recorded computation (`translation`), under JAX's names of primitives and parameters.
+`eval_jaxpr` runs that computation; of a jaxpr that was put together otherwise it binds the primitives one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.api.jit import jit
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation
+from tinyxla.jax.jaxprs.primitives import Primitive
+from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
+from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.computations import run
+
+
+class Var:
+    """A variable of a jaxpr. Compared by identity."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any, *ignored: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
+
+
+class DropVar(Var):
+    """A result that nothing uses."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A scalar constant among the operands."""
+
+    __slots__ = ("aval", "val")
+
+    def __init__(self, val: Any, aval: Any) -> None:
+        self.val = val
+        self.aval = aval
+
+    @property
+    def hash(self) -> int:
+        return hash((np.asarray(self.val).tobytes(), self.aval.dtype))
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val})"
+
+
+Atom = Var | Literal
+
+
+class Effect:
+    """Something that an equation does besides computing its results."""
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class IOEffect(Effect):
+    """A callback or a transfer."""
+
+
+class RefEffect(Effect):
+    """A mutable array is read or written."""
+
+
+IO_EFFECT, REF_EFFECT = IOEffect(), RefEffect()
+no_effects: frozenset[Effect] = frozenset()
+
+
+class DebugInfo(NamedTuple):
+    """Of which function a jaxpr is."""
+
+    traced_for: str
+    func_src_info: str
+    arg_names: tuple[str, ...] | None = None
+    result_paths: tuple[str, ...] | None = None
+
+
+class JaxprEqn:
+    """One application of a primitive: `outvars = primitive[params] invars`."""
+
+    def __init__(
+        self,
+        invars: Sequence[Atom],
+        outvars: Sequence[Var],
+        primitive: Primitive,
+        params: dict[str, Any],
+        effects: Any = no_effects,
+        source_info: Any = None,
+        ctx: Any = None,
+    ) -> None:
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.primitive = primitive
+        self.params = params
+        self.effects = effects
+        self.source_info = source_info
+        self.ctx = ctx
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """The same with other fields."""
+        return JaxprEqn(**(vars(self) | changes))
+
+    def __repr__(self) -> str:
+        return print_equation(self)
+
+
+class Jaxpr:
+    """A program: `{ lambda constvars ; invars. let eqns in outvars }`."""
+
+    def __init__(
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Atom],
+        eqns: Sequence[JaxprEqn],
+        effects: Any = no_effects,
+        debug_info: Any = None,
+        is_high: bool = False,
+        computation: Computation | None = None,
+    ) -> None:
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.eqns = list(eqns)
+        self.effects = effects
+        self.debug_info = debug_info
+        self.is_high = is_high
+        self._computation = computation  # of the inputs and then the constants, as long as nothing was replaced
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """The same with other fields."""
+        names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")
+        return Jaxpr(**({name: getattr(self, name) for name in names} | changes))
+
+    @property
+    def computation(self) -> Computation | None:
+        """The recorded computation that the equations were made of, if there is one."""
+        return self._computation
+
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the jaxpr; options of colours and source lines say nothing here."""
+        return print_jaxpr(self)
+
+    __str__ = __repr__ = pretty_print
+
+
+class ClosedJaxpr:
+    """A jaxpr with the values of its constants."""
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> None:
+        if len(consts) != len(jaxpr.constvars):
+            raise ArgumentError(
+                f"ClosedJaxpr: the jaxpr has {len(jaxpr.constvars)} constants, but got {len(consts)} values."
+            )
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+    in_avals = property(lambda self: self.jaxpr.in_avals)
+    out_avals = property(lambda self: self.jaxpr.out_avals)
+    literals = property(lambda self: self.consts)
+
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
+        """The same with other fields."""
+        return ClosedJaxpr(jaxpr or self.jaxpr, self.consts if consts is None else consts)
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., list[Any]]:
+        """The program as a compiled function of its inputs, which gives a list."""
+        return jit(jaxpr_as_fun(self))
+
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the jaxpr; options of colours and source lines say nothing here."""
+        return print_jaxpr(self.jaxpr)
+
+    __str__ = __repr__ = pretty_print
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
+    """The results of a jaxpr, as a list, for these values of its constants and inputs."""
+    if REF_EFFECT in jaxpr.effects:
+        raise ArgumentError("eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.")
+    if len(args) != len(jaxpr.invars):
+        raise ArgumentError(f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} inputs, but got {len(args)} values.")
+    if jaxpr.computation is not None:
+        return list(run(jaxpr.computation, [as_array(x) for x in (*args, *consts)]))
+    values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+
+    def read(atom: Atom) -> Any:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        functions, params = eqn.primitive.get_bind_params(eqn.params)
+        found = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        values.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
+    return [as_array(read(v)) for v in jaxpr.outvars]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """A closed jaxpr as a function of its inputs, which gives a list."""
+    return functools.partial(eval_jaxpr, closed.jaxpr, closed.consts)
+
+
+def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for x in value if isinstance(value, (tuple, list)) else (value,):  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(x, Jaxpr):
+                yield x
+            elif isinstance(x, ClosedJaxpr):
+                yield x.jaxpr
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs in the parameters of a jaxpr's equations."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def check_jaxpr(jaxpr: Jaxpr) -> None:
+    """An error where a jaxpr uses a variable that is not defined before."""
+    known: set[Var] = {*jaxpr.constvars, *jaxpr.invars}
+    for eqn in jaxpr.eqns:
+        for atom in eqn.invars:
+            if isinstance(atom, Var) and atom not in known:
+                raise ArgumentError(f"check_jaxpr: {eqn} uses a variable that is not defined before.")
+        known.update(eqn.outvars)
+    for atom in jaxpr.outvars:
+        if isinstance(atom, Var) and atom not in known:
+            raise ArgumentError("check_jaxpr: a result is a variable that is not defined.")
+    for inner in subjaxprs(jaxpr):
+        check_jaxpr(inner)
+
+
+def gensym(*ignored: Any) -> Callable[[Any], Var]:
+    """A function that makes new variables."""
+    return lambda aval: Var(aval)

@@ -1,0 +1,125 @@
+"""The text of jaxprs."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from itertools import count, product
+from typing import Any
+
+import numpy as np
+
+from tinyxla.hlo import Computation
+from tinyxla.jax.jaxprs.avals import short_name
+
+_WIDTH = 80
+
+
+def print_jaxpr(jaxpr: Any) -> str:
+    """`{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }`: in one line where it fits, else an equation in each."""
+    return _jaxpr(jaxpr, _Names())
+
+
+def print_equation(eqn: Any) -> str:
+    """`b:f32[] = sin a`."""
+    return _equation(eqn, _Names())
+
+
+class _Names:
+    """Variables are called a, b, ..., z, ba, bb, ... in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._fresh = _letters()
+
+    def __call__(self, var: Any) -> str:
+        if type(var).__name__ == "DropVar":
+            return "_"
+        if var not in self._names:
+            self._names[var] = next(self._fresh)
+        return self._names[var]
+
+
+def _letters() -> Iterator[str]:
+    yield from string.ascii_lowercase
+    for length in count(1):
+        for first, *rest in product(string.ascii_lowercase, repeat=length + 1):
+            if first != "a":
+                yield "".join([first, *rest])
+
+
+def _typed(var: Any, names: _Names) -> str:
+    return f"{names(var)}:{var.aval.str_short(short_dtypes=True)}"
+
+
+def _atom(atom: Any, names: _Names) -> str:
+    if not hasattr(atom, "val"):
+        return names(atom)
+    value = np.asarray(atom.val).item() if np.ndim(atom.val) == 0 else atom.val
+    return f"{value}:{short_name(atom.aval.dtype)}[]"
+
+
+def _jaxpr(jaxpr: Any, names: _Names) -> str:
+    constants = " ".join(_typed(v, names) for v in jaxpr.constvars)
+    inputs = " ".join(_typed(v, names) for v in jaxpr.invars)
+    head = f"{{ lambda {constants}; {inputs}. let" if constants else f"{{ lambda ; {inputs}. let"
+    equations = [_equation(eqn, names) for eqn in jaxpr.eqns]
+    outputs = [_atom(v, names) for v in jaxpr.outvars]
+    result = f"({', '.join(outputs)}{',' * (len(outputs) == 1)})"
+    line = " ".join([head, "; ".join(equations), f"in {result} }}"])
+    if "\n" not in line and len(line) <= _WIDTH:
+        return line
+    body = "".join(f"\n{_indented(text, 4)}" for text in equations)
+    return f"{head}{body}\n  in {result} }}"
+
+
+def _indented(text: str, spaces: int) -> str:
+    return "\n".join(" " * spaces + line for line in text.split("\n"))
+
+
+# Parameters that are not shown: of all primitives, and of some, where they have the value that says nothing.
+_SILENT: dict[str, Any] = {"accuracy": None}
+_SILENT_OF: dict[str, dict[str, Any]] = {
+    "broadcast_in_dim": {"broadcast_dimensions": (), "sharding": None},
+    "convert_element_type": {"sharding": None},
+    "dot_general": {"precision": None, "out_sharding": None},
+    "mul": {"out_dtype": None},
+    "jit": {"inline": False, "keep_unused": False},
+}
+
+
+def _shown_parameters(eqn: Any) -> dict[str, Any]:
+    silent = _SILENT | _SILENT_OF.get(eqn.primitive.name, {})
+    shown = {name: x for name, x in sorted(eqn.params.items()) if name not in silent or x != silent[name]}
+    if eqn.primitive.name == "broadcast_in_dim":
+        shown.pop("shape", None)  # that of the result
+    if eqn.primitive.name == "jit":
+        shown = {"name": shown.pop("name"), **shown}
+        if not any(shown.get("donated_invars", ())):
+            shown.pop("donated_invars", None)
+    if eqn.primitive.name == "dot_general":
+        shown["dimension_numbers"] = tuple(tuple(map(list, pair)) for pair in shown["dimension_numbers"])
+    return shown
+
+
+def _equation(eqn: Any, names: _Names) -> str:
+    operands = " ".join(_atom(v, names) for v in eqn.invars)
+    results = " ".join(_typed(v, names) for v in eqn.outvars)
+    shown = [f"{name}={_parameter(value, names)}" for name, value in _shown_parameters(eqn).items()]
+    line = f"[{' '.join(shown)}]" if shown else ""
+    if "\n" in line or len(f"    {results} = {eqn.primitive}{line}") > _WIDTH:
+        line = "[\n" + "\n".join(_indented(x, 2) for x in shown) + "\n]"
+    return f"{results} = {eqn.primitive}{line} {operands}"
+
+
+def _parameter(value: Any, names: _Names) -> str:
+    jaxpr = getattr(value, "jaxpr", value)
+    if hasattr(jaxpr, "eqns"):
+        return _jaxpr(jaxpr, names)
+    if isinstance(value, tuple) and any(hasattr(getattr(x, "jaxpr", x), "eqns") for x in value):  # pyright: ignore[reportUnknownVariableType]
+        return "(\n" + "".join(_indented(_parameter(x, names), 2) + "\n" for x in value) + ")"
+    if isinstance(value, np.dtype):
+        return value.name
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return f"<computation {value.name}>" if isinstance(value, Computation) else str(value)

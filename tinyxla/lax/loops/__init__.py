@@ -1,0 +1,1 @@
+"""Loops and branches, eager ones, and loops with references or progress bars."""

@@ -1,0 +1,1 @@
+"""Element-wise functions and ufuncs."""

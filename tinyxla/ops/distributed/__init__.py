@@ -1,0 +1,1 @@
+"""Operations among replicas and processes: collectives, exchanges, channels, and what they cost."""

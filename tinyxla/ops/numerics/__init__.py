@@ -1,0 +1,1 @@
+"""Values of element-wise operations on NumPy arrays, and how accurate they have to be."""

@@ -1,0 +1,1 @@
+"""Products of arrays: DotGeneral, convolutions, ragged and scaled products."""
