@@ -6,8 +6,9 @@ ends before it. Long steps of one level are independent, since a step that depen
 depend on each other if one writes a memory that the other accesses. Where a level saves enough time, all steps are
 ordered by level, and the long steps of each such level come last in it, as the branches of one step.
 
-Kernels that threads share already are not long steps: branches have one thread each. Steps with effects, calls of the
-host and messages among processes stay where they are, in no branch. No result depends on which thread runs a branch.
+Kernels that threads share, or could share if it paid, are not long steps: branches have one thread each, and what one
+thread makes is read more slowly by another. Steps with effects, calls of the host and messages among processes stay
+where they are, in no branch. No result depends on which thread runs a branch.
 
 Source: R. L. Graham, "Bounds on multiprocessing timing anomalies" (1969), for the bound on the time of a level.
 """
@@ -40,7 +41,7 @@ from tinyxla.ops.cost import bytes_of, operations_of
 MIN_STEP_NANOSECONDS = 10_000.0  # of a branch
 MIN_SAVED_NANOSECONDS = 20_000.0  # by the branches of a level, a few times what it takes to wake a thread
 STEP_NANOSECONDS = 10.0  # of any step, for its call
-VECTOR_OPERATIONS_PER_NANOSECOND = 16.0
+VECTOR_OPERATIONS_PER_NANOSECOND = 32.0
 BYTES_PER_NANOSECOND = 8.0
 MAX_PRODUCT_OPERATIONS = 1 << 20  # of a product that is surely computed by one thread
 
@@ -64,7 +65,7 @@ class _Scheduler:
         self._aliases = aliases
 
     def visit(self, block: Block) -> None:
-        long_steps = {step for step in block.steps if _time(step) >= MIN_STEP_NANOSECONDS}
+        long_steps = {x for x in block.steps if _cannot_be_cut(x) and _time(x) >= MIN_STEP_NANOSECONDS}
         if len(long_steps) > 1:
             block.steps = [x for part in _parts(block.steps) for x in self._scheduled(part, long_steps, block)]
         for step in block.steps:
@@ -185,6 +186,11 @@ def _may_be_moved(step: Step) -> bool:
 
 def _all_may_be_moved(blocks: Sequence[Block]) -> bool:
     return all(_may_be_moved(x) for block in blocks for x in block.steps)
+
+
+def _cannot_be_cut(step: Step) -> bool:
+    """Whether a step is a loop, a branch, or a kernel of one iteration."""
+    return step.work.extent == 1 if isinstance(step.work, LoweredKernel) else bool(inner_blocks(step))
 
 
 def _time(step: Step) -> float:
