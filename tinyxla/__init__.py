@@ -157,7 +157,11 @@ numpy ops sharding stages tree tree_util typing
 _LATER = frozenset(
     "debug distributed example_libraries experimental export ffi image nn profiler random scipy stablehlo xla".split()
 )
-_FUNCTIONS_LATER = {"load": "saving", "progress": "lax.loops.progress_bar", "save": "saving"}  # by the module that has them
+_FUNCTIONS_LATER = {
+    "load": "saving",
+    "progress": "lax.loops.progress_bar",
+    "save": "saving",
+}  # by the module that has them
 
 
 def __getattr__(name: str) -> _Any:

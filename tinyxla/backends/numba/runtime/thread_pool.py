@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import os
 import platform
 import sys
@@ -69,6 +70,7 @@ _WORDS = 6 * _PAIR
 # What `work` returns, and takes back as `slept`.
 _STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
 
+_worker_numbers = itertools.count()  # of all pools: each has a place in the table of identities
 _SPIN_SECONDS = 30e-6
 _PAUSES_BEFORE_YIELD = 1000
 _MOST_PROCESSORS = 1024
@@ -83,7 +85,7 @@ _PAUSES = {
 NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce", "workers")
 
 _SOURCE = Template("""
-@workers = global [$MOST_WORKERS x i64] zeroinitializer  ; identities of the threads that work
+@workers = global [$MOST_WORKERS x i64] zeroinitializer  ; identities of the threads that work, of all pools
 @owner = internal global i64 0  ; identity of the thread whose job runs, 0 if there is none
 
 ; Whether a thread is a worker, and runs chunks of another thread's job.
@@ -282,9 +284,6 @@ done:
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
   call i64 @flush_subnormals()
-  %identity = call i64 @PyThread_get_thread_ident()
-  %place = getelementptr i64, ptr @workers, i64 %index
-  store atomic i64 %identity, ptr %place monotonic, align 8
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
   %has_futex = icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0
   br i1 (icmp eq i64 %slept, $ASLEEP), label %awake, label %top
@@ -436,7 +435,7 @@ class ThreadPool:
         )
         self._set_helpers = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["set_helpers"])
         self._spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["spin"])
-        self._identities = functions["workers"]
+        self._identities = (ctypes.c_int64 * MAX_THREADS).from_address(functions["workers"])
         self._callbacks = (self._start_missing_workers, self._wake_workers)  # which native code calls
         self._memory = (ctypes.c_int64 * (_WORDS + _PAIR))()
         address = ctypes.addressof(self._memory)
@@ -451,7 +450,7 @@ class ThreadPool:
         self._forget_workers()
         self.set_threads(threads)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget_workers)
+            os.register_at_fork(after_in_child=self._forget_inherited_workers)
         atexit.register(self.close)
 
     @property
@@ -493,11 +492,14 @@ class ThreadPool:
         self._idle_lock = threading.RLock()  # taken itself: an interrupt may come while `_idle` takes it, in Python
         self._idle = threading.Condition(self._idle_lock)
         self._workers: list[threading.Thread] = []
-        ctypes.memset(self._identities, 0, 8 * MAX_THREADS)
         self._closed = False
         for word in (Word.LOCK, Word.TICKET, Word.PENDING, Word.SLEEPING):
             self.state[word] = 0
         self.state[Word.STARTER] = self._starter
+
+    def _forget_inherited_workers(self) -> None:
+        ctypes.memset(self._identities, 0, ctypes.sizeof(self._identities))
+        self._forget_workers()
 
     def _start_missing_workers(self) -> None:
         """Called by the first region that is split, without the GIL's protection of what other threads do meanwhile.
@@ -527,6 +529,7 @@ class ThreadPool:
                 self._allowed[number // 64] |= bit - (1 << 64) if bit >> 63 else bit
 
     def _serve(self, index: int) -> None:
+        self._identities[next(_worker_numbers) % MAX_THREADS] = threading.get_ident()
         result = self._work(self.address, index, _STOPPED)
         while result != _STOPPED:
             with self._idle_lock:
