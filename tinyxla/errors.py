@@ -559,7 +559,14 @@ class NonConcreteBooleanIndexError(ConcretizationError, IndexError):
 
 
 class NonConcreteSliceError(ConcretizationError, IndexError):
-    """A bound of a slice is traced: which size the result has is not known."""
+    """A bound of a slice is traced: which size the result has is not known.
+
+    >>> import tinyxla
+    >>> tinyxla.jit(lambda n: tinyxla.numpy.arange(5)[:n])(2)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.NonConcreteSliceError: A slice bound (for a slice of fixed size at a traced place use ...
+    """
 
 
 class LeakedTracerError(TracerError):
@@ -736,7 +743,17 @@ class NoEffectWarning(UserWarning):
 
 
 class RankPromotionWarning(UserWarning):
-    """Arrays of different ranks that broadcast, where the option `numpy_rank_promotion` is "warn"."""
+    """Arrays of different ranks that broadcast, where the option `numpy_rank_promotion` is "warn".
+
+    >>> import warnings
+    >>> import tinyxla
+    >>> import tinyxla.numpy as jnp
+    >>> with warnings.catch_warnings(record=True) as seen, tinyxla.numpy_rank_promotion("warn"):
+    ...     warnings.simplefilter("always")
+    ...     result = jnp.ones((2, 3)) + jnp.ones(3)
+    >>> seen[0].category.__name__
+    'RankPromotionWarning'
+    """
 
 
 def warn(message: str, category: type[Warning] = NoEffectWarning) -> None:

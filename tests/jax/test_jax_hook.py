@@ -291,7 +291,7 @@ def test_shardings_over_one_device() -> None:
     ]
 
 
-EXAMPLES = "avals primitives staging refs linear_util treedefs".split()
+EXAMPLES = "jaxprs.avals jaxprs.primitives jaxprs.staging jaxprs.refs linear_util treedefs".split()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

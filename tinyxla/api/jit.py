@@ -13,6 +13,7 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, cast, overload
 
@@ -315,9 +316,8 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
     _observer = observer
     for function in _all_functions():
         function.forget_executables()
-    for of_settings in list(_shared.values()):
-        for programs in list(of_settings.values()):
-            _forget_executables(programs.by_key)
+    for programs in _shared_programs():
+        _forget_executables(programs.by_key)
 
 
 @cached_by_options(4096)
@@ -380,12 +380,22 @@ _shared: weakref.WeakKeyDictionary[Function, dict[Any, _Programs]] = weakref.Wea
 _MOST_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
 
 
+def _shared_programs() -> list[_Programs]:
+    """Copied as often as another thread makes a function meanwhile."""
+    while True:
+        try:
+            return [programs for of_settings in _shared.values() for programs in of_settings.values()]
+        except RuntimeError:
+            continue
+
+
 def _programs_of(function: Function, settings: Any) -> _Programs:
     """The programs of a function, which all that `jit` makes of it with these settings have together."""
     if type(function) is not FunctionType:
         return _Programs({}, {})
     while len(_shared) >= _MOST_SHARED and function not in _shared:
-        _shared.pop(next(iter(_shared)), None)
+        with suppress(RuntimeError):  # where another thread makes a function meanwhile
+            _shared.pop(next(iter(_shared)), None)
     return _shared.setdefault(function, {}).setdefault(settings, _Programs({}, {}))
 
 
@@ -851,9 +861,8 @@ def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
         function.clear_cache()
-    for of_settings in list(_shared.values()):
-        for programs in list(of_settings.values()):
-            programs.clear()
+    for programs in _shared_programs():
+        programs.clear()
 
 
 config.watch(_forget_programs)

@@ -103,7 +103,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
         >>> jnp.asarray([1, 2, 3], dtype="float32")
         Array([1., 2., 3.], dtype=float32)
     """
-    refuse_masked(a, "asarray")
+    if isinstance(a, np.ndarray) and type(a) is not np.ndarray:
+        refuse_masked(a, "asarray")
     found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
     return found.copy() if copy and found is a else found
 

@@ -230,7 +230,7 @@ class Array:
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            self.check_usable()
+            self._check_usable()
             raise ShapeError(
                 f"An array of shape {self.shape} is neither true nor false; use .any() or .all(), or "
                 "tinyxla.numpy.where for a choice for each element."
@@ -255,13 +255,13 @@ class Array:
         value = self._single("A Python integer (an index, a size, the end of a range)", TracerIntegerConversionError)
         return value.__index__()
 
-    def check_usable(self) -> None:
+    def _check_usable(self) -> None:
         """An error for a tracer of a function that has ended."""
 
     def _single(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> Any:
         """The value of an array without dimensions."""
         if self.shape:
-            self.check_usable()
+            self._check_usable()
             raise ArgumentError(
                 f"{wanted} takes an array without dimensions, but this one has the shape {self.shape}; choose an "
                 "element by indexing, or use tolist()."
@@ -556,7 +556,7 @@ class Array:
         >>> jnp.array([1, 256], jnp.int16).byteswap()
         Array([256,   1], dtype=int16)
         """
-        return _namespace.float_bits.byteswapped(self)
+        return _namespace.elementwise.float_bits.byteswapped(self)
 
     def copy(self) -> Array:
         """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other.

@@ -200,7 +200,7 @@ class Tracer(Interpreted):
             return int(self.primal("A format").buffer())
         return super().__int__()
 
-    def check_usable(self) -> None:
+    def _check_usable(self) -> None:
         check_active(self)
 
     def __copy__(self) -> Tracer:

@@ -398,9 +398,9 @@ def with_parameters(
 
 
 def _unused(computation: Computation) -> list[Instruction]:
-    """Instructions whose results nothing uses, such as side effects."""
-    used = {o for x in computation.instructions for o in x.operands}
-    return [x for x in computation.instructions if x not in used and x is not computation.root and x.operands]
+    """Side effects, and instructions whose results nothing uses, but for arrays that need no operands."""
+    used = {computation.root, *(o for x in computation.instructions for o in x.operands)}
+    return [x for x in computation.instructions if x.has_side_effect or (x.operands and x not in used)]
 
 
 def effects(computation: Computation) -> list[Instruction]:

@@ -91,6 +91,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Expected shard shape {2} doesn't match the single device array shape {3}.",
     ),
     (
+        rf"^(\w+): the part of the one device must be all, of shape {_PAIR}, not {_PAIR}\.",
+        "Expected shard shape {2} doesn't match the single device array shape {3}.",
+    ),
+    (
         r"^make_array_from_single_device_arrays: arrays must be a list or tuple of arrays, but is (\w+)",
         "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, but got {1}",
     ),
@@ -267,10 +271,6 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     (
         r"^(corrcoef|cov): dtype must be floating-point or complex, but got (\w+)",
         "{1}: dtype must be a subclass of float or complex; got dtype={2:name}",
-    ),
-    (
-        r"index -?\d+ is out of range for axis \d+ of size 0",
-        "Cannot do a non-empty jnp.take() from an empty axis.",
     ),
     (
         rf"^broadcast_to: an array of shape {_PAIR} does not broadcast to {_PAIR}",

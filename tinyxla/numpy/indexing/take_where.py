@@ -168,6 +168,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     flat = movement.reshape_to(x, (x.size,))
     places = listed(ind, "put")
     values = listed(v, "put")
+    if isinstance(v, list | tuple):  # numbers of Python's
+        values = cast(values, x.dtype, False)
     count = places.size
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
