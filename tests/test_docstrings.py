@@ -22,9 +22,9 @@ lax.loops.control_flow lax.convolution lax.elementwise lax.fourier lax.indexing 
 lax.padding lax.random_bits lax.reductions lax.values nn nn.activations nn.attention nn.initializers nn.normalization
 numpy.fft numpy.linalg numpy.indexing.tricks numpy.polynomials numpy.sorting numpy.elementwise.integer_functions
 profiler random random.distributions random.derived random.keys random.permutation image experimental.ode
-experimental.jet experimental.checkify.api experimental.checkify.errors experimental.sparse.bcoo scipy.cluster.vq scipy.fft
-scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg scipy.special scipy.stats
-numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
+experimental.jet experimental.checkify.api experimental.checkify.errors experimental.sparse.bcoo scipy.cluster.vq
+scipy.fft scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg scipy.special
+scipy.stats numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
 """.split()
 
 BEYOND_REFERENCE = """
