@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _choose_samples(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
-    with at least `_LONG` sets one of eight. A sixteenth of what remains is marked `thorough`, the rest `exhaustive`.
+    with at least `_LONG` sets one of eight. One in 32 of what remains is marked `thorough`, the rest `exhaustive`.
     They are chosen by a hash of their names, since strides miss values of nested parameters."""
     sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
@@ -136,7 +136,7 @@ def _choose_samples(items: list[pytest.Item]) -> None:
         size = every or 8
         for first in range(0, len(parameters), size):
             for item in sorted(parameters[first : first + size], key=_number)[1:]:
-                item.add_marker("exhaustive" if _number(item) % 16 else "thorough")
+                item.add_marker("exhaustive" if _number(item) % 32 else "thorough")
 
 
 _LONG = 12  # sets of parameters
