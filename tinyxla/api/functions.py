@@ -173,8 +173,6 @@ def no_array(leaf: Any) -> str:
     if isinstance(leaf, np.ndarray) and isinstance(leaf, np.ma.MaskedArray):
         return f"is {MASKED}"
     dtype = getattr(leaf, "dtype", None)
-    if isinstance(leaf, np.ma.MaskedArray):
-        return "is a masked array of NumPy; give what its method filled() returns"
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
     kind = type(leaf)

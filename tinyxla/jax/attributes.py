@@ -28,7 +28,6 @@ from tinyxla.jax.stage_attributes import (
     in_avals,
     in_stablehlo,
     out_avals,
-    stablehlo_text,
     traced_jaxpr,
 )
 from tinyxla.numpy.elementwise.ufuncs import ufunc
@@ -101,7 +100,6 @@ def set_attributes() -> None:
     KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
     Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
     Pullback.with_refs = with_refs  # type: ignore[attr-defined]
-    Lowered.as_text = stablehlo_text(Lowered.as_text)  # type: ignore[method-assign]
     tree_util.default_registry = Registry()  # type: ignore[attr-defined]
     # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
     # operators between arrays of both give this library's.

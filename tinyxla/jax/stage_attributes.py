@@ -90,18 +90,3 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
 def cache_size(function: Any) -> int:
     """How many programs a compiled function has."""
     return len(function._programs)
-
-
-def stablehlo_text(own: Callable[..., str]) -> Callable[..., str]:
-    """`as_text`, which gives StableHLO where no dialect is asked for, or the graph as recorded of what has no form in
-    it."""
-
-    def as_text(self: Any, dialect: str | None = None, **options: Any) -> str:
-        if dialect is not None:
-            return own(self, dialect, **options)
-        try:
-            return own(self, "stablehlo", **options)
-        except ArgumentError:
-            return own(self, **options)
-
-    return as_text
