@@ -169,7 +169,7 @@ class Array:
         return np.asarray(self.primal("strides").buffer()).strides
 
     def tobytes(self, order: str = "C") -> bytes:
-        """The bytes of the elements, in row-major order.
+        """The bytes of the elements, in row-major order, or column-major for `order="F"`.
 
         >>> import tinyxla.numpy as jnp
         >>> list(jnp.array([1, 256], jnp.int16).tobytes())

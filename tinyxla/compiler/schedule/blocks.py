@@ -147,6 +147,13 @@ class AliasMap:
     def __setitem__(self, x: Storage, memory: Storage) -> None:
         self._canonical[self[x]] = memory
 
+    def memories(self, x: Storage) -> list[Storage]:
+        """The memory of a storage and, of a pointer, all that it may point to, by way of other pointers too."""
+        memory = self[x]
+        if not isinstance(memory, Pointer):
+            return [memory]
+        return [memory, *(y for target in memory.targets for y in self.memories(target))]
+
     def aliases_by_memory(self) -> dict[Storage, list[Instruction]]:
         """For each memory the instructions that share it, besides the one that stands for it."""
         result: dict[Storage, list[Instruction]] = {}

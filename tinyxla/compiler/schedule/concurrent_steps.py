@@ -25,7 +25,6 @@ from tinyxla.compiler.schedule.blocks import (
     Block,
     ConcurrentBlocks,
     LoopBlocks,
-    Pointer,
     Step,
     SwitchBlocks,
     inner_blocks,
@@ -129,14 +128,8 @@ class _Scheduler:
         return found
 
     def _memories(self, storages: Iterable[Storage]) -> set[Storage]:
-        found: set[Storage] = set()
-        for x in storages:
-            memory = self._aliases[x]
-            if isinstance(memory, Pointer):
-                found |= {memory} | self._memories(memory.targets)
-            elif not (isinstance(memory, Instruction) and is_constant(memory)):
-                found.add(memory)
-        return found
+        found = (y for x in storages for y in self._aliases.memories(x))
+        return {y for y in found if not (isinstance(y, Instruction) and is_constant(y))}
 
 
 def _parts(steps: Sequence[Step]) -> Iterator[list[Step]]:
@@ -156,16 +149,9 @@ def _parts(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 def _concurrent(steps: Sequence[Step], block: Block) -> Step:
     branches = [Block(block.computation, block.plan, [step]) for step in steps]
-    reads, writes = ([*dict.fromkeys(x for step in steps for x in side(step))] for side in (_reads, _writes))
-    return Step(ConcurrentBlocks(branches), reads, writes)
-
-
-def _reads(step: Step) -> list[Storage]:
-    return step.reads
-
-
-def _writes(step: Step) -> list[Storage]:
-    return step.writes
+    reads = dict.fromkeys(x for step in steps for x in step.reads)
+    writes = dict.fromkeys(x for step in steps for x in step.writes)
+    return Step(ConcurrentBlocks(branches), [*reads], [*writes])
 
 
 def _saved(steps: Sequence[Step]) -> float:

@@ -15,7 +15,7 @@ Source: XLA's pass of that name.
 from __future__ import annotations
 
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
-from tinyxla.compiler.schedule.blocks import AliasMap, Block, Pointer, Step, inner_blocks, shape_of
+from tinyxla.compiler.schedule.blocks import AliasMap, Block, Step, inner_blocks, shape_of
 from tinyxla.compiler.schedule.costs import cost_of_step, message_in
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.axes import COSTLY_WORK
@@ -170,15 +170,9 @@ class _ListScheduler:
     def _accessed(self, step: Step) -> tuple[frozenset[Storage], frozenset[Storage]]:
         """The memories that a step reads and writes, also by way of pointers."""
         if step not in self._accesses:
-            reads, writes = ({y for x in side for y in self._memories(x)} for side in (step.reads, step.writes))
+            reads, writes = ({y for x in side for y in self._aliases.memories(x)} for side in (step.reads, step.writes))
             self._accesses[step] = frozenset(reads), frozenset(writes)
         return self._accesses[step]
-
-    def _memories(self, x: Storage) -> list[Storage]:
-        memory = self._aliases[x]
-        if not isinstance(memory, Pointer):
-            return [memory]
-        return [memory, *(y for target in memory.targets for y in self._memories(target))]
 
 
 def _are_ordered(*steps: Step) -> bool:

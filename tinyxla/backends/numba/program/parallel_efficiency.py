@@ -15,7 +15,7 @@ from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall
 from tinyxla.compiler.pipeline import compile_program
-from tinyxla.compiler.schedule.blocks import Block, ConcurrentBlocks, LoopBlocks, inner_blocks, shape_of
+from tinyxla.compiler.schedule.blocks import Block, ConcurrentBlocks, inner_blocks, runs_of_blocks, shape_of
 from tinyxla.hlo import Module
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel
@@ -54,8 +54,8 @@ def _times(block: Block, threads: int) -> tuple[float, float]:
             total += sum(whole for whole, _ in inner)
             busiest += max(max(last for _, last in inner), sum(whole for whole, _ in inner) / threads)
             continue
-        times = kernel.trip_count if isinstance(kernel, LoopBlocks) else 1
-        times = 1 if times is None else times
+        runs = runs_of_blocks(step)
+        times = 1 if runs is None else runs
         total += sum(whole for whole, _ in inner) * times
         busiest += sum(last for _, last in inner) * times
         work = 0.0
