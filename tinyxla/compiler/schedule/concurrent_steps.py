@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
+from tinyxla.compiler.fusion.plan import BlasCall, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
@@ -167,11 +167,8 @@ def _may_be_moved(step: Step) -> bool:
         return not any(producer_of(x).has_side_effect or producer_of(x).op.name == "custom-call" for x in work.roots)
     if isinstance(work, BlasCall):
         return True
-    return not isinstance(work, Collective) and bool(inner_blocks(step)) and _all_may_be_moved(inner_blocks(step))
-
-
-def _all_may_be_moved(blocks: Sequence[Block]) -> bool:
-    return all(_may_be_moved(x) for block in blocks for x in block.steps)
+    blocks = inner_blocks(step)
+    return bool(blocks) and all(_may_be_moved(x) for block in blocks for x in block.steps)
 
 
 def _cannot_be_cut(step: Step) -> bool:
@@ -189,7 +186,7 @@ def _time(step: Step) -> float:
         return STEP_NANOSECONDS + operations / VECTOR_OPERATIONS_PER_NANOSECOND * (operations <= MAX_PRODUCT_OPERATIONS)
     blocks = inner_blocks(step)
     times = [_time(x) for block in blocks for x in block.steps]
-    if not blocks or not all(times) or not _all_may_be_moved(blocks):
+    if not all(times) or not _may_be_moved(step):
         return 0.0
     if isinstance(work, LoopBlocks):
         return sum(times) * (ASSUMED_STEPS if work.trip_count is None else work.trip_count)
