@@ -45,6 +45,10 @@ def bidirectional(x: Any, w: Any) -> Any:
     return jnp.concatenate([pass_over(x, w), pass_over(x[::-1], 0.5 * w)[::-1]], 1)
 
 
+def products(y: Any, x: Any) -> Any:
+    return lax.fori_loop(0, 200, lambda _, y: jnp.sin(y @ x)[::-1], y)
+
+
 def two_levels(y: Any) -> Any:
     """Two independent loops, and two that depend on both."""
     a, b = recurrence(y, 0.1), recurrence(y, 0.2)
@@ -92,8 +96,10 @@ def branches(text: str) -> list[int]:
         (in_a_loop, [INPUTS], [2]),
         (bidirectional, [np.ones((100, 64), np.float32) / 50, np.ones((64, 64), np.float32) / 50], [2]),
         (lambda y: (recurrence(y, 0.1, 3), recurrence(y, 0.2, 3)), [INPUTS], []),  # too short
+        # Products that threads share.
+        (lambda y, x: (products(y, x), products(-y, x)), [np.ones(1024, np.float32), np.eye(1024, dtype="f4")], []),
     ],
-    ids="two five chain levels overwritten nested bidirectional short".split(),
+    ids="two five chain levels overwritten nested bidirectional short products".split(),
 )
 def test_results_are_those_of_steps_in_order(
     function: Callable[..., Any], arguments: list[Any], expected: list[int] | None

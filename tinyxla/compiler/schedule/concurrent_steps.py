@@ -183,7 +183,9 @@ def _time(step: Step) -> float:
         return _kernel_time(step, work)
     if isinstance(work, BlasCall):
         operations, _ = operations_of(work.root)
-        return STEP_NANOSECONDS + operations / VECTOR_OPERATIONS_PER_NANOSECOND * (operations <= MAX_PRODUCT_OPERATIONS)
+        if operations > MAX_PRODUCT_OPERATIONS:
+            return 0.0
+        return STEP_NANOSECONDS + operations / VECTOR_OPERATIONS_PER_NANOSECOND
     blocks = inner_blocks(step)
     times = [_time(x) for block in blocks for x in block.steps]
     if not all(times) or not _may_be_moved(step):
