@@ -324,6 +324,44 @@ def test_a_chunk_may_launch() -> None:
     np.testing.assert_array_equal(out, [[3, 0, 5, 0, 6, 0]] * 4)
 
 
+def order_of_chunks(chunks: int, threads: int, is_first_slow: bool = False) -> dict[int, list[int]]:
+    """The chunks that each thread runs, in order, if all have begun one before any begins its second; the calling
+    thread is number 0. `is_first_slow` holds the first chunk of each other thread until all chunks have begun."""
+    meet, order, all_begun = threading.Barrier(threads), dict[int, list[int]](), threading.Event()
+    caller = threading.get_ident()
+
+    def body(table: int, first: int, last: int) -> None:
+        own = order.setdefault(threading.get_ident() - caller, [])
+        own.append(first)
+        if len(own) == 1:
+            meet.wait(20)
+        if sum(map(len, list(order.values()))) == chunks:
+            all_begun.set()
+        if is_first_slow and len(own) == 1 and threading.get_ident() != caller:
+            all_begun.wait(20)
+
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(body)
+    schedule = bytecode.Schedule()
+    schedule.kernel(ctypes.cast(kernel, ctypes.c_void_p).value or 0, [], chunks, 1)
+    with tx.num_threads(threads):
+        launch(schedule, [])
+    return order
+
+
+@pytest.mark.parametrize(("chunks", "threads"), [(8, 2), (9, 2), (10, 3), (3, 3), (200, 2)])
+def test_each_thread_begins_at_its_own_range_of_chunks_in_job_after_job(chunks: int, threads: int) -> None:
+    first = {thread: taken[0] for thread, taken in order_of_chunks(chunks, threads).items()}
+    assert first[0] == 0
+    assert sorted(first.values()) == [k * chunks // threads for k in range(threads)]
+    again = order_of_chunks(chunks, threads)
+    assert {thread: taken[0] for thread, taken in again.items()} == first
+    assert sorted(chunk for taken in again.values() for chunk in taken) == list(range(chunks))
+
+
+def test_chunks_are_stolen_from_the_end_of_a_range() -> None:
+    assert order_of_chunks(8, 2, is_first_slow=True)[0] == [0, 1, 2, 3, 7, 6, 5]
+
+
 @pytest.fixture(params=["futex", "condition"])
 def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPool]:
     """A pool whose workers sleep as soon as they have nothing to do."""

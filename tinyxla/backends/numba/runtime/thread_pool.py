@@ -2,14 +2,19 @@
 
 Workers are Python threads that enter the native `work` function once and stay there with the GIL released. A parallel
 region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the
-high half, in the low half how many chunks were taken from the beginning and how many nobody took yet. Whoever lowers
-the latter by compare-and-swap owns a chunk, and while it does the job cannot end, so its fields can be read; a late
-worker that finds zero has nothing to do and nothing to acknowledge. That is why a region never waits for a thread that
-still sleeps.
+high half, in the low half how many chunks nobody took yet. Whoever lowers that number by compare-and-swap owns a chunk,
+and while it does the job cannot end, so its fields can be read; a late worker that finds zero has nothing to do and
+nothing to acknowledge. That is why a region never waits for a thread that still sleeps.
 
-The caller takes chunks from the beginning, workers take them from the end, so the same parts of arrays come to the same
-thread in job after job, and are in its cache. Where one chunk may `wait` for what an earlier one will `announce`, all
-take them in order.
+Which chunk it owns is decided by affinity scheduling with work stealing: each thread has a contiguous range of the
+chunks, from whose beginning it takes them, and then steals from the end of the range before its own, and so on
+downwards and around. So the same parts of arrays come to the same thread in job after job: they are in its cache, and
+in the memory of its NUMA node, since a page belongs to the node whose thread writes it first. A bit per chunk says that
+it is taken. Where one chunk may `wait` for what an earlier one will `announce`, the range of each thread is the whole,
+so chunks are begun in order.
+
+Source: E. P. Markatos and T. J. LeBlanc, Using processor affinity in loop scheduling on shared-memory multiprocessors
+(1994).
 
 Idle workers spin for some tens of microseconds, then sleep on a futex (Linux), or leave native code and wait on a
 `threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker
@@ -54,18 +59,21 @@ class Word(IntEnum):
     MOVE = 7  # address of libc's `sched_setaffinity`
     ALLOWED = 8  # address of the set of processors that workers may run on
     LOCK = 1 * _PAIR  # 1 while a job runs
-    TICKET = 2 * _PAIR  # generation << 32 | chunks taken from the beginning << 16 | chunks not yet taken
+    TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
     PENDING = 3 * _PAIR  # chunks not yet finished
     SLEEPING = 4 * _PAIR  # workers that sleep, or are about to
     KERNEL = 5 * _PAIR  # the job, valid for whoever holds one of its chunks
     TABLE = 5 * _PAIR + 1
     EXTENT = 5 * _PAIR + 2
     GRAIN = 5 * _PAIR + 3
-    IN_ORDER = 5 * _PAIR + 4  # 1 where chunks wait for earlier ones
-    WAKERS_PROCESSOR = 5 * _PAIR + 5  # on which the thread ran that woke workers last
+    CHUNKS = 5 * _PAIR + 4
+    RANGES = 5 * _PAIR + 5  # of chunks: one for each thread, or 1 where chunks wait for earlier ones
+    WAKERS_PROCESSOR = 5 * _PAIR + 6  # on which the thread ran that woke workers last
+    TAKEN = 6 * _PAIR  # a bit for each chunk
 
 
-_WORDS = 6 * _PAIR
+_MAX_CHUNKS = (1 << 16) - 1  # of a job; more run on the caller
+_WORDS = Word.TAKEN + (_MAX_CHUNKS + 63) // 64
 
 # What `work` returns, and takes back as `slept`.
 _STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
@@ -249,27 +257,56 @@ done:
   ret void
 }
 
-; Take and run chunks of the current job until none is left.
-define internal void @take_chunks(ptr %pool, i1 %is_worker) {
+; Own a chunk that nobody owns: there is one. Candidates are the thread's range from its beginning, then what is before
+; it from the end, then what is after it from the end. Those before number `candidate` are taken. Returns the next
+; candidate's number and the chunk.
+define internal { i64, i64 } @own_chunk(ptr %pool, i64 %thread, i64 %candidate) alwaysinline {
+entry:
+  %chunks = load i64, ptr %pool[$CHUNKS]
+  %ranges = load i64, ptr %pool[$RANGES]
+  %range = urem i64 %thread, %ranges
+  %first = udiv i64 (mul i64 %range, %chunks), %ranges
+  %last = udiv i64 (mul i64 (add i64 %range, 1), %chunks), %ranges
+  %size = sub i64 %last, %first
+  br label %try
+try:
+  %number = phi i64 [ %candidate, %entry ], [ %next, %try ]
+  %next = add i64 %number, 1
+  %beyond = sub i64 (add i64 %first, %size), %next  ; first - 1 - (number - size)
+  %wrapped = select i1 (icmp slt i64 %beyond, 0), i64 (add i64 %beyond, %chunks), i64 %beyond
+  %chunk = select i1 (icmp slt i64 %number, %size), i64 (add i64 %first, %number), i64 %wrapped
+  %word_at = getelementptr i64, ptr %pool[$TAKEN], i64 (lshr i64 %chunk, 6)
+  %bit = shl i64 1, (and i64 %chunk, 63)
+  %before = atomicrmw or ptr %word_at, i64 %bit monotonic
+  br i1 (icmp eq i64 (and i64 %before, %bit), 0), label %own, label %try
+own:
+  %numbered = insertvalue { i64, i64 } undef, i64 %next, 0
+  %owned = insertvalue { i64, i64 } %numbered, i64 %chunk, 1
+  ret { i64, i64 } %owned
+}
+
+; Take and run chunks of the current job, as thread number `thread`, until none is left.
+define internal void @take_chunks(ptr %pool, i64 %thread) {
 entry:
   br label %look
 look:
+  %candidate = phi i64 [ 0, %entry ], [ %candidate, %take ], [ %next_candidate, %execute ]
+  %job = phi i64 [ -1, %entry ], [ %job, %take ], [ %own_job, %execute ]
   %ticket = load atomic i64, ptr %pool[$TICKET] acquire, align 8
-  %untaken = and i64 %ticket, $UNTAKEN
-  br i1 (icmp eq i64 %untaken, 0), label %done, label %take
+  br i1 (icmp eq i64 (and i64 %ticket, $UNTAKEN), 0), label %done, label %take
 take:
-  %is_last = and i1 %is_worker, (icmp eq i64 (load i64, ptr %pool[$IN_ORDER]), 0)
-  %change = select i1 %is_last, i64 -1, i64 $ONE_FROM_BEGINNING
-  %exchange = cmpxchg ptr %pool[$TICKET], i64 %ticket, i64 (add i64 %ticket, %change) acq_rel acquire
+  %exchange = cmpxchg ptr %pool[$TICKET], i64 %ticket, i64 (sub i64 %ticket, 1) acq_rel acquire
   %taken = extractvalue { i64, i1 } %exchange, 1
   br i1 %taken, label %execute, label %look
 execute:
+  %own_job = and i64 %ticket, $GENERATION
+  %start = select i1 (icmp eq i64 %own_job, %job), i64 %candidate, i64 0
+  %owned = call { i64, i64 } @own_chunk(ptr %pool, i64 %thread, i64 %start)
+  %next_candidate = extractvalue { i64, i64 } %owned, 0
+  %chunk = extractvalue { i64, i64 } %owned, 1
   %kernel = load ptr, ptr %pool[$KERNEL]
   %table = load ptr, ptr %pool[$TABLE]
   %grain = load i64, ptr %pool[$GRAIN]
-  %begun = and i64 (lshr i64 %ticket, $BEGUN_BIT), $UNTAKEN
-  %others = select i1 %is_last, i64 (sub i64 %untaken, 1), i64 0
-  %chunk = add i64 %begun, %others
   %first = mul i64 %chunk, %grain
   %size = call i64 @llvm.smin.i64(i64 (sub i64 (load i64, ptr %pool[$EXTENT]), %first), i64 %grain)
   call void %kernel(ptr %table, i64 %first, i64 (add i64 %first, %size))
@@ -296,7 +333,7 @@ top:
 open:
   br i1 (icmp slt i64 %index, %helpers), label %serve, label %bench
 serve:
-  call void @take_chunks(ptr %pool, i1 true)
+  call void @take_chunks(ptr %pool, i64 (add i64 %index, 1))
   %pauses = load i64, ptr %pool[$SPIN]
   br label %spin
 spin:
@@ -359,7 +396,9 @@ publish:
   store ptr %table, ptr %pool[$TABLE]
   store i64 %extent, ptr %pool[$EXTENT]
   store i64 %grain, ptr %pool[$GRAIN]
-  store i64 (zext i1 (icmp slt i64 %signed, 0) to i64), ptr %pool[$IN_ORDER]
+  store i64 %chunks, ptr %pool[$CHUNKS]
+  store i64 (select i1 (icmp slt i64 %signed, 0), i64 1, i64 (add i64 %helpers, 1)), ptr %pool[$RANGES]
+  call void @llvm.memset.p0.i64(ptr %pool[$TAKEN], i8 0, i64 (mul i64 (add i64 (lshr i64 %chunks, 6), 1), 8), i1 false)
   store atomic i64 %chunks, ptr %pool[$PENDING] monotonic, align 8
   %old_ticket = load atomic i64, ptr %pool[$TICKET] monotonic, align 8
   %ticket = or i64 (add i64 (and i64 %old_ticket, $GENERATION), $ONE_GENERATION), %chunks
@@ -371,7 +410,7 @@ rouse:
   call void @wake(ptr %pool, i64 %count)
   br label %take_part
 take_part:
-  call void @take_chunks(ptr %pool, i1 false)
+  call void @take_chunks(ptr %pool, i64 0)
   call void @wait_until(ptr %pool[$PENDING], i1 true, i64 (load i64, ptr %pool[$SPIN]))
   store atomic i64 0, ptr @owner monotonic, align 8
   store atomic i64 0, ptr %pool[$LOCK] release, align 8
@@ -390,6 +429,7 @@ done:
 
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.abs.i64(i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """)
 
 
@@ -405,9 +445,7 @@ def source(poll: str) -> str:
         STOPPED=_STOPPED,
         ASLEEP=_ASLEEP,
         BENCHED=_BENCHED,
-        UNTAKEN=0xFFFF,
-        BEGUN_BIT=16,
-        ONE_FROM_BEGINNING=(1 << 16) - 1,
+        UNTAKEN=_MAX_CHUNKS,
         GENERATION=-(1 << 32),
         ONE_GENERATION=1 << 32,
         GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
