@@ -23,7 +23,7 @@ def emitted(x: Compute) -> Any:
     """The function of an operation with its slow path left out; None for operands that it does not take."""
     types = tuple(o.type for o in x.operands)
     try:
-        return printer._function(x.op, types, x.result.type, x.attributes, "leave out")  # pyright: ignore[reportPrivateUsage]
+        return printer._function(x.op, types, x.result.type, x.attributes, "omit")  # pyright: ignore[reportPrivateUsage]
     except (TypeError, AttributeError, IndexError, KeyError):  # another number of operands, or attributes that it needs
         return None
 
@@ -34,4 +34,4 @@ def test_has_slow_path_agrees_with_printer(type: str, op: str) -> None:
         x = Compute(Value(type, "y"), op, tuple(Value(type, f"x{k}") for k in range(count)))
         function = emitted(x)
         if function is not None and is_function(x):
-            assert has_slow_path(x) == function.leaves_out, count
+            assert has_slow_path(x) == function.omits_slow_path, count

@@ -130,7 +130,7 @@ def test_the_rest_of_a_row_of_unknown_length_is_masked() -> None:
     texts = [
         print_llvm(specialization.generalize(rows(count, 0.5))[0], masked_tails=True) for count in (100, 101, 102, 128)
     ]
-    assert [text.count(".rest.body:") for text in texts] == [0, 0, 1, 1]
+    assert [text.count(".tail.body:") for text in texts] == [0, 0, 1, 1]
 
 
 def test_numbers_that_are_no_sizes_stay() -> None:

@@ -108,7 +108,7 @@ def power(x: Scalar, y: Scalar) -> Scalar:
         unit = unit | x.equal(-1)
     usual = (is_large & is_even).where(0, result)
     has_wrapped = is_large & ~(is_even | unit)
-    (found,) = has_wrapped.rarely(lambda: [_by_squares(result, base, y, range(few, width_of(y.type)))[0]], [usual])
+    (found,) = has_wrapped.slow_path(lambda: [_by_squares(result, base, y, range(few, width_of(y.type)))[0]], [usual])
     return ((y < 0) & ~unit).where(0, found) if is_signed(y.type) else found
 
 
@@ -195,7 +195,7 @@ def rem(x: Scalar, y: Scalar) -> Scalar:
     is_tiny = divisor < form.smallest_normal * 2.0 ** (form.mantissa_bits + 2)
     is_far = size >= divisor * 2.0 ** (form.mantissa_bits - 1)
     is_rare = (is_far | is_tiny) & divisor.bits().not_equal(0)  # where what is left of x / 0 is NaN already
-    return is_rare.rarely(lambda: [x % y], [usual])[0]
+    return is_rare.slow_path(lambda: [x % y], [usual])[0]
 
 
 def round_afz(x: Scalar) -> Scalar:

@@ -229,10 +229,10 @@ class NumpyScalar:
         return NumpyScalar(np.where(self.array, scalar._of(on_true), scalar._of(on_false)))
 
     @property
-    def jumps(self) -> bool:
+    def branches(self) -> bool:
         return False
 
-    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+    def slow_path(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
         return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
 
     def to(self, type: str) -> NumpyScalar:

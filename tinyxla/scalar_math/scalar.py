@@ -2,7 +2,7 @@
 
 The functions in `elementary` are ordinary Python over such scalars. They run on `numpy_scalar.NumpyScalar` (whole NumPy
 arrays at once, for the accuracy tests) and on the emitting scalar of the compiling backend (which appends instructions
-instead of computing). Nothing here may branch on a scalar's value: choices are made with `where`, or `rarely`, so that
+instead of computing). Nothing here may branch on a scalar's value: choices are made by `where` or `slow_path`, so that
 every function vectorises.
 
 Element types are named as XLA prints them: `pred`, `s8` .. `s64`, `u8` .. `u64`, `f32`, `f64`. (`f16` and `bf16` are
@@ -29,8 +29,8 @@ class Scalar(Protocol):
     def type(self) -> str: ...
 
     @property
-    def jumps(self) -> bool:
-        """Whether `rarely` jumps over what is not needed, so that a shorter way for some arguments pays."""
+    def branches(self) -> bool:
+        """Whether `slow_path` branches, so that a shorter path for some arguments pays."""
         ...
 
     def __add__(self, other: Operand) -> Scalar: ...
@@ -76,8 +76,8 @@ class Scalar(Protocol):
         """self is a pred; at least one branch is a scalar, both have its type."""
         ...
 
-    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
-        """`where` for several scalars at once, for what seldom holds: `on_true` need not be computed if it does not."""
+    def slow_path(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+        """`where` for several scalars and an unlikely condition: `on_true` need not be computed if it is false."""
         ...
 
     def to(self, type: str) -> Scalar:

@@ -139,11 +139,11 @@ def _quarter_turn(form: FloatFormat) -> tuple[float, ...]:
 
 
 def _reduce(x: Scalar, huge: bool) -> _Reduced:
-    """Reduce x >= 0. Infinity and NaN become NaN. Where there are jumps, what needs none does not wait for one."""
-    if x.jumps:
+    """Reduce x >= 0. Infinity and NaN become NaN. Small arguments skip the reduction where branches exist."""
+    if x.branches:
         nothing = x.bits() ^ x.bits()
         unchanged = (x, nothing.bitcast(x.type), nothing)
-        return _Reduced(*(x > math.pi / 4).rarely(lambda: _reduce_any(x, huge), unchanged))
+        return _Reduced(*(x > math.pi / 4).slow_path(lambda: _reduce_any(x, huge), unchanged))
     return _reduce_any(x, huge)
 
 
@@ -154,7 +154,7 @@ def _reduce_any(x: Scalar, huge: bool) -> _Reduced:
         return usual
     chosen = (x > REDUCTION_LIMIT[form.type]) & (x <= form.largest)
     reduce_huge = _reduce_huge_f32 if form.type == "f32" else _reduce_huge_f64
-    return _Reduced(*chosen.rarely(lambda: reduce_huge(x), usual))
+    return _Reduced(*chosen.slow_path(lambda: reduce_huge(x), usual))
 
 
 def _reduce_usual(x: Scalar, form: FloatFormat) -> _Reduced:

@@ -98,7 +98,7 @@ def test_rare_cases_of_doubles_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     taken_in, _ = run(monkeypatch, tmp_path, False, function, x)
     for name in ("sine", "cosine"):
         assert re.search(rf"call <\d+ x double> @{name}.f64.f64.\d+\(", text)
-        assert len(re.findall(rf"define .*@{name}.f64.f64.whole\(", text)) == 1
+        assert len(re.findall(rf"define .*@{name}.f64.f64.inlined\(", text)) == 1
     np.testing.assert_array_equal(called, taken_in)
     with np.errstate(invalid="ignore"):
         expected = sum(f(x * k) for k in (0.5, 1.5, 2.5) for f in (np.sin, np.cos))

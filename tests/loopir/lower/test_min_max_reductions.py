@@ -1,5 +1,5 @@
-"""The largest and the least of floats, of which some are left out, infinite or NaN, against NumPy; and other reductions
-along rows whose elements LLVM does not take side by side by itself."""
+"""Minima and maxima of floats, some of them masked, infinite or NaN, against NumPy; and other row reductions that LLVM
+does not vectorize by itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit import engine
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 
-LENGTHS = (5, 64, 100, 300, 1003)  # written out, of whole vectors, with a masked end, or with a rest
+LENGTHS = (5, 64, 100, 300, 1003)  # unrolled, a multiple of the vector length, with a masked tail, with a scalar tail
 
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("type", ["float32", "float64", "float16", "bfloat16"])
-def test_what_is_left_out_changes_nothing(type: str, length: int) -> None:
+def test_min_and_max_of_masked_elements(type: str, length: int) -> None:
     random = np.random.default_rng(0)
     x = random.integers(-50, 50, (7, length)).astype(np.float64)
     x[1, -1] = x[3, 0] = x[4, random.integers(length)] = np.nan
@@ -75,7 +75,7 @@ def masked_maximum(type: str, count: int) -> Kernel:
 
 
 @pytest.mark.parametrize(("type", "register"), [("f32", "float"), ("f64", "double"), ("f16", "float")])
-def test_what_is_left_out_leaves_vectors(type: str, register: str) -> None:
+def test_masked_maximum_is_vectorized(type: str, register: str) -> None:
     text = engine.optimized_text(print_llvm(masked_maximum(type, 4096)))
     assert f"x {register}> @llvm.maximum" in text.replace("half", "float")
 

@@ -1,5 +1,5 @@
-"""What brings vectors to loops that LLVM leaves scalar: reductions in lanes, short rows side by side, squares turned in
-registers, and functions without what they rarely need."""
+"""Vectorization of loops that LLVM leaves scalar: reductions in lanes, short rows across vectors, transposes in
+registers, and loop versions without slow paths."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_strips_of_bytes_are_vectors() -> None:
     np.testing.assert_array_equal(made(x), x.max(1))
     text = made.lower(x).compile().kernels[0].llvm
     assert 'llvm.loop.interleave.count", i32 1' in text
-    assert (".rest.body:" in text) == target.has_masks()
+    assert (".tail.body:" in text) == target.has_masks()
 
 
 def test_strips_of_rows_in_place() -> None:
@@ -323,11 +323,11 @@ def compiled_texts(function: Any, *arguments: Any) -> list[str]:
     return texts
 
 
-def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
+def test_slow_paths_are_no_part_of_vectorized_loops() -> None:
     texts = compiled_texts(lambda x: tnp.sin(x) * 1.375, np.ones(1234, np.float32))
     (text,) = (text for text in texts if "@sine" in text)
     calls = re.findall(r"call .* @sine[\w.]*\.(\w+)\(", text)
-    assert calls == ["usual", "jumping"]
+    assert calls == ["fast", "branching"]
     assert text.count(".repeat:") == 1
 
 
@@ -337,7 +337,7 @@ def waves(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("huge", [1, 997])
-def test_several_functions_leave_out_what_they_rarely_need(dtype: Any, huge: int) -> None:
+def test_several_slow_paths_in_one_loop(dtype: Any, huge: int) -> None:
     random = np.random.default_rng(huge)
     inputs = [random.uniform(-9, 9, 997).astype(dtype) for _ in range(4)]
     usual = np.asarray(tx.jit(waves)(*inputs))
@@ -352,24 +352,24 @@ def test_several_functions_leave_out_what_they_rarely_need(dtype: Any, huge: int
     np.testing.assert_array_equal(found[3 : 997 - huge], usual[3 : 997 - huge])
 
 
-def test_what_is_called_again_stays_a_function() -> None:
+def test_a_slow_path_called_more_than_once_is_not_inlined() -> None:
     arrays = (np.full(1500, 0.25 * k, np.float32) for k in range(4))
     texts = compiled_texts(lambda *x: waves(*x) * 1.375, *arrays)
     (text,) = (text for text in texts if "@sine" in text)
     heads = {line.split("(")[0].split()[-1]: line for line in text.split("\n") if line.startswith("define")}
     for name in ("@sine.f32.f32", "@cosine.f32.f32"):
-        assert [text.count(f"{name}.{kind}(") for kind in ("usual", "jumping")] == [3, 3]
-        assert "alwaysinline" in heads[f"{name}.usual"]
-        assert "noinline" in heads[f"{name}.jumping"]
+        assert [text.count(f"{name}.{kind}(") for kind in ("fast", "branching")] == [3, 3]
+        assert "alwaysinline" in heads[f"{name}.fast"]
+        assert "noinline" in heads[f"{name}.branching"]
 
 
-# --- what whole vectors leave of a row --------------------------------------------------------------------------------
+# --- the remainder of a row -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("length", [513, 700, 4095])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32, np.int8, bool, np.complex64])
-def test_rows_with_a_rest(length: int, dtype: Any) -> None:
+def test_rows_with_a_remainder(length: int, dtype: Any) -> None:
     random = np.random.default_rng(length)
     x = random.integers(0 if dtype is bool else -3, 2 if dtype is bool else 4, (5, length)).astype(dtype)
     x[2] = 0
@@ -389,4 +389,4 @@ def test_a_rest_is_one_masked_loop() -> None:
         length: tx.jit(lambda x: tnp.exp(x).sum(-1)).lower(np.ones((4, length), np.float32)).compile().kernels[0].llvm
         for length in (448, 704, 700, 1000, 20_000)
     }
-    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(target.has_masks())] * 2, 0]
+    assert [text.count(".tail.body:") for text in texts.values()] == [0, 0, *[int(target.has_masks())] * 2, 0]

@@ -1,15 +1,15 @@
-"""A kernel of the loop IR as LLVM text.
+"""Code generation: a kernel of the loop IR as LLVM text.
 
-The text has one public function, `void name(ptr table, i64 first, i64 last)`: `table` holds the addresses of the
-kernel's arguments, in order. It hands them to a body whose parameters say that they do not overlap, which is what lets
-LLVM vectorise. Loops come out rotated (a guard, then a loop that tests at its end), as LLVM's loop passes want them.
+The text has one public function, `void name(ptr table, i64 first, i64 last)`, where `table` holds the addresses of the
+kernel's arguments, in order. It calls the body, whose parameters are `noalias`, so that LLVM vectorizes without checks
+at run time. Loops are rotated (a guard, then a loop that tests at its end), as LLVM's loop passes expect.
 
-Operations that take more than a few instructions become functions of their own, which LLVM inlines, unless that would
-make the kernel long: their text is made once in a process.
+Operations of more than a few instructions become functions of their own, which LLVM inlines, unless that would make the
+kernel long. Their text is made once in a process.
 
-What functions `rarely` need is left out of loops that become loops of vectors. Such a loop notices whether an iteration
-would have needed it; and if one did, all run again, one by one, with jumps over what they do not need. What these call
-more than once stays a function.
+Loop versioning: a vectorized loop omits the slow paths of its functions, and records whether an iteration would have
+needed one. If so, the loop runs again, scalar, with branches around the slow paths. A function that such a loop calls
+more than once is not inlined.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tinyxla.backends.numba.emit.operations import (
     scalars,
     widen,
 )
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, Rarely, broadcast, mangled
-from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
-from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, SlowPath, broadcast, mangled
+from tinyxla.backends.numba.emit.vector_variants import callable_function, compiler_used, vector_lengths
+from tinyxla.backends.numba.emit.vectorize_integer import MAX_INTERLEAVED, Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
 from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
@@ -77,21 +77,16 @@ from tinyxla.scalar_math.integers import is_integer, width_of
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 
-_VECTOR = 16  # a loop count that is no multiple of this leaves a tail
-_SHORT_VECTOR = 8  # elements, of 64 bits
-_UNROLLED = 8  # iterations that are better written out than made a vector
-_PAIRS = 4  # the same of complex numbers, and how many of them are a vector where there are few
-_WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
-_LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
-_LONGER_BODY = 90  # from which on masks take less than compiling what goes through the last elements one by one
-_AT_ONCE = 4  # vectors, at most
+POLL = "tinyxla_poll"  # the function of the run-time that returns 1 when a signal ends the program, else 0
+
+_VECTOR_ELEMENTS = 16  # of 32 bits; fewer iterations, or a remainder, leave a tail
+_MAX_UNROLLED = 8  # iterations of a loop that is unrolled rather than vectorized; half as many of complex numbers
+_MAX_UNROLLED_BY_LLVM = 128  # iterations up to which LLVM's unroller runs before its vectorizer
+_LONG_BODY_LINES = 45  # of functions in a loop whose latency two interleaved vectors hide
+_ALWAYS_INLINED_CALLS = 3  # of a function in a kernel
+_MAX_INLINED_LINES = 200  # of the text of all calls of a function in a kernel
+_ITERATIONS_PER_POLL = 1 << 14
 _MASKED = ['vectorize.predicate.enable", i1 true']
-_MAX_LOCALITY = 3  # of LLVM's prefetches: into the first-level cache
-_FEW = 3  # times that a function is taken in, however long it is
-POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
-_BETWEEN_POLLS = 1 << 14  # iterations
-_MOST_LINES = 200  # of text that a function may take up where it is taken in
-_MOST_STRAIGHT_LINES = 2000  # where nothing becomes vectors: a call costs less than the operation
 
 
 def print_llvm(
@@ -104,10 +99,10 @@ def print_llvm(
 ) -> str:
     """The module that defines the kernel as `name` (by default its own name).
 
-    `masked_tails` asks that short loops end in a masked vector rather than in single elements: for processors that
-    have masks. Where `vector_bytes` says how long vectors are, long functions that occur many times are called; and
-    with `in_vectors` loops over integers are printed as loops of vectors, for want of passes of LLVM's that make them.
-    What `is_routine` takes the addresses of its arguments, and that of its numbers, and runs once.
+    `masked_tails`: short loops end in a masked vector rather than in a scalar loop, for processors with mask registers.
+    `vector_bytes`: the size of vector registers; if it is known, long functions that are called often are not inlined.
+    `in_vectors`: loops over integers are printed vectorized, for compilations without LLVM's loop vectorizer.
+    `is_routine`: the function takes the addresses of its arguments, and that of its parameters, and runs once.
     """
     return _Printer(kernel, masked_tails, vector_bytes, in_vectors).module(name or kernel.name, is_routine)
 
@@ -121,7 +116,7 @@ class _Function:
     registers: tuple[str, ...]  # the types of its parameters
     result: str
     declarations: frozenset[str]
-    leaves_out: bool  # whether the last of its results says that it would have needed what it leaves out
+    omits_slow_path: bool  # if so, its last result says whether the slow path would have been needed
 
 
 @functools.cache
@@ -130,16 +125,16 @@ def _function(
     types: tuple[str, ...],
     result: str,
     attributes: tuple[tuple[str, Any], ...],
-    rarely: Rarely,
-    scales: bool = False,
+    slow_path: SlowPath,
+    has_scalef: bool = False,
 ) -> _Function:
-    emitter = Emitter(rarely, scales)
+    emitter = Emitter(slow_path, has_scalef)
     operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
     returned = scalars(emit(op, operands, types, result, dict(attributes)))
-    if emitter.left_out:
+    if emitter.omitted:
         returned = (
             *returned,
-            functools.reduce(operator.or_, (LlvmScalar(emitter, "pred", x) for x in emitter.left_out)),
+            functools.reduce(operator.or_, (LlvmScalar(emitter, "pred", x) for x in emitter.omitted)),
         )
     register = returned[0].register
     if len(returned) == 1:
@@ -151,22 +146,22 @@ def _function(
             together = emitter.value(f"insertvalue {register} {together}, {x.register} {x.text}, {k}")
         emitter.line(f"ret {register} {together}")
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
-    name += ".jumping" if emitter.block != "entry" else ".usual" if emitter.left_out else ""
+    name += ".branching" if emitter.block != "entry" else ".fast" if emitter.omitted else ""
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
     text = "\n".join([head, "entry:", *emitter.lines, "}"])
     registers = tuple(x.register for operand in operands for x in scalars(operand))
-    return _Function(name, text, registers, register, frozenset(emitter.declarations), bool(emitter.left_out))
+    return _Function(name, text, registers, register, frozenset(emitter.declarations), bool(emitter.omitted))
 
 
 @dataclass(slots=True)
 class _Use:
-    """Of a function in a kernel: how often, and the least known number of iterations of a loop around."""
+    """The calls of a function in a kernel, and the least known trip count of a loop around one."""
 
     function: _Function
     operation: tuple[str, tuple[str, ...], str, tuple[tuple[str, Any], ...]]
     times: int = 0
-    repeated: int = 0  # how often in loops that make good for others
+    repeated: int = 0  # calls in the second versions of loops
     iterations: float = math.inf
 
 
@@ -178,25 +173,25 @@ class _Printer:
         self.in_vectors = in_vectors
         self.is_vector_code = is_vector_code(kernel.body)
         self.masked_tails = masked_tails
-        self.in_rest = False  # of a loop, which is less than what vectors take together
+        self.is_tail = False  # whether the loop that is printed is the remainder of a vectorized one
         self.vector_bytes = vector_bytes
-        self.scales = vector_bytes == 64  # AVX-512's, of which LLVM makes use
+        self.has_scalef = vector_bytes == 64  # an instruction of AVX-512
         self.emitter = Emitter()
         self.values: dict[str, Number] = {}
         self.views: dict[str, str] = {}
         self.functions: dict[str, _Use] = {}
-        self.iterations = math.inf  # of the loop whose statements are printed now, if that is known
+        self.iterations = math.inf  # the trip count of the loop that is printed, if it is known
         self.widest = 1  # bytes of an element in memory
         self.metadata: list[str] = []
-        self.parallel = ""  # the access group of the loop whose statements are printed now, as an instruction's suffix
+        self.parallel = ""  # the access group of the loop that is printed, as an instruction's suffix
         self.counter: Value | None = None  # its index
-        self.left_out: list[Any] | None = None  # whether what is rarely needed was, in a loop that leaves it out
-        self.repeats = False  # whether the loop that is printed now makes good for another one that left something out
+        self.omitted: list[Any] | None = None  # conditions of omitted slow paths, in the first version of a loop
+        self.repeats = False  # whether the loop that is printed is the second version, with slow paths
 
     def module(self, name: str, is_routine: bool) -> str:
         kernel, emitter = self.kernel, self.emitter
-        given = [kernel.first, kernel.last, *kernel.parameters]
-        for value in given:
+        scalar_values = [kernel.first, kernel.last, *kernel.parameters]
+        for value in scalar_values:
             self.values[value.name] = named(emitter, value.type, value.name)
         parameters = [_parameter(buffer) for buffer in kernel.arguments]
         if is_routine:
@@ -205,7 +200,7 @@ class _Printer:
             emitter.lines += _words([(REGISTER_TYPES[value.type], value.name) for value in kernel.parameters])
             head = [f"define void @{name}({', '.join([*parameters, 'ptr %table'])}) #0 {{"]
         else:
-            parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in given]
+            parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in scalar_values]
             head = [*_entry(name, kernel), f"define internal void @{name}.body({', '.join(parameters)}) #0 {{"]
         self._scratch(kernel.scratch)
         self._block(kernel.body)
@@ -231,30 +226,32 @@ class _Printer:
             function, lengths = use.function, self._vector_lengths(use)
             if lengths:
                 called += [function.name, *(f"{function.name}.{n}" for n in lengths)]
-                usual, jumping = (_function(*use.operation, rarely, self.scales) for rarely in ("leave out", "jump"))
+                fast, branching = (
+                    _function(*use.operation, slow_path, self.has_scalef) for slow_path in ("omit", "branch")
+                )
                 texts.append(
                     callable_function(
                         function.name,
-                        jumping.text if usual.leaves_out else function.text,
+                        branching.text if fast.omits_slow_path else function.text,
                         function.registers,
                         lengths,
-                        usual.text if usual.leaves_out else None,
+                        fast.text if fast.omits_slow_path else None,
                     )
                 )
-            elif (use.times == 0 and use.repeated > 1) or self._is_long(use):  # what seldom runs is better short
+            elif (use.times == 0 and use.repeated > 1) or self._is_long(use):
                 texts.append(function.text.replace(" alwaysinline ", " noinline ", 1))
             else:
                 texts.append(function.text)
-        return texts + kept(called)
+        return texts + compiler_used(called)
 
     def _vector_lengths(self, use: _Use) -> list[int]:
-        """Of the vectors that a function is called with; none if it is taken in. Functions with rare cases count
-        together, as a loop leaves out those of all or none."""
+        """The lengths of vectors that a function is called with; none if it is inlined. Functions with slow paths count
+        together, since a loop omits those of all or of none."""
         function, register = use.function, use.function.result
-        alike = [u for u in self.functions.values() if self._has_rare_parts(u)] if self._has_rare_parts(use) else [use]
+        alike = [u for u in self.functions.values() if self._has_slow_path(u)] if self._has_slow_path(use) else [use]
         times = sum(u.times for u in alike)
         total = sum(u.times * u.function.text.count("\n") for u in alike)
-        if self.vector_bytes is None or times <= _FEW or total <= _MOST_LINES:
+        if self.vector_bytes is None or times <= _ALWAYS_INLINED_CALLS or total <= _MAX_INLINED_LINES:
             return []
         if register not in ("float", "double") or {register} != {*function.registers}:
             return []
@@ -262,11 +259,12 @@ class _Printer:
         return lengths if use.iterations >= max(lengths) else []
 
     def _is_long(self, use: _Use) -> bool:
-        """Whether straight-line code gets too long for LLVM if a function is taken in as often as it is called."""
-        return use.iterations == 1 and use.times * use.function.text.count("\n") > _MOST_STRAIGHT_LINES
+        """Whether inlining a function makes straight-line code too long for LLVM. Nothing is vectorized there, so a
+        call costs less than the operation."""
+        return use.iterations == 1 and use.times * use.function.text.count("\n") > 10 * _MAX_INLINED_LINES
 
-    def _has_rare_parts(self, use: _Use) -> bool:
-        return _function(*use.operation, "leave out", self.scales).leaves_out
+    def _has_slow_path(self, use: _Use) -> bool:
+        return _function(*use.operation, "omit", self.has_scalef).omits_slow_path
 
     def _scratch(self, buffers: Sequence[Buffer]) -> None:
         total = 0
@@ -312,7 +310,7 @@ class _Printer:
             else:
                 before, loop, after = split_nan_check(statement, self.kernel.first)
                 self._block(before)
-                (self._usual_loop if self._leaves_out(loop) else self._loop)(loop)
+                (self._versioned_loop if self._is_versioned(loop) else self._loop)(loop)
                 self._block(after)
 
     def _operand(self, operand: Operand) -> Any:
@@ -356,17 +354,17 @@ class _Printer:
         self.emitter.declarations |= function.declarations
         arguments = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
         value = self.emitter.value(f"call {function.result} @{function.name}({arguments})")
-        count = (2 if result in PARTS else 1) + function.leaves_out
+        count = (2 if result in PARTS else 1) + function.omits_slow_path
         if count == 1:
             return number(self.emitter, result, [value])
         parts = [self.emitter.value(f"extractvalue {function.result} {value}, {k}") for k in range(count)]
-        if function.leaves_out and self.left_out is not None:
-            self.left_out.append(LlvmScalar(self.emitter, "pred", parts.pop()))
+        if function.omits_slow_path and self.omitted is not None:
+            self.omitted.append(LlvmScalar(self.emitter, "pred", parts.pop()))
         return number(self.emitter, result, parts)
 
     def _mask(self, x: Compute) -> int:
-        """That of the index of a loop of vectors modulo a power of two, or else 0. LLVM takes it for a counter of few
-        bits, and makes vectors only if that does not wrap: what the mask is must be hidden."""
+        """The mask of the index of a vectorized loop modulo a power of two, or else 0. LLVM would take the remainder
+        for a counter of few bits, and vectorize only if that does not wrap, so the mask must be no constant to it."""
         if x.op != "remainder" or not is_index_arithmetic(x) or not self.parallel or x.operands[0] is not self.counter:
             return 0
         size = x.operands[1].value if isinstance(x.operands[1], Literal) else 0
@@ -374,13 +372,13 @@ class _Printer:
 
     def _function_of(self, x: Compute) -> _Function:
         types = tuple(operand.type for operand in x.operands)
-        return _function(x.op, types, x.result.type, x.attributes, self._rarely(), self.scales)
+        return _function(x.op, types, x.result.type, x.attributes, self._slow_path(), self.has_scalef)
 
-    def _rarely(self) -> Rarely:
-        return "leave out" if self.left_out is not None else "jump" if self.iterations == 1 else "choose"
+    def _slow_path(self) -> SlowPath:
+        return "omit" if self.omitted is not None else "branch" if self.iterations == 1 else "select"
 
     def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
-        """Of the element; of its real and its imaginary part."""
+        """The addresses of an element: of its real and its imaginary part if it is complex."""
         memory, base, position = memory_type(buffer.type), self._base(buffer), self._index(index)
         self.widest = max(self.widest, BYTES[memory])
         address = self.emitter.value
@@ -467,7 +465,7 @@ class _Printer:
     def _prefetch(self, x: Prefetch) -> None:
         memory, base, position = memory_type(x.buffer.type), self._base(x.buffer), self._index(x.index)
         address = self.emitter.value(f"getelementptr {memory}, ptr {base}, i64 {position}")  # may lie outside
-        hints = f"i32 {int(x.for_writing)}, i32 {_MAX_LOCALITY + 1 - x.cache_level}"
+        hints = f"i32 {int(x.for_writing)}, i32 {4 - x.cache_level}"
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.emitter.line(f"call void @llvm.prefetch.p0(ptr {address}, {hints}, i32 1)")
 
@@ -486,14 +484,16 @@ class _Printer:
         self.emitter.line(f"call void @llvm.{name}({arguments}, i1 false)")
 
     def _multiply(self, x: Multiply) -> None:
-        """A call of the function that `blas_gemm.declare_gemm` defines."""
+        """Call the function that `blas_gemm.declare_gemm` defines."""
 
-        def place(matrix: Matrix) -> str:
+        def address(matrix: Matrix) -> str:
             return self._addresses(matrix.buffer, matrix.start)[0]
 
         matrices = (x.result, x.left, x.right)
         integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
-        arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.accumulate)]
+        arguments = [f"ptr {address(m)}" for m in matrices] + [
+            f"i64 {self._index(i)}" for i in (*integers, x.accumulate)
+        ]
         self._call(multiply_symbol(x.result.buffer.type), arguments)
 
     def _call(self, name: str, arguments: Sequence[str]) -> None:
@@ -501,29 +501,29 @@ class _Printer:
         types = ", ".join(argument.split()[0] for argument in arguments)
         self.emitter.declarations.add(f"declare void @{name}({types})")
 
-    def _leaves_out(self, loop: Loop) -> bool:
-        """Whether a loop is worth printing twice: once without what is rarely needed. The second one must find what the
-        first one found."""
+    def _is_versioned(self, loop: Loop) -> bool:
+        """Whether a loop is printed in two versions, the first one without slow paths. The second version must read
+        what the first one read."""
         if _iterations(loop) == 1 or any(isinstance(x, (Loop, Multiply, Call)) for x in loop.body):
             return False
         stored = {id(x.buffer) for x in loop.body if isinstance(x, Store)}
         if any(isinstance(x, Load) and id(x.buffer) in stored for x in loop.body):
             return False
         if all(x.buffer.size is not None for x in loop.body if isinstance(x, (Load, Store))):
-            return False  # scratch that LLVM keeps in registers, unless a second loop reads it
-        lines = [n for x in loop.body if isinstance(x, Compute) and (n := _usual_lines(x))]
-        return bool(lines) and (len(lines) <= _FEW or sum(lines) <= _MOST_LINES)
+            return False  # scratch memory that LLVM promotes to registers, unless a second loop reads it
+        lines = [n for x in loop.body if isinstance(x, Compute) and (n := _fast_path_lines(x))]
+        return bool(lines) and (len(lines) <= _ALWAYS_INLINED_CALLS or sum(lines) <= _MAX_INLINED_LINES)
 
-    def _usual_loop(self, loop: Loop) -> None:
-        """The loop without what is rarely needed, and then again with that, if an iteration would have needed it."""
+    def _versioned_loop(self, loop: Loop) -> None:
+        """The loop without slow paths, and then again with them, if an iteration would have needed one."""
         emitter, name = self.emitter, loop.index.name
         needed = [Value("pred", f"{name}.{which}") for which in ("before", "needed", "so_far")]
         before, any_needed, so_far = needed
-        self.left_out = []
+        self.omitted = []
         self._loop(
             replace(loop, carried=[*loop.carried, LoopCarried(before, Literal("pred", False), any_needed, so_far)])
         )
-        self.left_out = None
+        self.omitted = None
         usual, found = emitter.block, [self.values[carried.result.name] for carried in loop.carried]
         emitter.line(f"br i1 {self._index(any_needed)}, label %{name}.repeat, label %{name}.done")
         emitter.start_block(f"{name}.repeat")
@@ -567,8 +567,8 @@ class _Printer:
         kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None
         if kinds and self.vector_bytes:
             return self._vector_loop(loop, kinds, self.vector_bytes)
-        has_rest = (loop.has_remainder or leaves_remainder(loop)) and not _has_pairs(loop)
-        if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
+        has_tail = (loop.has_remainder or leaves_remainder(loop)) and not _has_pairs(loop)
+        if not (self.masked_tails and has_tail) or self.repeats or self.omitted is not None:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
         middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
         if isinstance(loop.stop, int):
@@ -577,12 +577,12 @@ class _Printer:
             self.values[middle.name] = named(self.emitter, middle.type, middle.name)
             self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-VECTOR_ITERATIONS}")
         self._one_loop(replace(loop, stop=middle), "")
-        self.in_rest = True
-        self._one_loop(replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".rest")
-        self.in_rest = False
+        self.is_tail = True
+        self._one_loop(replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".tail")
+        self.is_tail = False
 
     def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
-        """The iterations that fill vectors, and then the others one by one."""
+        """The iterations that fill vectors, and a scalar loop over the remainder."""
         emitter = self.emitter
 
         def address(buffer: Buffer, index: Index) -> str:
@@ -595,13 +595,13 @@ class _Printer:
             middle = loop.start + max(0, loop.stop - loop.start) // printed.step * printed.step
         else:
             size = emitter.value(f"sub nsw i64 {stop}, {first}")
-            some = emitter.intrinsic("smax.i64", "i64", f"i64 {size}, i64 0", "i64, i64")
-            whole = emitter.value(f"and i64 {some}, {-printed.step}")
-            emitter.line(f"%{middle.name} = add nsw i64 {first}, {whole}")
+            count = emitter.intrinsic("smax.i64", "i64", f"i64 {size}, i64 0", "i64, i64")
+            vectorized = emitter.value(f"and i64 {count}, {-printed.step}")
+            emitter.line(f"%{middle.name} = add nsw i64 {first}, {vectorized}")
             self.values[middle.name] = named(emitter, middle.type, middle.name)
         printed.print(first, self._index(middle))
         rest = [replace(carried, init=carried.result) for carried in loop.carried]
-        self._one_loop(replace(loop, start=middle, carried=rest), ".rest")
+        self._one_loop(replace(loop, start=middle, carried=rest), ".tail")
 
     def _one_loop(self, loop: Loop, suffix: str) -> None:
         start, stop = loop.start, loop.stop
@@ -613,11 +613,11 @@ class _Printer:
         emitter, name = self.emitter, loop.index.name + suffix
         entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
-        is_short = isinstance(start, int) and isinstance(stop, int) and stop - start <= _BETWEEN_POLLS
+        is_short = isinstance(start, int) and isinstance(stop, int) and stop - start <= _ITERATIONS_PER_POLL
         due = self._next_poll(first, limit) if loop.continue_while is not None and not is_short else ""
         if guarded:
-            some = emitter.value(f"icmp slt i64 {first}, {limit}")
-            emitter.line(f"br i1 {some}, label %{body}, label %{end}")
+            is_nonempty = emitter.value(f"icmp slt i64 {first}, {limit}")
+            emitter.line(f"br i1 {is_nonempty}, label %{body}, label %{end}")
         else:
             emitter.line(f"br label %{body}")
         emitter.start_block(body)
@@ -633,9 +633,9 @@ class _Printer:
         around, self.iterations = self.iterations, 1 if self.repeats else _iterations(loop)
         self._block(loop.body)
         self.iterations = around
-        if self.left_out is not None:
+        if self.omitted is not None:
             before: Any = self.values[f"{loop.index.name}.before"]
-            self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.left_out, before)
+            self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.omitted, before)
         self.parallel = ""
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, {loop.step}")
@@ -665,9 +665,8 @@ class _Printer:
     def _polled(
         self, name: str, before: tuple[str, str], limit: str, again: str, annotation: str
     ) -> tuple[list[str], list[str], list[str]]:
-        """The end of a loop that might never end: from time to time it asks whether a signal ends it. `before` is
-        up to which index it first runs, and the block before it; gives what is merged at the loop's beginning, and the
-        blocks from which it goes on, and those from which it ends."""
+        """The latch of a loop without a bound, which polls for signals now and then. `before` is the index of the first
+        poll, and the block before the loop. Returns the phis of the header, the latches and the exiting blocks."""
         emitter, latch, check, ask = self.emitter, self.emitter.block, f"{name}.check", f"{name}.ask"
         emitter.declarations.add(f"declare i64 @{POLL}() nounwind memory(inaccessiblemem: readwrite)")
         due = f"%{name}.due"
@@ -688,14 +687,13 @@ class _Printer:
         return [phi], [latch, ask], [check, ask]
 
     def _next_poll(self, index: str, limit: str) -> str:
-        """Up to which index a loop runs without asking again."""
-        later = self.emitter.value(f"add nsw i64 {index}, {_BETWEEN_POLLS}")
+        """The index of the next poll."""
+        later = self.emitter.value(f"add nsw i64 {index}, {_ITERATIONS_PER_POLL}")
         return self.emitter.intrinsic("smin.i64", "i64", f"i64 {later}, i64 {limit}", "i64, i64")
 
     def _annotate(self, loop: Loop) -> str:
-        """What LLVM should know of a loop, as the suffix of its branch: that it gains nothing by being written out
-        several times; and of an innermost one that its iterations do not meet in memory, and whether to mask its
-        tail."""
+        """Loop metadata, as the suffix of the loop's branch: that unrolling gains nothing; of an innermost loop, that
+        its iterations access different memory, and how it is vectorized."""
         facts: list[str] = []
         count = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
         innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
@@ -706,41 +704,41 @@ class _Printer:
             group = self._describe("distinct !{}")
             self.parallel = f", !llvm.access.group {group}"
             facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
-        if self.in_rest:  # for so many bytes, masks are more work
+        if self.is_tail:  # a masked tail of bytes takes more than single ones
             rolled = max_element_bytes(loop) > 1
         elif loop.sequential or not innermost:
-            rolled = count is None or count >= _VECTOR or any(isinstance(x, Call) for x in loop.body)
-        else:  # it is written out before vectors are made
-            few = 0 if loop.force_vectorize else _PAIRS if _has_pairs(loop) else _UNROLLED
-            rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT
+            rolled = count is None or count >= _VECTOR_ELEMENTS or any(isinstance(x, Call) for x in loop.body)
+        else:  # LLVM unrolls before it vectorizes
+            unrolled = 0 if loop.force_vectorize else _max_unrolled(loop)
+            rolled = not loop.carried and count is not None and unrolled < count <= _MAX_UNROLLED_BY_LLVM
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
         if innermost:
             facts += [self._describe(f'!{{!"llvm.loop.{fact}}}') for fact in self._vectors(loop, count)]
         if not facts:
             return ""
-        itself = f"!{len(self.metadata)}"  # LLVM tells loops apart by a node that begins with itself
+        itself = f"!{len(self.metadata)}"  # the node of a loop begins with itself
         self._describe(f"distinct !{{{', '.join([itself, *facts])}}}")
         return f", !llvm.loop {itself}"
 
     def _vectors(self, loop: Loop, count: int | None) -> list[str]:
-        """What LLVM should know of an innermost loop's vectors."""
-        if self.in_rest:
+        """Metadata for the vectorizer of an innermost loop."""
+        if self.is_tail:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         masks = _MASKED if self.masked_tails and _may_be_masked(loop, count) else []
-        if lines > _LONG_BODY and in_any_order and _has_many_iterations(loop, count):
-            spared = [] if loop.carried or lines <= _LONGER_BODY else masks
-            return [*spared, 'interleave.count", i32 2']
+        if lines > _LONG_BODY_LINES and in_any_order and _has_many_iterations(loop, count):
+            tail = [] if loop.carried or lines <= 2 * _LONG_BODY_LINES else masks  # less to compile than a scalar one
+            return [*tail, 'interleave.count", i32 2']
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
             widest = max_element_bytes(loop)
-            return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < _AT_ONCE else []
-        if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
-            return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        if masks and count % _VECTOR and count < LONG_LOOP_ITERATIONS:
+            return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < MAX_INTERLEAVED else []
+        if pairs and in_any_order and not loop.carried and _max_unrolled(loop) < count < _VECTOR_ELEMENTS:
+            return ['vectorize.enable", i1 true', 'vectorize.width", i32 4', 'interleave.count", i32 1']
+        if masks and count % _VECTOR_ELEMENTS and count < LONG_LOOP_ITERATIONS:
             return masks
-        return _interleaved(loop, count) if lines <= _LONG_BODY else []
+        return _interleaved(loop, count) if lines <= _LONG_BODY_LINES else []
 
     def _describe(self, content: str) -> str:
         """Append a line of metadata; its name."""
@@ -750,12 +748,12 @@ class _Printer:
 
 
 def _in_lanes(type: str, lanes: int) -> str:
-    """An LLVM type, or the vector of so many."""
+    """An LLVM type, or the vector type of several lanes."""
     return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
 def _may_be_masked(loop: Loop, count: int | None) -> bool:
-    """Whether the last vectors of a loop may have masks. Pairs would be gathered singly."""
+    """Whether the last vectors of a loop may be masked. Complex numbers would be gathered one by one."""
     return not (_has_pairs(loop) or _leaves_one(loop, count) or _skips_bytes(loop))
 
 
@@ -765,26 +763,25 @@ def _has_many_iterations(loop: Loop, count: int | None) -> bool:
 
 
 def _interleaved(loop: Loop, count: int) -> list[str]:
-    """How many vectors of narrow elements are interleaved: more than divide the loop would leave many elements."""
+    """The number of interleaved vectors of narrow elements: a divisor of the loop's, so that the remainder is short."""
     widest = max_element_bytes(loop)
-    vectors = count * widest // (4 * _VECTOR)
+    vectors = count * widest // (4 * _VECTOR_ELEMENTS)
     is_narrow = widest == 1 or (widest == 2 and not loop.carried)
     if not vectors or not is_narrow or loop.sequential:
         return []
-    return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
+    return [f'interleave.count", i32 {math.gcd(vectors, MAX_INTERLEAVED)}']
 
 
 def _leaves_one(loop: Loop, count: int | None) -> bool:
-    """Whether the last of a loop's vectors has one element, which is narrower than what it is computed from. Where LLVM
-    knows that, since it writes out the loop, it stores under such a mask all that the element was taken from (LLVM 22,
-    on x86): more than the element."""
+    """Whether the last vector of a loop has one element, which is narrower than what it is computed from. If LLVM
+    unrolls the loop and so knows the mask, it stores the wide value (LLVM 22, on x86): more than the element."""
     wide = max(4, max_element_bytes(loop))
     is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
-    return is_narrow and count is not None and count % _SHORT_VECTOR == 1
+    return is_narrow and count is not None and count % (_VECTOR_ELEMENTS // 2) == 1
 
 
 def _skips_bytes(loop: Loop) -> bool:
-    """Whether a loop moves every so many of narrow elements: under masks, these would not become vectors."""
+    """Whether a loop accesses narrow elements with a stride: LLVM does not vectorize these under masks."""
     narrow = [x for x in loop.body if isinstance(x, (Load, Store)) and BYTES[memory_type(x.buffer.type)] < BYTES["i32"]]
     indices = (x.index for x in narrow if isinstance(x.index, Value))
     return any(abs(stride_of(loop.index, index, loop.body)) > 1 for index in indices)
@@ -794,26 +791,31 @@ def _has_pairs(loop: Loop) -> bool:
     return any(x.buffer.type in ("c64", "c128") for x in loop.body if isinstance(x, (Load, Store)))
 
 
-def _usual_lines(x: Compute) -> int:
-    """Those of an operation's code without what few operands need; 0 if there is nothing of the kind."""
+def _fast_path_lines(x: Compute) -> int:
+    """The lines of an operation's code without its slow path; 0 if it has none."""
     if not is_function(x):
         return 0
-    function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out")
-    return function.text.count("\n") if function.leaves_out else 0
+    function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "omit")
+    return function.text.count("\n") if function.omits_slow_path else 0
 
 
 def _divides_integers(x: Compute) -> bool:
-    """Whether it is a division that vectors of floats do faster: LLVM multiplies where the divisor is a constant."""
+    """Whether it is an integer division that is faster by vectors of floats: LLVM multiplies by the reciprocal of a
+    constant divisor."""
     if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
         return False
     return is_integer(x.result.type) and width_of(x.result.type) <= 32
 
 
 def _iterations(loop: Loop) -> float:
-    """As far as they are known; of a loop that does not become one of vectors, one."""
+    """The trip count, infinite if it is unknown; 1 for a loop that is not vectorized."""
     if loop.sequential:
         return 1
     return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
+
+
+def _max_unrolled(loop: Loop) -> int:
+    return _MAX_UNROLLED // 2 if _has_pairs(loop) else _MAX_UNROLLED
 
 
 def _updated(carried: LoopCarried) -> Operand:
@@ -821,7 +823,7 @@ def _updated(carried: LoopCarried) -> Operand:
 
 
 def _phis(result: Number, *incoming: tuple[Number, str]) -> list[str]:
-    """Merge what comes from each block, for each register of the result."""
+    """The phis of a value: one for each register of the result."""
     lines: list[str] = []
     for part, scalar in enumerate(scalars(result)):
         sources = ", ".join(f"[ {scalars(number)[part].text}, %{block} ]" for number, block in incoming)
@@ -837,12 +839,12 @@ def _entry(name: str, kernel: Kernel) -> list[str]:
     """The public function of a kernel: it reads the table and calls the body."""
     words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
     words += [(REGISTER_TYPES[value.type], f"number{k}") for k, value in enumerate(kernel.parameters)]
-    given = [f"{type} %{word}" for type, word in words]
-    given[len(kernel.arguments) : len(kernel.arguments)] = ["i64 %first", "i64 %last"]
+    arguments = [f"{type} %{word}" for type, word in words]
+    arguments[len(kernel.arguments) : len(kernel.arguments)] = ["i64 %first", "i64 %last"]
     return [
         f"define void @{name}(ptr %table, i64 %first, i64 %last) nounwind {{",
         *_words(words),
-        f"  tail call void @{name}.body({', '.join(given)})",
+        f"  tail call void @{name}.body({', '.join(arguments)})",
         "  ret void",
         "}",
     ]

@@ -19,22 +19,24 @@ from tinyxla.scalar_math.scalar import Operand, Scalar
 
 _FLOATS = ("f32", "f64")
 _FLOAT_SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
-Rarely = Literal["choose", "jump", "leave out"]
+SlowPath = Literal["select", "branch", "omit"]
 _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32": "u32", "f64": "u64"}
 
 
 class Emitter:
-    """The body of one LLVM function as it grows, and what it needs from outside itself. What is `rarely` needed is
-    computed and then chosen or not; or jumped over, where no loop around becomes one of vectors; or left out: then
-    `left_out` gathers when it would have been needed. `scales` says that the processor has an instruction to multiply
-    vectors by powers of two."""
+    """The body of one LLVM function, and the declarations it needs.
 
-    __slots__ = ("block", "count", "declarations", "left_out", "lines", "rarely", "scales")
+    Slow paths are computed always and selected; or branched around, where no loop around is vectorized; or omitted:
+    then `omitted` collects their conditions. `has_scalef` says that the processor has an instruction that multiplies
+    vectors by powers of two.
+    """
 
-    def __init__(self, rarely: Rarely = "choose", scales: bool = False) -> None:
-        self.scales = scales
-        self.rarely = rarely
-        self.left_out: list[str] = []
+    __slots__ = ("block", "count", "declarations", "has_scalef", "lines", "omitted", "slow_path")
+
+    def __init__(self, slow_path: SlowPath = "select", has_scalef: bool = False) -> None:
+        self.has_scalef = has_scalef
+        self.slow_path = slow_path
+        self.omitted: list[str] = []
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.count = 0
@@ -258,15 +260,15 @@ class LlvmScalar:
         return branch._same(self.emitter.value(f"select {self.register} {self.text}, {texts}"))
 
     @property
-    def jumps(self) -> bool:
-        return self.emitter.rarely == "jump"
+    def branches(self) -> bool:
+        return self.emitter.slow_path == "branch"
 
-    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+    def slow_path(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
         emitter = self.emitter
-        if emitter.rarely == "leave out":
-            emitter.left_out.append(self.text)
+        if emitter.slow_path == "omit":
+            emitter.omitted.append(self.text)
             return on_false
-        if emitter.rarely == "choose":
+        if emitter.slow_path == "select":
             return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
         usual, number = emitter.block, len(emitter.lines)
         emitter.line(f"br i1 {self.text}, label %rare{number}, label %both{number}")
@@ -307,7 +309,7 @@ class LlvmScalar:
     def ldexp(self, exponent: Scalar) -> LlvmScalar:
         """By the processor's instruction where there is one; else in two steps, of which the first is exact."""
         assert isinstance(exponent, LlvmScalar)
-        if self.emitter.scales:
+        if self.emitter.has_scalef:
             integer, register = exponent.register, self.register
             arguments, parameters = f"{register} {self.text}, {integer} {exponent.text}", f"{register}, {integer}"
             return self._same(self.emitter.intrinsic(f"ldexp.{self.type}.{integer}", register, arguments, parameters))
