@@ -147,7 +147,7 @@ def test_reports_of_the_interpreter_and_of_dynamic_sizes() -> None:
     interpreted = compile_module(module, "interpreter")
     assert interpreted.report().cost.operations > 2 * 64 * 48 * 48
     assert "NumPy of dot" in str(interpreted.report())
-    assert interpreted.observed(0) is None
+    assert interpreted.instrumented(0) is None
 
 
 def test_numbers_are_short() -> None:

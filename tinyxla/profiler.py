@@ -7,7 +7,7 @@ A *trace* records every compiled function that is called meanwhile, with its ste
 is a file in the Trace Event Format, which https://ui.perfetto.dev and `chrome://tracing` show as a time line. The names
 are those of `jax.profiler`.
 
-Neither costs anything where it is not used: programs that are observed have a schedule of their own.
+Neither costs anything where it is not used: instrumented programs have a schedule of their own.
 """
 
 from __future__ import annotations
@@ -256,22 +256,22 @@ def _together(steps: Sequence[StepTime]) -> StepTime:
 def profile(
     report: Report, executable: Executable, call: Callable[[Any], Any], seconds: float, against: Machine | None
 ) -> Profile:
-    """Run `call` with an observed form of the executable until the time is over; for `Compiled.profile`."""
-    observed = executable.observed(0)
-    if observed is None:
+    """Run `call` with the instrumented executable until the time is over; for `Compiled.profile`."""
+    instrumented = executable.instrumented(0)
+    if instrumented is None:
         raise ArgumentError(
             "profile: the interpreter has no native steps to measure; Python's own profiler shows its calls."
         )
-    call(observed)  # what is done once is not what is asked for
-    observed.record()
+    call(instrumented)  # a warm-up, which is not measured
+    instrumented.record()
     found: list[tuple[int, list[tuple[int, int]]]] = []
     end = now() + int(seconds * 1e9)
     while not found or now() < end:
         start = now()
-        call(observed)
+        call(instrumented)
         spent = now() - start
-        record = observed.record()
-        found.append((spent - record.made_in, record.counted()))
+        record = instrumented.record()
+        found.append((spent - record.overhead, record.counted()))
     found.sort(key=lambda one: one[0])
     quick = found[: (len(found) + 1) // 2]
     counted = np.mean([each for _, each in quick], axis=0)
@@ -335,7 +335,7 @@ class _Traced:
 
     def __init__(self, inside: Executable, into: _Trace) -> None:
         self._inside = inside
-        self._observed = inside.observed(_MOST_MARKS)
+        self._instrumented = inside.instrumented(_MOST_MARKS)
         self._report = inside.report()
         self._into = into
 
@@ -349,15 +349,15 @@ class _Traced:
     def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
         return self._inside.parallel_efficiency(threads)
 
-    def observed(self, events: int) -> Any:
-        return self._inside.observed(events)
+    def instrumented(self, events: int) -> Any:
+        return self._inside.instrumented(events)
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         start = now()
-        results = (self._observed or self._inside)(arguments)
+        results = (self._instrumented or self._inside)(arguments)
         steps = self._report.steps
         self._into.add(self._report.name, start, now(), "call", {"steps": len(steps)})
-        marks = self._observed.record().marks() if self._observed is not None else []
+        marks = self._instrumented.record().marks() if self._instrumented is not None else []
         for (_, before), (number, after) in itertools.pairwise(marks):
             if number >= 2 and not _has_inside(steps, number - 2):
                 step = steps[number - 2]

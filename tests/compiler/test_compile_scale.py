@@ -75,8 +75,8 @@ STAGES: list[tuple[Any, str]] = [
     (executable, "compile_program"),
     (executable, "assign_parallelism"),
     (executable, "arena_offsets"),
-    (executable.CompiledModule, "lives"),
-    (executable.CompiledModule, "_lay_out"),
+    (executable.CompiledModule, "liveness"),
+    (executable.CompiledModule, "_build_schedule"),
 ]
 
 

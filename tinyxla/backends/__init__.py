@@ -33,16 +33,16 @@ class Executable(Protocol):
         ...
 
     def report(self) -> Report:
-        """What runs in which order on which memory, and what it costs."""
+        """The steps in their order, their memory and their cost."""
         ...
 
     def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
-        """For each number of threads, what part of their time the program can use at most."""
+        """The bound on parallel efficiency for each number of threads."""
         ...
 
-    def observed(self, events: int) -> Any:
-        """An equal executable with a clock around each step: after a call, its `record()` tells what that took, with at
-        most so many `events` one by one. None where there are no native steps."""
+    def instrumented(self, events: int) -> Any:
+        """The executable with a timestamp around each step: after a call, its `record()` has the times of the steps,
+        and at most `events` timestamps. None where there are no native steps."""
         ...
 
 

@@ -26,9 +26,9 @@ class WrappedExecutable:
     def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
         return self._inside.parallel_efficiency(threads)
 
-    def observed(self, events: int) -> Any:
+    def instrumented(self, events: int) -> Any:
         made = copy.copy(self)
-        made._inside = self._inside.observed(events)
+        made._inside = self._inside.instrumented(events)
         return None if made._inside is None else made
 
     def record(self) -> Any:

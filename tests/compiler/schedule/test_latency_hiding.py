@@ -147,7 +147,7 @@ def check(module: CompiledModule) -> int:
         memory = module.aliases[x]
         if isinstance(memory, Pointer):
             return [region for target in memory.targets for region in regions(target)]
-        place, offset = module.place(memory)
+        place, offset = module.allocation_of(memory)
         size = shape_of(memory).size * shape_of(memory).dtype.itemsize
         return [(memory if place == "constant" else place, offset or 0, (offset or 0) + size)]
 

@@ -48,7 +48,7 @@ class InterpretedModule:
         ]
         return Report(self.module.name, steps, tuple(buffers), 0, total)
 
-    def observed(self, events: int) -> None:
+    def instrumented(self, events: int) -> None:
         return None
 
 

@@ -1,4 +1,4 @@
-"""Compiled modules: the steps of a program as one schedule, its memory, and calls of it."""
+"""Executables: a compiled program as bytecode of its steps, the layout of its memory, and calls of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tinyxla.compiler.buffers.arena import arena_offsets
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall, producer_of
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import (
-    AliasMap,
     Block,
     ConcurrentBlocks,
     LoopBlocks,
@@ -32,11 +31,13 @@ from tinyxla.compiler.schedule.blocks import (
     shape_of,
     walk_steps,
 )
+from tinyxla.compiler.schedule.liveness import Liveness
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
+from tinyxla.ops.cost import bytes_of
 from tinyxla.ops.host.custom_call import raise_failure
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.runtime.mpi import together
@@ -46,20 +47,24 @@ from tinyxla.tracing.core import FOREIGN
 if TYPE_CHECKING:
     from tinyxla.compiler.report import Report
 
+MAX_NUMPY_BYTES = 1 << 14  # of results that NumPy allocates
+ASSUMED_TRIP_COUNT = 64  # of a loop of unknown length
+
 Array = np.ndarray[Any, Any]
 _View = Callable[[int], Array]
 
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """A fused loop nest, for reading: its name, how often it runs, its arguments, and the user's lines it serves."""
+    """A kernel, for inspection: its name, the extent of its outer loop, its arguments, and the user's lines it
+    computes."""
 
     name: str
     extent: int
     arguments: tuple[str, ...]
     lines: tuple[str, ...]
     _kernel: Kernel = field(repr=False)
-    _lasts: bool = field(default=False, repr=False)
+    _is_builtin: bool = field(default=False, repr=False)
     _shapes: tuple[Shape, ...] = field(default=(), repr=False)
     _parameters: tuple[int, ...] = field(default=(), repr=False)
 
@@ -91,20 +96,20 @@ class KernelInfo:
 
     @property
     def llvm(self) -> str:
-        """The loops as LLVM's text, as LLVM gets it."""
-        return kernel_text(self._kernel, is_builtin=self._lasts)
+        """The loops as LLVM text, before optimization."""
+        return kernel_text(self._kernel, is_builtin=self._is_builtin)
 
     @property
     def assembly(self) -> str:
-        """What LLVM makes of it for this processor."""
-        return assembly(self._kernel, self._lasts)
+        """The machine code for this processor, as assembly text."""
+        return assembly(self._kernel, self._is_builtin)
 
 
 class CompiledModule:
     """A module as native code: call it with dense row-major arrays of the parameters' shapes.
 
-    Every memory has a *slot*, its address: first the inputs', then the outputs', constants', temporaries', and those
-    that the program sets. Those of constants and temporaries are the same from call to call as long as the arena is.
+    Every memory has a *slot* for its address: first the inputs, then the outputs, constants, temporaries, and pointers
+    that the program sets. Addresses of constants and temporaries are the same from call to call while the arena is.
     """
 
     def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
@@ -117,7 +122,7 @@ class CompiledModule:
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
         self._calls_kernels = any(_calls_kernels(step) for step, *_ in walk_steps(self.block))
         self._assign_slots()
-        self._lay_out()
+        self._build_schedule()
 
     # --- memory
 
@@ -131,27 +136,27 @@ class CompiledModule:
                 self.slots[memory] = len(self.slots)
                 self._allocators.append(_allocator(shape_of(memory)))
         self._fixed = len(self.slots)  # from here on, slots do not depend on arguments and results
-        lives = self.lives()
-        self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in lives.constants]
-        spans = {x: span for x, span in lives.spans.items() if x not in parameters}
-        sizes = {x: _bytes(shape_of(x)) for x in spans}
-        hosts = [x for x in spans if x in self.slots and sizes[x] > _SMALL]
+        liveness = self.liveness()
+        self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in liveness.constants]
+        spans = {x: span for x, span in liveness.spans.items() if x not in parameters}
+        sizes = {x: bytes_of(shape_of(x)) for x in spans}
+        hosts = [x for x in spans if x in self.slots and sizes[x] > MAX_NUMPY_BYTES]
         spans = {x: span for x, span in spans.items() if x in hosts or x not in self.slots}
-        places, self._arena_bytes = arena_offsets(spans, sizes, hosts)
-        self._offsets = {x: offset for x, (host, offset) in places.items() if host is None}
-        self._guests = {x: (host, offset) for x, (host, offset) in places.items() if host is not None}
-        for x in [*lives.constants, *self._offsets, *self._guests, *lives.pointers]:
+        allocations, self._arena_bytes = arena_offsets(spans, sizes, hosts)
+        self._offsets = {x: offset for x, (host, offset) in allocations.items() if host is None}
+        self._guests = {x: (host, offset) for x, (host, offset) in allocations.items() if host is not None}
+        for x in [*liveness.constants, *self._offsets, *self._guests, *liveness.pointers]:
             self.slots[x] = len(self.slots)
         self._constant_addresses = [x.ctypes.data for x in self._constants]
         self._template: tuple[int, Any] = (-1, None)
         pairs = zip(self.computation.outputs, self.block.results, strict=True)
         self._results = [self._result(x, aliases[result]) for x, result in pairs]
         count = len(parameters)
-        self._plain = self._results == [(count + k, None, None) for k in range(len(self._allocators))]
+        self._has_plain_results = self._results == [(count + k, None, None) for k in range(len(self._allocators))]
 
     def _result(self, x: Instruction, memory: Storage) -> tuple[int, Array | None, tuple[int, ...] | None]:
-        """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others
-        there."""
+        """A result as the number of its slot or, without one, as a constant; and its sizes if those of the memory
+        differ."""
         sizes = x.array_shape.dimensions
         if _is_constant(memory):
             return -1, np.asarray(memory.attributes.literal.value, order="C").reshape(sizes), None
@@ -162,7 +167,7 @@ class CompiledModule:
 
     # --- schedule
 
-    def _lay_out(self) -> None:
+    def _build_schedule(self) -> None:
         self._host_calls: list[_HostCall] = []
         self.blas_steps: dict[Instruction, MatmulStep] = {}
         self._callback = _callback(self._host_calls)
@@ -179,7 +184,7 @@ class CompiledModule:
         self._schedule_address = self._schedule.ctypes.data
 
     def _emit(self, block: Block, schedule: Schedule, repeats: int = 1) -> None:
-        """The steps of a block that runs about so often in one call."""
+        """Append the steps of a block that runs about `repeats` times in a call."""
         for step in block.steps:
             self._emit_step(step, schedule, repeats)
 
@@ -189,29 +194,29 @@ class CompiledModule:
             (result,) = step.writes
             self._exchanges.append(work, self._slot(work.root.operands[0]), self._slot(result), schedule)
         elif isinstance(work, CollectiveDone):
-            pass  # of one process, which does all at the start
+            pass  # of a single process, whose start does all
         elif isinstance(work, HostCall | Collective):
             self._host_calls.append(_host_call(work.root, step, self._slot))
             schedule.host(id(self._callback), len(self._host_calls) - 1)
         elif isinstance(work, BlasCall):
             a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-            made = self.blas_steps[work.root] = gemm_step_of(work.root, repeats)
-            made.append(schedule, a, b, c)
+            gemm = self.blas_steps[work.root] = gemm_step_of(work.root, repeats)
+            gemm.append(schedule, a, b, c)
             self._exchanges.progress(schedule)
         elif isinstance(work, LoopBlocks):
-            self._emit_loop(work, schedule, repeats * _ITERATIONS)
+            self._emit_loop(work, schedule, repeats * ASSUMED_TRIP_COUNT)
         elif isinstance(work, SwitchBlocks):
             self._emit_branches(work, schedule, repeats)
         elif isinstance(work, ConcurrentBlocks):
             self._emit_concurrent(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
-            once = work.extent == repeats == 1
-            key = id(work.kernel), work.parameters, work.is_builtin, once
-            if key not in self._started:  # steps may have one kernel
+            is_cold = work.extent == repeats == 1
+            key = id(work.kernel), work.parameters, work.is_builtin, is_cold
+            if key not in self._started:  # steps may share a kernel
                 kernel, words = work.kernel, list(work.parameters)
                 if not words:
-                    kernel, words = generalize(kernel, is_cold=once)
+                    kernel, words = generalize(kernel, is_cold=is_cold)
                 self._started[key] = start_kernel(kernel, work.is_builtin), words
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
@@ -226,9 +231,9 @@ class CompiledModule:
         for row in loop.row_pointers:
             schedule.move(self.slots[row.pointer], self._slot(row.array))
             schedule.add(self.slots[row.pointer], row.start)
-        left = self.slots[loop.counter]
+        remaining = self.slots[loop.counter]
         if loop.trip_count is not None:
-            schedule.set(left, loop.trip_count)
+            schedule.set(remaining, loop.trip_count)
             if not loop.trip_count:
                 schedule.jump(done)
         schedule.place(again)
@@ -246,7 +251,7 @@ class CompiledModule:
         if loop.trip_count is None:
             schedule.jump(again)
         else:
-            schedule.count(left, again)
+            schedule.count(remaining, again)
         schedule.place(done)
 
     def _emit_branches(self, branches: SwitchBlocks, schedule: Schedule, repeats: int) -> None:
@@ -291,8 +296,8 @@ class CompiledModule:
             together(self._part, lambda: call(self._filled(base), arrays))
         if self._calls_kernels:
             raise_failure()
-        del arena  # its memory may be used by another call from here on
-        if self._plain:
+        del arena  # another call may use its memory
+        if self._has_plain_results:
             return arrays[len(arguments) :]
         results: list[Array] = []
         for slot, constant, sizes in self._results:
@@ -301,24 +306,24 @@ class CompiledModule:
         return results
 
     def _filled(self, base: int) -> Any:
-        """What is the same in all calls whose arena is at `base`."""
-        known, filled = self._template
-        if known != base:
+        """The template of calls whose arena is at `base`."""
+        last_base, filled = self._template
+        if last_base != base:
             filled = template(self._schedule_address, self._fixed, self._words(base))
             self._template = (base, filled)
         return filled
 
     def _words(self, base: int) -> list[int]:
-        """The words of the slots, where they do not depend on arguments and results."""
+        """The words of all slots; 0 for arguments, results and pointers."""
         temporaries = [base + offset for offset in self._offsets.values()]
-        known = [*[0] * self._fixed, *self._constant_addresses, *temporaries]
-        return known + [0] * (len(self.slots) - len(known))
+        words = [*[0] * self._fixed, *self._constant_addresses, *temporaries]
+        return words + [0] * (len(self.slots) - len(words))
 
-    # --- looking inside
+    # --- inspection
 
     @property
     def kernels(self) -> list[KernelInfo]:
-        """The fused loops, in the order in which they stand in the program."""
+        """The kernels in the order of the program."""
         found: list[KernelInfo] = []
         for step, *_ in walk_steps(self.block):
             work = step.work
@@ -331,22 +336,23 @@ class CompiledModule:
 
     @property
     def temporary_bytes(self) -> int:
-        """The memory for what is neither argument nor result."""
+        """Bytes of the arena, which holds temporaries."""
         return self._arena_bytes
 
-    def lives(self) -> Liveness:
-        """When each piece of memory is in use."""
-        lives = Liveness(self.aliases)
-        lives.visit(self.block)
-        return lives
+    def liveness(self) -> Liveness:
+        """The live ranges of the program's memories."""
+        liveness = Liveness(self.aliases)
+        liveness.visit(self.block)
+        return liveness
 
-    def place(self, x: Storage) -> tuple[str, int | None]:
-        """Where a memory is, and its offset there: in the arena, or in a result's memory before that is made."""
+    def allocation_of(self, x: Storage) -> tuple[str, int | None]:
+        """The allocation that holds a memory, and the offset in it. A temporary is in the arena, or in the memory of a
+        result that is not written yet."""
         if x in self._offsets:
             return "arena", self._offsets[x]
         if x in self._guests:
             host, offset = self._guests[x]
-            return self.place(host)[0], offset
+            return self.allocation_of(host)[0], offset
         number = self.slots[x]
         if number >= self._fixed:
             return "pointer" if isinstance(x, Pointer) else "constant", None
@@ -360,104 +366,19 @@ class CompiledModule:
         return explain(self, self._source)
 
     def parallel_efficiency(self, threads: Sequence[int]) -> dict[int, float]:
-        """The bound on parallel efficiency by the cuts that are made for so many processors."""
+        """The bound on parallel efficiency by the chunks of kernels, for each number of processors."""
         from tinyxla.backends.numba.program import parallel_efficiency  # here, since few programs need it
 
         return parallel_efficiency.parallel_efficiency(self._source, self._donated, threads)
 
-    def observed(self, events: int) -> CompiledModule:
-        """The same program, with a clock around each step; of each call at most so many marks are kept one by one."""
-        from tinyxla.backends.numba.program.instrumented import ObservedModule  # here, since few programs need it
+    def instrumented(self, events: int) -> CompiledModule:
+        """The same program with a timestamp around each step; at most `events` timestamps of a call are kept."""
+        from tinyxla.backends.numba.program.instrumented import InstrumentedModule  # here, since few programs need it
 
-        made = ObservedModule.__new__(ObservedModule)
-        made.__dict__.update(self.__dict__)
-        made.observe(events)
-        return made
-
-
-class Liveness:
-    """Walks over a program in the order in which it runs: which constants and pointers there are, and for all other
-    memory the first and the last step that touch it. `starts` has the time at which each step begins."""
-
-    def __init__(self, aliases: AliasMap) -> None:
-        self.starts: list[int] = []
-        self.spans: dict[Storage, tuple[int, int]] = {}
-        self.constants: dict[Instruction, None] = {}
-        self.pointers: dict[Pointer, None] = {}
-        self.aliases = aliases
-        self._time = 0
-        self._touched: list[Storage] = []  # in the order of the steps, more than once
-        self._pointed: dict[Pointer, list[Storage]] = {}  # what is where pointers may point, but no pointer
-
-    def visit(self, block: Block) -> None:
-        for step in block.steps:
-            self._time += 1
-            self.starts.append(self._time)
-            self._touch([*step.reads, *step.writes])
-            if isinstance(step.work, LoopBlocks):
-                self._visit_loop(step.work)
-            elif isinstance(step.work, SwitchBlocks):
-                self._touch([step.work.index])
-                for inside in step.work.blocks:
-                    self.visit(inside)
-                    self._touch(inside.results)
-                self._touch(step.work.results)
-            elif isinstance(step.work, ConcurrentBlocks):
-                self._visit_concurrent(step.work)
-        self._time += 1
-        self._touch(block.results)
-
-    def _visit_loop(self, loop: LoopBlocks) -> None:
-        start, before = self._time, len(self._touched)
-        self._touch([loop.counter, *(row.pointer for row in loop.row_pointers)])
-        for rotating in loop.rotating:
-            self._touch([*rotating.initials, *rotating.buffers, *rotating.pointers])
-        self.visit(loop.condition)
-        self.visit(loop.body)
-        self._time += 1
-        for rotating in loop.rotating:
-            self._touch([*rotating.initials, *rotating.buffers])
-        self._touched[before:] = dict.fromkeys(self._touched[before:])
-        for x in self._touched[before:]:
-            first, last = self.spans[x]
-            if first < start <= last:  # it is needed again in the next iteration
-                self.spans[x] = (first, self._time)
-
-    def _visit_concurrent(self, concurrent: ConcurrentBlocks) -> None:
-        """What one branch uses is in use as long as all of them run."""
-        start, before = self._time, len(self._touched)
-        for inside in concurrent.blocks:
-            self.visit(inside)
-        self._touched[before:] = dict.fromkeys(self._touched[before:])
-        for x in self._touched[before:]:
-            first, last = self.spans[x]
-            self.spans[x] = (min(first, start), max(last, self._time))
-
-    def _touch(self, storages: Sequence[Storage]) -> None:
-        for x in storages:
-            memory = self.aliases[x]
-            if isinstance(memory, Pointer):
-                for target in self._memories(memory):
-                    self._use(target)
-            else:
-                self._use(memory)
-
-    def _memories(self, pointer: Pointer) -> list[Storage]:
-        """The memories where a pointer may point, by way of other pointers too."""
-        if pointer not in self._pointed:
-            self.pointers[pointer] = None
-            found: dict[Storage, None] = {}
-            for memory in map(self.aliases.__getitem__, pointer.targets):
-                found.update(dict.fromkeys(self._memories(memory) if isinstance(memory, Pointer) else [memory]))
-            self._pointed[pointer] = list(found)
-        return self._pointed[pointer]
-
-    def _use(self, memory: Storage) -> None:
-        if _is_constant(memory):
-            self.constants[memory] = None
-        else:
-            self.spans[memory] = (self.spans[memory][0] if memory in self.spans else self._time, self._time)
-            self._touched.append(memory)
+        module = InstrumentedModule.__new__(InstrumentedModule)
+        module.__dict__.update(self.__dict__)
+        module.instrument(events)
+        return module
 
 
 def _is_constant(memory: Storage) -> TypeGuard[Instruction]:
@@ -469,8 +390,8 @@ def _is_constant(memory: Storage) -> TypeGuard[Instruction]:
 
 @dataclass(frozen=True, slots=True)
 class _HostCall:
-    """An op, by its name, that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses,
-    and of those results that are used, with their numbers."""
+    """An op that NumPy evaluates: the slots of its operands with their views, and the numbers, slots and views of the
+    results that are used."""
 
     name: str
     evaluate: Callable[..., Any]
@@ -503,42 +424,34 @@ def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _H
 
 
 def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:
-    """What the schedule calls, with the address of the slots."""
+    """The function that the schedule calls with the number of a host call and the address of the slots."""
 
     def run(number: int, slots: int) -> None:
-        host_calls[number].run((ctypes.c_int64 * _MOST_SLOTS).from_address(slots))
+        host_calls[number].run((ctypes.c_int64 * _MAX_SLOTS).from_address(slots))
 
     return run
 
 
-_MOST_SLOTS = 1 << 32  # an array type's length, not memory
+_MAX_SLOTS = 1 << 32  # an array type's length, not memory
 
 
 def _calls_kernels(step: Step) -> bool:
-    """Whether a step calls kernels of the user's, which may raise exceptions."""
+    """Whether a step calls the user's kernels, which may raise exceptions."""
     return isinstance(step.work, LoweredKernel) and any(
         x.op.name == "custom-call" for x in map(producer_of, step.work.roots)
     )
 
 
 def _allocator(shape: Shape) -> Callable[[], Array]:
-    """What makes memory for a result: NumPy, which is quick with small arrays, or the pool, whose pages are warm."""
-    sizes, dtype, nbytes = shape.dimensions, shape.dtype, _bytes(shape)
-    if nbytes <= _SMALL:
+    """The allocator of a result: NumPy, which is fast for small arrays, or the pool, whose pages are mapped."""
+    sizes, dtype, nbytes = shape.dimensions, shape.dtype, bytes_of(shape)
+    if nbytes <= MAX_NUMPY_BYTES:
         return partial(np.empty, sizes, dtype)
     return lambda: np.ndarray(sizes, dtype, pool.allocate(nbytes)[0])
 
 
-_SMALL = 1 << 14  # bytes
-_ITERATIONS = 64  # of a loop, for want of knowledge
-
-
-def _bytes(shape: Shape) -> int:
-    return shape.size * shape.dtype.itemsize
-
-
 def _view(shape: Shape) -> _View:
-    """What makes the memory at an address an array."""
-    memory: Any = ctypes.c_char * _bytes(shape)
+    """A function from an address to the array at it."""
+    memory: Any = ctypes.c_char * bytes_of(shape)
     sizes, dtype, from_address = shape.dimensions, shape.dtype, memory.from_address
     return lambda address: np.ndarray(sizes, dtype, from_address(address))

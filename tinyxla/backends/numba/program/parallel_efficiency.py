@@ -1,5 +1,5 @@
-"""Bound on parallel efficiency: what part of the time of its threads a program can use at most, by the cuts of its
-kernels (load balance) and the steps that run on one thread (Amdahl's law), alone or beside others.
+"""Bound on parallel efficiency: the speed-up of a program divided by the number of threads, as limited by the chunks of
+its kernels (load balance) and its sequential steps (Amdahl's law).
 
 A step of work w whose chunks keep the busiest of T threads for the part s of it (its span) takes w s; all steps of a
 program with the works w, one after the other, take at least the sum of w s, where T threads without loss take the sum
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
-from tinyxla.backends.numba.program.parallelism import assign_parallelism
+from tinyxla.backends.numba.program.parallelism import OPS_PER_TRANSFERRED_BYTE, assign_parallelism
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import Block, ConcurrentBlocks, inner_blocks, runs_of_blocks, shape_of
@@ -24,7 +24,7 @@ from tinyxla.loopir.target import current_target
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.tracing.config import config, setting
 
-OPS_PER_CACHED_BYTE, OPS_PER_BYTE = 1, 4  # simple operations of a vector loop that take as long as moving a byte
+OPS_PER_CACHED_BYTE = 1  # simple operations of a vector loop in the time of moving a byte
 
 
 def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequence[int]) -> dict[int, float]:
@@ -45,18 +45,18 @@ def efficiency_of(block: Block, threads: int) -> float:
 
 
 def _times(block: Block, threads: int) -> tuple[float, float]:
-    """The work of a block's steps, and what the busiest thread has of it."""
+    """The work of a block's steps, and the part of it that the busiest thread does (the span)."""
     total = busiest = 0.0
     for step in block.steps:
         kernel = step.work
         inner = [_times(x, threads) for x in inner_blocks(step)]
         if isinstance(kernel, ConcurrentBlocks):
-            total += sum(whole for whole, _ in inner)
-            busiest += max(max(last for _, last in inner), sum(whole for whole, _ in inner) / threads)
+            total += sum(work for work, _ in inner)
+            busiest += max(max(last for _, last in inner), sum(work for work, _ in inner) / threads)
             continue
         runs = runs_of_blocks(step)
         times = 1 if runs is None else runs
-        total += sum(whole for whole, _ in inner) * times
+        total += sum(work for work, _ in inner) * times
         busiest += sum(last for _, last in inner) * times
         work = 0.0
         extent = grain = 1
@@ -86,5 +86,5 @@ def span(extent: int, grain: int, threads: int) -> float:
 
 
 def _work(moved: float, operations: float, transcendentals: float) -> float:
-    ops_per_byte = OPS_PER_CACHED_BYTE if moved < current_target().private_bytes else OPS_PER_BYTE
+    ops_per_byte = OPS_PER_CACHED_BYTE if moved < current_target().private_bytes else OPS_PER_TRANSFERRED_BYTE
     return max(ops_per_byte * moved, operations + COSTLY_WORK * transcendentals)

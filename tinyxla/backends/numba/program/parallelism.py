@@ -1,10 +1,9 @@
-"""Which small kernels threads share: where the arrays are that they go over decides, not their work alone.
+"""Parallel or sequential execution of small kernels by cache locality: a step runs where the caches hold its arrays.
 
-Threads that share a kernel of a few microseconds gain half of that, if each finds its part of the arrays in its own
-cache, as it does where the steps before and after are shared, too. But where another step goes over the same arrays on
-one thread, half of them comes from the other processor's cache, and goes back. That is as fast as memory that all
-share, so it takes longer than little work gains; and as much is gained where a kernel of too little work to be shared
-stands between shared ones, and is shared with them.
+Two threads halve the time of a kernel of a few microseconds if each finds its part of the arrays in its own cache, as
+after a parallel step over the same arrays. If a sequential step accesses them before or after, half of the bytes move
+between the caches of two cores, at the speed of memory. So parallel steps become sequential if all of them together
+gain less than these transfers cost, and a sequential step between parallel ones becomes parallel.
 """
 
 from __future__ import annotations
@@ -28,84 +27,89 @@ from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.target import current_target
 
-_WORTH = 5  # simple operations for each byte that comes and goes: with more work than that, sharing gains
-_JOINING = 3 << 14  # bytes that need not come and go, for which it is worth it to begin with a kernel on two threads
-_OPERATIONS = 4  # that take as long as such a byte
+MIN_OPS_PER_TRANSFERRED_BYTE = 5  # of parallel steps that cause transfers between caches
+MIN_LOCAL_BYTES = 3 << 14  # saved transfers that pay for starting a second thread
+OPS_PER_TRANSFERRED_BYTE = 4  # simple operations in the time of a transfer
 
 
 def assign_parallelism(block: Block, aliases: AliasMap) -> None:
-    """In a program: for the steps of each loop, and of what is around them, by themselves."""
+    """Decide for the steps of each loop, and of the program around the loops, separately."""
     whiles = [step.work for step, *_ in walk_steps(block) if isinstance(step.work, LoopBlocks)]
-    turns = {p: rotating.ring[0] for loop in whiles for rotating in loop.rotating for p in rotating.pointers}
+    current_of = {p: rotating.ring[0] for loop in whiles for rotating in loop.rotating for p in rotating.pointers}
     for loop in reversed(whiles):
-        _settle([*loop.condition.steps, *loop.body.steps], aliases, turns, again=True)
-    _settle(block.steps, aliases, turns, again=False)
+        _assign([*loop.condition.steps, *loop.body.steps], aliases, current_of, is_loop=True)
+    _assign(block.steps, aliases, current_of, is_loop=False)
 
 
-def _settle(steps: Sequence[Step], aliases: AliasMap, turns: Mapping[Pointer, Pointer], again: bool) -> None:
-    touched = [_touched(step, aliases, turns) for step in steps]
-    shared = [step for step in steps if _is_shared(step)]
-    work, moved = [_work(step) for step in shared], _bytes_between(steps, touched)
-    if moved <= current_target().l2_bytes and all(work) and sum(work) < _WORTH * moved:
-        for step in shared:
+def _assign(steps: Sequence[Step], aliases: AliasMap, current_of: Mapping[Pointer, Pointer], is_loop: bool) -> None:
+    accessed = [_accessed(step, aliases, current_of) for step in steps]
+    parallel = [step for step in steps if _is_parallel(step)]
+    work, transferred = [_work(step) for step in parallel], _bytes_between(steps, accessed)
+    gain = sum(work) - MIN_OPS_PER_TRANSFERRED_BYTE * transferred
+    if transferred <= current_target().l2_bytes and all(work) and gain < 0:
+        for step in parallel:
             _cut(step, 1)
     uses = defaultdict[Storage, list[int]](list)
-    for k, memories in enumerate(touched):
+    for k, memories in enumerate(accessed):
         for memory in memories:
             uses[memory].append(k)
-    able = [_may_be_shared(step) for step in steps]
+    can_be_parallel = [_can_be_parallel(step) for step in steps]
     for k in [*range(len(steps)), *reversed(range(len(steps)))]:
         step = steps[k]
-        if able[k]:
-            near = sum(size * _sides(k, uses[memory], steps, able, again) for memory, size in touched[k].items()) // 2
-            if near > 0 and near + _work(step) // _OPERATIONS >= _JOINING:
+        if can_be_parallel[k]:
+            counts = {x: _parallel_neighbours(k, uses[x], steps, can_be_parallel, is_loop) for x in accessed[k]}
+            local_bytes = sum(size * counts[x] for x, size in accessed[k].items()) // 2
+            if local_bytes > 0 and local_bytes + _work(step) // OPS_PER_TRANSFERRED_BYTE >= MIN_LOCAL_BYTES:
                 _cut(step, 2)
-                able[k] = False
+                can_be_parallel[k] = False
 
 
-def _cut(step: Step, pieces: int) -> None:
+def _cut(step: Step, chunks: int) -> None:
     assert isinstance(step.work, LoweredKernel)
-    step.work = replace(step.work, grain=-(-step.work.extent // pieces))
+    step.work = replace(step.work, grain=-(-step.work.extent // chunks))
 
 
-def _touched(step: Step, aliases: AliasMap, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
-    """What a step goes over, and how many bytes of it."""
-    found, work = dict[Storage, int](), _work(step)
+def _accessed(step: Step, aliases: AliasMap, current_of: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
+    """The memories that a step accesses, and the bytes it accesses of each."""
+    sizes, work = dict[Storage, int](), _work(step)
     for x in [*step.reads, *step.writes]:
         memory, shape = aliases[x], shape_of(x)
-        memory = turns.get(memory, memory) if isinstance(memory, Pointer) else memory
-        found[memory] = max(found.get(memory, 0), min(shape.size, work or shape.size) * shape.dtype.itemsize)
-    return found
+        memory = current_of.get(memory, memory) if isinstance(memory, Pointer) else memory
+        sizes[memory] = max(sizes.get(memory, 0), min(shape.size, work or shape.size) * shape.dtype.itemsize)
+    return sizes
 
 
 def _work(step: Step) -> int:
-    """Simple operations; 0 where that is not known."""
+    """The simple operations of a step; 0 if they are unknown."""
     work = step.work
-    return work.work if isinstance(work, LoweredKernel) and not _searches(work.kernel.body) else 0
+    return work.work if isinstance(work, LoweredKernel) and not _has_uncounted_loop(work.kernel.body) else 0
 
 
-def _searches(statements: Sequence[loop_ir.Statement]) -> bool:
-    """Whether there is a loop that ends when its body says so."""
-    return any(isinstance(x, loop_ir.Loop) and (x.continue_while is not None or _searches(x.body)) for x in statements)
+def _has_uncounted_loop(statements: Sequence[loop_ir.Statement]) -> bool:
+    """Whether there is a loop without a trip count."""
+    return any(
+        isinstance(x, loop_ir.Loop) and (x.continue_while is not None or _has_uncounted_loop(x.body))
+        for x in statements
+    )
 
 
-def _is_shared(step: Step) -> bool:
+def _is_parallel(step: Step) -> bool:
     return isinstance(step.work, LoweredKernel) and step.work.extent > step.work.grain
 
 
-def _is_on_one_thread(step: Step) -> bool:
+def _is_sequential(step: Step) -> bool:
     blocks = inner_blocks(step)
     if blocks:
-        return all(_is_on_one_thread(x) for block in blocks for x in block.steps)
-    return isinstance(step.work, LoweredKernel) and not _is_shared(step)
+        return all(_is_sequential(x) for block in blocks for x in block.steps)
+    return isinstance(step.work, LoweredKernel) and not _is_parallel(step)
 
 
-def _may_be_shared(step: Step) -> bool:
-    """Whether a kernel on one thread could as well be cut: not one that goes over all it knows at once."""
+def _can_be_parallel(step: Step) -> bool:
+    """Whether a sequential kernel loops over its outer index, so that it can be cut."""
     work = step.work
     if (
         not isinstance(work, LoweredKernel)
-        or _is_shared(step)
+        or _is_parallel(step)
         or work.starts_in_order
         or work.extent < 2
         or not _work(step)
@@ -118,23 +122,25 @@ def _may_be_shared(step: Step) -> bool:
     )
 
 
-def _bytes_between(steps: Sequence[Step], touched: Sequence[dict[Storage, int]]) -> int:
-    """The size of what some step goes over on one thread, and another one on several."""
-    by_one, by_several = dict[Storage, int](), set[Storage]()
-    for step, memories in zip(steps, touched, strict=True):
-        if _is_shared(step):
-            by_several.update(memories)
-        elif _is_on_one_thread(step):
-            by_one.update({x: max(size, by_one.get(x, 0)) for x, size in memories.items()})
-    return sum(size for memory, size in by_one.items() if memory in by_several)
+def _bytes_between(steps: Sequence[Step], accessed: Sequence[dict[Storage, int]]) -> int:
+    """The bytes that one step accesses sequentially and another one in parallel."""
+    sequential, parallel = dict[Storage, int](), set[Storage]()
+    for step, memories in zip(steps, accessed, strict=True):
+        if _is_parallel(step):
+            parallel.update(memories)
+        elif _is_sequential(step):
+            sequential.update({x: max(size, sequential.get(x, 0)) for x, size in memories.items()})
+    return sum(size for memory, size in sequential.items() if memory in parallel)
 
 
-def _sides(k: int, uses: Sequence[int], steps: Sequence[Step], able: Sequence[bool], again: bool) -> int:
-    """Of the steps that use an array just before and after step k, how many more are shared than are on one thread and
-    not `able` to be shared."""
-    place, found = bisect_left(uses, k), 0
-    for near in (place - 1, place + 1):
-        if len(uses) > 1 and (again or 0 <= near < len(uses)):
-            other = uses[near % len(uses)]
-            found += 1 if _is_shared(steps[other]) else 0 if able[other] else -1
-    return found
+def _parallel_neighbours(
+    k: int, uses: Sequence[int], steps: Sequence[Step], can_be_parallel: Sequence[bool], is_loop: bool
+) -> int:
+    """Of the two steps that use an array just before and after step k, the number of parallel ones less that of those
+    which stay sequential."""
+    position, count = bisect_left(uses, k), 0
+    for neighbour in (position - 1, position + 1):
+        if len(uses) > 1 and (is_loop or 0 <= neighbour < len(uses)):
+            other = uses[neighbour % len(uses)]
+            count += 1 if _is_parallel(steps[other]) else 0 if can_be_parallel[other] else -1
+    return count

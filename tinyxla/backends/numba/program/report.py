@@ -41,7 +41,7 @@ _KINDS_OF_BLOCKS: dict[type[Work], str] = {
     ConcurrentBlocks: "concurrent",
 }
 _HALVES: dict[type[Collective], str] = {CollectiveStart: "-start", CollectiveDone: "-done"}
-_UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+_UNLISTED = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
 
 def explain(module: CompiledModule, source: Module) -> Report:
@@ -70,19 +70,19 @@ class _Names:
 
 
 class _Buffers:
-    """All memory of a program under names of their own."""
+    """The memories of a program under unique names."""
 
     def __init__(self, module: CompiledModule, naming: _Names) -> None:
         self.module = module
         self._naming = naming
         self._names: dict[Storage, str] = {}
         sharing = module.aliases.aliases_by_memory()
-        taken: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for x in module.slots:
             inside = [x] if isinstance(x, Instruction) else sharing.get(x, ())
             name = naming[inside[0]] if inside else "pointer" if isinstance(x, Pointer) else "partial"
-            taken[name] = taken.get(name, 0) + 1
-            self._names[x] = name if taken[name] == 1 else f"{name}'{taken[name]}"
+            counts[name] = counts.get(name, 0) + 1
+            self._names[x] = name if counts[name] == 1 else f"{name}'{counts[name]}"
 
     def name(self, x: Storage) -> str:
         return self._names[self.module.aliases[x]]
@@ -92,15 +92,15 @@ class _Buffers:
 
     def described(self) -> Iterator[BufferInfo]:
         module = self.module
-        lives, sharing = module.lives(), module.aliases.aliases_by_memory()
+        liveness, sharing = module.liveness(), module.aliases.aliases_by_memory()
         for x, name in self._names.items():
             shape = shape_of(x)
-            life = lives.spans.get(x)
-            place, offset = module.place(x)
-            steps = None if life is None or offset is None else _steps_of(life, lives.starts)
+            life = liveness.spans.get(x)
+            allocation, offset = module.allocation_of(x)
+            steps = None if life is None or offset is None else _steps_of(life, liveness.starts)
             aliases = tuple(dict.fromkeys(map(self._naming.__getitem__, sharing.get(x, ()))))
             yield BufferInfo(
-                name, str(shape), bytes_of(shape), place, offset, steps, tuple(a for a in aliases if a != name)
+                name, str(shape), bytes_of(shape), allocation, offset, steps, tuple(a for a in aliases if a != name)
             )
 
 
@@ -133,16 +133,16 @@ def _step(
     for x in inside:
         if x.source is not None:
             operations, transcendentals = operations_of(x)
-            more = max(1, operations + COSTLY_WORK * transcendentals)  # 1 where data only move
-            weights[str(x.source)] = weights.get(str(x.source), 0) + more
-    whole = sum(weights.values())
+            weight = max(1, operations + COSTLY_WORK * transcendentals)  # 1 where data only move
+            weights[str(x.source)] = weights.get(str(x.source), 0) + weight
+    total = sum(weights.values())
     return StepInfo(
         number,
         kind,
         instructions=tuple(dict.fromkeys(naming[x] for x in inside)),
         roots=tuple(producer_of(x).op.name for x in roots),
         lines=tuple(weights),
-        shares=tuple(weight / whole for weight in weights.values()),
+        shares=tuple(weight / total for weight in weights.values()),
         reads=buffers.names(step.reads),
         writes=buffers.names(step.writes),
         cost=cost_of_step(step),
@@ -160,9 +160,9 @@ def _step(
 def _schedule(step: Step, buffers: _Buffers) -> tuple[str, ...]:
     work = step.work
     if isinstance(work, BlasCall):
-        made = buffers.module.blas_steps[work.root]
-        parallel = (f"parallel({made.extent} by {made.grain})",) if made.extent > made.grain else ()
-        return (f"call({made.name})", *parallel)
+        gemm = buffers.module.blas_steps[work.root]
+        parallel = (f"parallel({gemm.extent} by {gemm.grain})",) if gemm.extent > gemm.grain else ()
+        return (f"call({gemm.name})", *parallel)
     if not isinstance(work, LoweredKernel):
         return ()
     names = [buffers.name(x) for x in work.arguments]
@@ -171,9 +171,9 @@ def _schedule(step: Step, buffers: _Buffers) -> tuple[str, ...]:
 
 
 def _computed(step: Step, roots: Sequence[Instruction], block: Block) -> list[Instruction]:
-    """What a kernel computes, in the order of the program."""
+    """The instructions that a kernel computes, in the order of the program."""
     found = {producer_of(root) for root in roots}
     nest = nest_of(step, block)
     nests = [x for x in roots if nest is not None and x in nest.roots]
     found |= {x for x, _, from_memory in block.plan.accesses.read_by(nests) if not from_memory}
-    return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]
+    return [x for x in block.computation.instructions if x in found and x.op.name not in _UNLISTED]

@@ -1,5 +1,8 @@
-"""How fast this machine is: kernels of the compiler's own kind that do nothing but move memory, multiply and add, or
-take exponentials, on as many threads as compiled functions use."""
+"""Roofline measurement: memory bandwidths, multiply-adds and exponentials per second that kernels of this compiler
+reach on this machine, with the threads that compiled functions use.
+
+Source: S. Williams, A. Waterman and D. Patterson, Roofline: an insightful visual performance model (2009).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from tinyxla.loopir.target import vector_bytes
 from tinyxla.runtime.threads import get_num_threads
 
 _SIZES = (CACHED_BYTES // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
-_MOVED = 1 << 28  # bytes in one run: long enough for the clock
-_TURNS = 4  # of which the best counts
-_ACCUMULATORS = 10  # enough to hide the latency of an operation, and no more than there are registers
+_RUN_BYTES = 1 << 28  # long enough for the clock
+_RUNS = 4  # of which the fastest counts
+_ACCUMULATORS = 10  # enough to hide the latency of a multiply-add, and fewer than there are registers
 
 
 def measure() -> Machine:
-    """What the machine reaches with the threads that are set; takes half a second or so."""
+    """Measure the machine with the threads that are set; takes half a second."""
     threads = get_num_threads()
     sizes = [_SIZES[0] * threads, *_SIZES[1:]]
     bandwidths = tuple((float(size), _bandwidth(size, threads)) for size in sizes)
@@ -33,7 +36,7 @@ def measure() -> Machine:
 def _bandwidth(size: int, threads: int) -> float:
     """Bytes per second of x = x / 2 + y, with x and y of so many bytes together: two are read, one is written."""
     elements = size // (8 * threads)
-    repeats = max(1, _MOVED // (12 * elements * threads))
+    repeats = max(1, _RUN_BYTES // (12 * elements * threads))
 
     def update(b: Builder, x: Operand, y: Operand) -> Operand:
         return b.compute("add", "f32", b.compute("multiply", "f32", x, Literal("f32", 0.5)), y)
@@ -55,14 +58,14 @@ def _exponentials(threads: int) -> float:
 
 
 def _repeated(elements: int, repeats: int, update: Callable[[Builder, Operand, Operand], Operand]) -> int:
-    """A kernel that goes over one block of an array again and again."""
+    """A kernel whose chunks update a block of an array repeatedly."""
     b = Builder("repeated")
     x, y = b.argument("f32", True), b.argument("f32")
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
         start = b.mul(block, elements)
         with b.loop(0, repeats, sequential=True), b.loop(0, elements) as (k, _):
-            place = b.add(start, k)
-            b.store(x, place, update(b, b.load(x, place), b.load(y, place)))
+            index = b.add(start, k)
+            b.store(x, index, update(b, b.load(x, index), b.load(y, index)))
     return compile_kernel(b.kernel)
 
 
@@ -90,7 +93,7 @@ declare $VECTOR @llvm.fma.$TYPE($VECTOR, $VECTOR, $VECTOR)
 
 
 def _operations(threads: int) -> float:
-    """Additions and multiplications per second in fused multiply-adds that do not wait for each other."""
+    """Additions and multiplications per second in independent fused multiply-adds."""
     width, iterations = vector_bytes() // 4, 100_000
     vector, names = f"<{width} x float>", range(_ACCUMULATORS)
     half = f"{vector} splat (float 5.0e-1)"
@@ -113,13 +116,13 @@ def _operations(threads: int) -> float:
 
 
 def _seconds(kernel: int, arrays: Sequence[np.ndarray], threads: int) -> float:
-    """The shortest time of a run in which each thread has one piece."""
+    """The shortest time of a run in which each thread has one chunk."""
     schedule = Schedule()
     schedule.kernel(kernel, list(range(len(arrays))), threads, 1)
     words = schedule.finish()
     slots = np.array([x.ctypes.data for x in arrays], np.int64)
     found: list[float] = []
-    for _ in range(_TURNS):
+    for _ in range(_RUNS):
         start = time.perf_counter()
         launch(words.ctypes.data, slots.ctypes.data)
         found.append(time.perf_counter() - start)
