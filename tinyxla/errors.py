@@ -46,7 +46,7 @@ def user_line() -> SourceLine | None:
     return None
 
 
-_MOST_WRAPPERS = 4  # calls between the user's and the function that it names: wrappers, at most
+_MAX_WRAPPERS = 4  # calls between the user's and the function that it names: wrappers, at most
 
 
 def _called_function() -> str:
@@ -57,7 +57,7 @@ def _called_function() -> str:
     while frame is not None and is_own(frame):
         own.append(frame)
         frame = frame.f_back
-    names = (_public_name(frame) for frame in own[: -_MOST_WRAPPERS - 1 : -1])
+    names = (_public_name(frame) for frame in own[: -_MAX_WRAPPERS - 1 : -1])
     return next((name for name in names if name), "")
 
 

@@ -302,7 +302,7 @@ def _runs(steps: Sequence[StepInfo], marks: Sequence[float]) -> list[float]:
 
 # --- traces -----------------------------------------------------------------------------------------------------------
 
-_MOST_MARKS = 10_000  # of one call
+_MAX_MARKS = 10_000  # of one call
 
 
 class _Trace:
@@ -335,7 +335,7 @@ class _Traced:
 
     def __init__(self, inside: Executable, into: _Trace) -> None:
         self._inside = inside
-        self._instrumented = inside.instrumented(_MOST_MARKS)
+        self._instrumented = inside.instrumented(_MAX_MARKS)
         self._report = inside.report()
         self._into = into
 

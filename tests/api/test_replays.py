@@ -132,8 +132,8 @@ def test_functions_compiled_in_the_end_give_the_same_bits(
 ) -> None:
     eager_replay.forget_recordings()
     call, compiled = _SETTLED[name], list[Any]()
-    monkeypatch.setattr(eager_replay, "WORTH", 100)
-    monkeypatch.setattr(eager_replay, "_FEW", 2)
+    monkeypatch.setattr(eager_replay, "STEPS_PER_COMPILATION", 100)
+    monkeypatch.setattr(eager_replay, "_MIN_COMPILED_STEPS", 2)
     compile_program = eager_replay.jit
     monkeypatch.setattr(eager_replay, "jit", lambda f: _Watched(compile_program(f), compiled))
     for shape in ((4, 5), (3, 7)):

@@ -28,7 +28,7 @@ from tinyxla.tracing.core import checked_size
 Random = np.random.Generator
 TYPES = ("pred", "s8", "s32", "u8", "u64", "s4", "f8e4m3fn", "bf16", "f16", "f32", "f64", "c64", "c128")
 FAR = (2**31 - 1, 2**31, -(2**31), 2**32, 2**62, 2**63, -(2**63))
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 LARGEST = 1 << 16  # elements of a result that is computed
 NAMES = sorted(name for name in ops if name not in op_checks.WITHOUT_SAMPLES and name != "infeed")  # it would wait
 NUMBERS = ("sizes", "dimensions", "permutation", "slice_sizes", "dynamic_slice_sizes", "fft_length")
@@ -164,7 +164,7 @@ def check_refused_or_equal(op: Op, sample: Sample, compiled: bool) -> str:
     assert isinstance(inferred, Shape | TupleShape), inferred
     if op.name in FOREIGN or size_of(inferred) > LARGEST:
         return "not computed"
-    if op.name == "while-pullback" and sample.operands[0] > MOST_STEPS:
+    if op.name == "while-pullback" and sample.operands[0] > MAX_STEPS:
         return "not computed"  # it would take that many steps
     try:
         op_checks.check_shape(op, sample)

@@ -20,7 +20,7 @@ OF_PACKAGES = ("bayesian_regression", "neural_ode")  # packages/notebooks.py run
 GALLERY = [
     path for path in NOTEBOOKS if path.stem not in ("quickstart", "kernels_in_numba", "to_xla_and_back", *OF_PACKAGES)
 ]
-MOST_LINES = 100
+MAX_LINES = 100
 
 
 def read(path: Path) -> Any:
@@ -81,7 +81,7 @@ def source(notebook: Any) -> str:
 def test_a_notebook_of_the_gallery_is_short_shows_a_figure_and_checks_its_result(path: Path) -> None:
     notebook = read(path)
     code = [line for line in source(notebook).splitlines() if line.strip()]
-    assert len(code) < MOST_LINES
+    assert len(code) < MAX_LINES
     assert any(line.startswith("assert ") for line in code)
     assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
     assert not any(output.get("name") == "stderr" for output in outputs(notebook))

@@ -11,7 +11,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import random
-from tinyxla.api.eager_replay import MANY, OFTEN
+from tinyxla.api.eager_replay import MAX_REPLAYED_DRAWS, MIN_COMPILED_DRAWS
 from tinyxla.errors import ShapeError
 
 N = 5000
@@ -72,7 +72,7 @@ def test_the_bits_are_the_same_by_every_way(name: str) -> None:
 
     keys = random.split(random.PRNGKey(3), 2)
     first = [draw(key).numpy() for key in keys]
-    for _ in range(OFTEN):
+    for _ in range(MAX_REPLAYED_DRAWS):
         draw(keys[0])
     compiled = tx.jit(draw)
     for way in (draw(keys[1]), compiled(keys[1]), tx.vmap(draw)(keys)[1]):
@@ -83,12 +83,14 @@ def test_what_draws_with_sums_gives_the_same_every_time() -> None:
     """Sums are made in another order by compiled code."""
     p = np.random.default_rng(0).dirichlet(np.ones(1000)).astype(np.float32)
     first = random.choice(random.PRNGKey(1), 1000, (50,), p=p).tolist()
-    for _ in range(OFTEN + 1):
+    for _ in range(MAX_REPLAYED_DRAWS + 1):
         assert random.choice(random.PRNGKey(1), 1000, (50,), p=p).tolist() == first
 
 
 def test_few_and_many_numbers_begin_alike() -> None:
-    many, few = (random.normal(random.PRNGKey(1), (count,)).numpy() for count in (MANY, MANY - 1))
+    many, few = (
+        random.normal(random.PRNGKey(1), (count,)).numpy() for count in (MIN_COMPILED_DRAWS, MIN_COMPILED_DRAWS - 1)
+    )
     assert many[:-1].tobytes() == few.tobytes()
 
 

@@ -300,7 +300,7 @@ class Others:
             raise self.errors[0]
 
 
-_MOST_INTERRUPTS = 4  # of one computation, until it is left alone
+_MAX_INTERRUPTS = 4  # of one computation, until it is left alone
 
 
 class Campaign:
@@ -327,7 +327,7 @@ class Campaign:
             while self.interrupts < self._arguments.rounds:
                 k = next(self._numbers)
                 function, expected = PROGRAMS[self._random.randrange(len(PROGRAMS))](self._tx, k)
-                for _ in range(_MOST_INTERRUPTS):
+                for _ in range(_MAX_INTERRUPTS):
                     try:
                         found = interrupt(function)
                         break

@@ -117,7 +117,7 @@ class _Stage:
         return pytrees.unflatten(self._program.tree, self._program.shardings[1])
 
 
-_MOST_DRAWN = 300  # operations; a picture of more is not read
+_MAX_DRAWN = 300  # operations; a picture of more is not read
 
 
 class Traced(_Stage):
@@ -164,7 +164,7 @@ class Lowered(_Stage):
         from tinyxla.text import html  # here, since few programs need it
 
         head = repr(self)[1:-1]
-        if count_operations(self._program.computation) > _MOST_DRAWN:
+        if count_operations(self._program.computation) > _MAX_DRAWN:
             return html.page(head, html.details("graph", html.scrolling(html.preformatted(self.as_text()))))
         return html.page(head, html.scrolling(self.as_svg()))
 

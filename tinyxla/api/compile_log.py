@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_SHAPES = 6  # that a message or representation shows
-_MANY = 30  # copies of a line's operations, from which on a loop is better
+_MAX_SHAPES = 6  # that a message or representation shows
+_MIN_UNROLLED_COPIES = 30  # copies of a line's operations, from which on a loop is better
 _GROWTH = 4  # each report on the same work comes after so many times the seconds of the last
 
 
@@ -44,9 +44,9 @@ def log(message: str) -> None:
 
 def signature_text(computation: Computation) -> str:
     """The shapes of a computation's parameters and results, of many the first ones: `(f32[3], s32[]) -> f32[3]`."""
-    parameters = shortened(computation.parameter_shapes, _MOST_SHAPES)
+    parameters = shortened(computation.parameter_shapes, _MAX_SHAPES)
     results: Sequence[Shape] = [x.array_shape for x in computation.outputs]
-    listed = shortened(results, _MOST_SHAPES)
+    listed = shortened(results, _MAX_SHAPES)
     return f"({parameters}) -> {listed if len(results) == 1 else f'({listed})'}"
 
 
@@ -287,7 +287,7 @@ def copies(computation: Computation) -> tuple[int, str] | None:
         total += 1
         if x.source is not None:
             lines.setdefault(x.source, Counter())[x.op.name, x.shape] += 1
-    repeated = {line: [n for n in of.values() if n >= _MANY] for line, of in lines.items()}
+    repeated = {line: [n for n in of.values() if n >= _MIN_UNROLLED_COPIES] for line, of in lines.items()}
     if not total or 2 * sum(map(sum, repeated.values())) < total:
         return None
     line = max(repeated, key=lambda line: sum(repeated[line]))

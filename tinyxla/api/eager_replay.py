@@ -39,11 +39,11 @@ from tinyxla.util.tracebacks import filter_error
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Plan = Callable[[list[Any]], Any]
 _PLAIN = (int, bool, str, type(None), type, np.dtype, np.integer)  # by whose value a recording is found
-_MOST = 1 << 10  # recordings of a function
-MANY = 1 << 12  # random numbers that are drawn by a compiled program at once
-OFTEN = 32  # draws that are replayed before they are compiled
-WORTH = 1 << 15  # steps of other functions: to replay so many takes as long as to compile
-_FEW = 8  # fewer steps than this are replayed as soon as compiled code is called
+_MAX_RECORDINGS = 1 << 10  # recordings of a function
+MIN_COMPILED_DRAWS = 1 << 12  # random numbers of a draw that is compiled at once
+MAX_REPLAYED_DRAWS = 32  # replays of a draw before it is compiled
+STEPS_PER_COMPILATION = 1 << 15  # replayed steps that take as long as the compilation of a function
+_MIN_COMPILED_STEPS = 8  # of a function that is compiled, rather than replayed
 _SUMS = frozenset(("dot", "reduce", "reduce-window"))  # of floats, in an order that is left open
 
 # Of each function: by its arguments' shapes, types and plain values; None for what was called once.
@@ -90,7 +90,7 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
             which = tuple(key)
             plan = recordings.get(which)
             if plan is None:
-                if len(recordings) > _MOST:
+                if len(recordings) > _MAX_RECORDINGS:
                     recordings.clear()
                 if static is None and which not in recordings and all(x.size < LARGE for x in arrays):
                     recordings[which] = None
@@ -191,7 +191,7 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return _direct
     sizes = [x.shape.size for x in made.instructions if isinstance(x.shape, Shape) and x.op is not movement.broadcast]
     largest = max(sizes, default=0)
-    if largest >= (MANY if draws else LARGE) or (draws and _has_loop(made)):
+    if largest >= (MIN_COMPILED_DRAWS if draws else LARGE) or (draws and _has_loop(made)):
         return compiled
     results = pytrees.leaves(traced.out_info)
     if any(map(is_float0, results)):  # NumPy's arrays without elements
@@ -212,9 +212,9 @@ def _replays(made: Computation, steps: int, draws: bool) -> int | None:
     if default_backend() == "interpreter" or (draws and any(x.op.name in _SUMS for x in results)):
         return None
     if draws:
-        return OFTEN
-    gains = steps >= _FEW and all(map(arithmetic.is_settled, made.instructions))
-    return max(1, WORTH // steps) if gains else None
+        return MAX_REPLAYED_DRAWS
+    gains = steps >= _MIN_COMPILED_STEPS and all(map(arithmetic.is_settled, made.instructions))
+    return max(1, STEPS_PER_COMPILATION // steps) if gains else None
 
 
 def _has_loop(made: Computation) -> bool:

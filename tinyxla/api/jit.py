@@ -377,7 +377,7 @@ class _Programs(NamedTuple):
 
 # By functions and what is static and donated: so that a function which is compiled anew by each call is traced once.
 _shared: weakref.WeakKeyDictionary[Function, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
-_MOST_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
+_MAX_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
 
 
 def _shared_programs() -> list[_Programs]:
@@ -393,7 +393,7 @@ def _programs_of(function: Function, settings: Any) -> _Programs:
     """The programs of a function, which all that `jit` makes of it with these settings have together."""
     if type(function) is not FunctionType:
         return _Programs({}, {})
-    while len(_shared) >= _MOST_SHARED and function not in _shared:
+    while len(_shared) >= _MAX_SHARED and function not in _shared:
         with suppress(RuntimeError):  # where another thread makes a function meanwhile
             _shared.pop(next(iter(_shared)), None)
     return _shared.setdefault(function, {}).setdefault(settings, _Programs({}, {}))
@@ -788,23 +788,23 @@ def _facts(key: Any, names: list[str]) -> compile_log.Facts:
     return facts
 
 
-_functions: dict[int, weakref.ref[Jitted[..., Any]]] = {}  # of functions that live, and of some that do no more
-_FEW = 64  # of them are not worth a look
+_functions: dict[int, weakref.ref[Jitted[..., Any]]] = {}  # by identity; some of them have ended
+_MIN_SWEPT_FUNCTIONS = 64  # functions that are kept without a sweep
 
 
 def _remember(function: Jitted[..., Any]) -> None:
     """Know a function as long as it lives. No callback runs when it ends: an exception that comes from outside (Ctrl-C,
     say) is lost in one."""
-    global _most
-    if len(_functions) > _most:
+    global _max_functions
+    if len(_functions) > _max_functions:
         for identity, reference in tuple(_functions.items()):
             if reference() is None and _functions.get(identity) is reference:
                 _functions.pop(identity, None)
-        _most = 2 * len(_functions) + _FEW
+        _max_functions = 2 * len(_functions) + _MIN_SWEPT_FUNCTIONS
     _functions[id(function)] = weakref.ref(function)
 
 
-_most = _FEW
+_max_functions = _MIN_SWEPT_FUNCTIONS
 
 
 def _all_functions() -> list[Jitted[..., Any]]:

@@ -34,14 +34,14 @@ from tinyxla.tracing.promotion import float0
 
 _MAGIC = b"tinyxla exported"
 _VERSION = 1
-_MOST_ORDERS = 10
+_MAX_ORDERS = 10
 _KEYS = {t.name: t for t in KEY_TYPES.values()}
 
 
 def serialized(exported: Exported, vjp_order: Any) -> bytearray:
     """The bytes of an exported function, with so many derivatives."""
-    if not isinstance(vjp_order, int) or not 0 <= vjp_order <= _MOST_ORDERS:
-        raise ArgumentError(f"serialize: vjp_order is an integer from 0 to {_MOST_ORDERS}, but is {vjp_order!r}.")
+    if not isinstance(vjp_order, int) or not 0 <= vjp_order <= _MAX_ORDERS:
+        raise ArgumentError(f"serialize: vjp_order is an integer from 0 to {_MAX_ORDERS}, but is {vjp_order!r}.")
     header = json.dumps(_header(exported)).encode()
     program = exported.mlir_module_serialized
     derivative = bytes(serialized(exported.vjp(), vjp_order - 1)) if vjp_order else b""

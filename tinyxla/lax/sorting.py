@@ -146,7 +146,7 @@ def approx_min_k(
     return _top("lax.approx_min_k", operand, k, reduction_dimension, largest=False)
 
 
-_MOST_PLACES = 1 << 31  # they are numbered by signed integers of 32 bits
+_MAX_PLACES = 1 << 31  # they are numbered by signed integers of 32 bits
 
 
 def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
@@ -155,9 +155,9 @@ def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tup
     count = integer_of(what, "k", k)
     if not 0 <= count <= x.shape[d]:
         raise ShapeError(f"{what}: k must be from 0 to the size of axis {d} of {described([x])}, but got {count}.")
-    if not has_symbolic(x.shape[d : d + 1]) and x.shape[d] > _MOST_PLACES:
+    if not has_symbolic(x.shape[d : d + 1]) and x.shape[d] > _MAX_PLACES:
         raise ShapeError(
-            f"{what}: axis {d} of {described([x])} has more places than its result, of s32, can name, {_MOST_PLACES}; "
+            f"{what}: axis {d} of {described([x])} has more places than its result, of s32, can name, {_MAX_PLACES}; "
             "take the largest of parts of it."
         )
     found: Any = topk(movement.move_axis(x, d, x.ndim - 1), k=count, largest=largest)

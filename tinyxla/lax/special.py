@@ -377,12 +377,12 @@ def _gamma_shares(a: Any, x: Any, error: float) -> Any:
         until = tnp.where(tnp.abs(first - k) < 0.01, k + (math.log(error) ** 2 / 16) / second, until)
         return k + 1, b, c, d, found * (c * d), c * d, until
 
-    *_, total = while_loop(lambda s: ~tail & (s[1] > error * s[2]) & (s[0] < _MOST), add, (one, one, one))
+    *_, total = while_loop(lambda s: ~tail & (s[1] > error * s[2]) & (s[0] < _MAX_STEPS), add, (one, one, one))
     b = tnp.where(tail, second + 1 - first, 1.0)
     start = (one, b, one * 1e300, 1 / b, 1 / b, 2 * one, one)
     # For whole numbers a the fraction ends, but its derivative does not: it takes some (log error)^2 / 16 x steps more.
     *_, fraction, _, _ = while_loop(
-        lambda s: tail & ((tnp.abs(s[5] - 1) > error) | (s[0] < s[6])) & (s[0] < _MOST), deepen, start
+        lambda s: tail & ((tnp.abs(s[5] - 1) > error) | (s[0] < s[6])) & (s[0] < _MAX_STEPS), deepen, start
     )
     off, square = (second - first) / first, first * first
     stirling = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * square)) / square) / square) / first
@@ -401,7 +401,7 @@ def _gamma_shares(a: Any, x: Any, error: float) -> Any:
     return tnp.where(edge, at_edge, lower), tnp.where(edge, 1 - at_edge, upper)
 
 
-_MOST = 1 << 17  # steps
+_MAX_STEPS = 1 << 17  # steps
 _HUGE = 1e6
 
 # The coefficients of c_0, c_1 and c_2 in powers of eta (DLMF 8.12.11, from N. Temme, SIAM J. Math. Anal. 10, 1979).

@@ -415,7 +415,7 @@ def integers_of(what: str, name: str, value: Any, count: int | None = None) -> t
     return tuple(integer_of(what, name, n) for n in several_of(what, name, value, count))
 
 
-_MOST_ELEMENTS = 1 << 57  # no processor has longer addresses
+_MAX_ELEMENTS = 1 << 57  # no processor has longer addresses
 
 
 def count_of(what: str, name: str, value: Any) -> int:
@@ -423,7 +423,7 @@ def count_of(what: str, name: str, value: Any) -> int:
     count = integer_of(what, name, value)
     if count < 0:
         raise ShapeError(f"{what}: {name} must not be negative, but got {count}.")
-    if count >= _MOST_ELEMENTS:
+    if count >= _MAX_ELEMENTS:
         raise SizeError(f"{what}: no memory can hold {count} elements; give a smaller {name}.")
     return count
 
@@ -515,7 +515,7 @@ def check_memory(what: str, sizes: tuple[int, ...]) -> None:
 def counted(what: str, length: int, start: int = 0) -> np.ndarray[Any, Any]:
     """So many integers from `start` on, if memory can hold them."""
     try:
-        if length < _MOST_ELEMENTS:  # beyond, NumPy's count overflows
+        if length < _MAX_ELEMENTS:  # beyond, NumPy's count overflows
             try:
                 return np.arange(start, start + length)
             except MemoryError:

@@ -36,7 +36,7 @@ from tinyxla.util.did_you_mean import missing as _missing
 from tinyxla.util.tracebacks import boundary
 
 Lengths = Sequence[int] | None
-_MOST_AXES = 3  # of one operation
+_MAX_AXES = 3  # of one operation
 _NORMS = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}  # the power of 1/n that goes with the way there
 _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -98,7 +98,7 @@ def _transform(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[in
 def _by_groups(x: Any, name: str, sizes: list[int]) -> Any:
     """One operation for up to three axes; those before are left to others, before a transform to real numbers and after
     one from them."""
-    inner, outer = sizes[-_MOST_AXES:], sizes[:-_MOST_AXES]
+    inner, outer = sizes[-_MAX_AXES:], sizes[:-_MAX_AXES]
     if not outer:
         return fourier.fft(x, fft_type=name, fft_length=tuple(inner))
 

@@ -546,7 +546,7 @@ def block(arrays: Any) -> Array:
     return join(arrays, levels, max(levels, rank_of(arrays)))
 
 
-_MOST_SECTIONS = 1 << 24  # each is an array of its own
+_MAX_SECTIONS = 1 << 24  # each is an array of its own
 
 
 def _whole(what: str, number: Any) -> Any:
@@ -568,8 +568,8 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
         count = integer_of(what, "the number of sections", _whole(what, sections))
         if count < 1 or (equal and length % count):
             raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
-        if count > _MOST_SECTIONS:
-            raise SizeError(f"{what}: the number of sections must be at most {_MOST_SECTIONS}, but got {count}.")
+        if count > _MAX_SECTIONS:
+            raise SizeError(f"{what}: the number of sections must be at most {_MAX_SECTIONS}, but got {count}.")
         small, rest = divmod(length, count)
         bounds = [k * small + min(k, rest) for k in range(count + 1)]
     return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairwise(bounds)]

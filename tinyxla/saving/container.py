@@ -29,7 +29,7 @@ METADATA = "__metadata__"
 MAX_HEADER = 100_000_000  # bytes, as the format has it
 _LENGTH = 8  # bytes of the length of the header
 _ALIGNMENT = 64  # bytes, of the data: a line of the cache
-_MOST_ELEMENTS, MAX_DIMENSIONS = 1 << 58, 32  # of an array in NumPy
+_MAX_ELEMENTS, MAX_DIMENSIONS = 1 << 58, 32  # of an array in NumPy
 
 Box = tuple[slice, ...]  # a part of an array, by the range along each dimension
 
@@ -192,7 +192,7 @@ class Reader:
         if not are_sizes(shape) or not are_sizes(offsets) or len(offsets) != 2:
             raise self.damaged(f"the array {name!r} has the shape {shape!r} and the range {offsets!r}")
         size = DTYPES[dtype].itemsize * math.prod(shape)
-        is_possible = len(shape) <= MAX_DIMENSIONS and math.prod(n or 1 for n in shape) <= _MOST_ELEMENTS
+        is_possible = len(shape) <= MAX_DIMENSIONS and math.prod(n or 1 for n in shape) <= _MAX_ELEMENTS
         if size != offsets[1] - offsets[0] or not is_possible:
             raise self.damaged(f"the array {name!r} of shape {shape!r} and type {dtype} has the range {offsets!r}")
         return Entry(dtype, tuple(shape), *offsets)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, times
 
 _DEPTH = 3  # constraints that are combined, at most
-_FEW = 16  # constraints of which several are combined; of more just one is used at a time
+_MAX_COMBINED_CONSTRAINTS = 16  # constraints of which several are combined; of more just one is used at a time
 
 Interval = tuple[float, float]
 
@@ -25,7 +25,7 @@ def interval(p: Polynomial, constraints: Sequence[Polynomial]) -> Interval:
 
 
 def _lowest(p: Polynomial, constraints: Sequence[Polynomial]) -> float:
-    depth = _DEPTH if len(constraints) <= _FEW else 1
+    depth = _DEPTH if len(constraints) <= _MAX_COMBINED_CONSTRAINTS else 1
     best = _lower(p, constraints, depth)
     for divisor in _divisors(p):
         low = _lower(times(constant(divisor), p), constraints, depth)

@@ -28,7 +28,7 @@ class Atom(NamedTuple):
 Monomial = tuple[tuple[Atom, int], ...]  # powers of atoms, in order; () stands for 1
 Polynomial = tuple[tuple[Monomial, int], ...]  # coefficients of monomials, in order
 
-_MOST_TERMS = 500
+_MAX_TERMS = 500
 
 
 def shown(p: Polynomial) -> str:
@@ -50,8 +50,8 @@ def _order(monomial: Monomial) -> tuple[Any, ...]:
 
 def polynomial(coefficients: Mapping[Monomial, int]) -> Polynomial:
     """The polynomial with these coefficients."""
-    if len(coefficients) > _MOST_TERMS:
-        raise ArgumentError(f"A symbolic dimension has at most {_MOST_TERMS} terms; this one has {len(coefficients)}.")
+    if len(coefficients) > _MAX_TERMS:
+        raise ArgumentError(f"A symbolic dimension has at most {_MAX_TERMS} terms; this one has {len(coefficients)}.")
     return tuple(sorted(((m, c) for m, c in coefficients.items() if c), key=lambda term: _order(term[0])))
 
 
@@ -82,8 +82,8 @@ def plus(p: Polynomial, q: Polynomial, factor: int = 1) -> Polynomial:
 
 def times(p: Polynomial, q: Polynomial) -> Polynomial:
     """The product."""
-    if len(p) * len(q) > _MOST_TERMS:
-        raise ArgumentError(f"A symbolic dimension has at most {_MOST_TERMS} terms; a product has more.")
+    if len(p) * len(q) > _MAX_TERMS:
+        raise ArgumentError(f"A symbolic dimension has at most {_MAX_TERMS} terms; a product has more.")
     found: dict[Monomial, int] = {}
     for m, a in p:
         for n, b in q:
@@ -118,7 +118,7 @@ def divided(p: Polynomial, d: Polynomial) -> tuple[Polynomial, Polynomial]:
     remainder: Polynomial = ()
     left = p
     lead, leading = d[0]
-    for _ in range(_MOST_TERMS):
+    for _ in range(_MAX_TERMS):
         if not left:
             return quotient, remainder
         monomial, coefficient = left[0]

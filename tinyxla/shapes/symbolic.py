@@ -22,7 +22,7 @@ from tinyxla.shapes import polynomials
 from tinyxla.shapes.polynomial_bounds import Interval, interval
 from tinyxla.shapes.polynomials import Atom, Monomial, Polynomial, as_number, constant, of_atom, plus, shown, times
 
-_MOST_CONSTRAINTS = 100
+_MAX_CONSTRAINTS = 100
 
 
 class Scope:
@@ -37,8 +37,8 @@ class Scope:
 
     def add_constraint(self, p: Polynomial, text: str) -> None:
         """From here on, a polynomial is not negative."""
-        if len(self.constraints) >= _MOST_CONSTRAINTS:
-            raise ArgumentError(f"A scope of symbolic dimensions has at most {_MOST_CONSTRAINTS} constraints.")
+        if len(self.constraints) >= _MAX_CONSTRAINTS:
+            raise ArgumentError(f"A scope of symbolic dimensions has at most {_MAX_CONSTRAINTS} constraints.")
         self.constraints.append(self.normal(p))
         self.texts.append(text)
         self._intervals.clear()

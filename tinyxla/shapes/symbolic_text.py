@@ -17,7 +17,7 @@ from tinyxla.shapes.symbolic import Scope, is_symbolic, made
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|\.\.\.|>=|<=|==|[-+*^(),_])")
 _DEEPEST = 50
 _GREATEST_POWER = 100
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 class DimensionParser:
@@ -82,7 +82,7 @@ class DimensionParser:
         if self.next == "^":
             self.take()
             power = self.take()
-            if not power.isdigit() or len(power) > _MOST_DIGITS or int(power) > _GREATEST_POWER:
+            if not power.isdigit() or len(power) > _MAX_DIGITS or int(power) > _GREATEST_POWER:
                 raise self.error(f"the power {power!r} is not an integer up to {_GREATEST_POWER}")
             base, found = found, constant(1)
             for _ in range(int(power)):
@@ -92,8 +92,8 @@ class DimensionParser:
     def _atom(self) -> Polynomial:
         token = self.take()
         if token.isdigit():
-            if len(token) > _MOST_DIGITS:
-                raise self.error(f"a number has more than {_MOST_DIGITS} digits")
+            if len(token) > _MAX_DIGITS:
+                raise self.error(f"a number has more than {_MAX_DIGITS} digits")
             return constant(int(token))
         if token == "(":
             found = self.sum()

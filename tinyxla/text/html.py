@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_MOST_PIXELS = 192  # of a picture along each axis; of more, some are left out
+_MAX_PIXELS = 192  # of a picture along each axis; of more, some are left out
 _WIDTH = 192  # of a picture on the page
 _FEWEST_PIXELS = 8  # along each axis, from which on a matrix has a picture
 _FEWEST_ELEMENTS = 17  # from which on an array has a display
-_MOST_ELEMENTS = 1 << 24  # that are summarized
+_MAX_ELEMENTS = 1 << 24  # that are summarized
 _CELL = "padding:.15em .6em;text-align:{};vertical-align:top;white-space:pre-wrap;border:0;background:none"
 
 
@@ -96,7 +96,7 @@ def array(text: str, value: np.ndarray[Any, Any]) -> str | None:
 
 
 def _summary(value: np.ndarray[Any, Any]) -> str:
-    if value.size > _MOST_ELEMENTS:
+    if value.size > _MAX_ELEMENTS:
         return ""
     if value.dtype == np.bool_:
         return f"{int(np.count_nonzero(value)):,} of {value.size:,} true"
@@ -121,7 +121,7 @@ def _pixels(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     largest value, where what is not finite is transparent. None for other arrays."""
     if value.ndim not in (2, 3) or min(value.shape[:2]) < _FEWEST_PIXELS:
         return None
-    steps = [-(-size // _MOST_PIXELS) for size in value.shape[:2]]
+    steps = [-(-size // _MAX_PIXELS) for size in value.shape[:2]]
     part = value[:: steps[0], :: steps[1]]
     if value.ndim == 3:
         return _image_pixels(part)

@@ -23,7 +23,7 @@ _SEPARATOR = re.compile(r",?\s*")
 _DEVICE_IDS = re.compile(r",\s*device_ids=\(")
 _AXES = re.compile(r"\{")
 _SHOWN = re.compile(r"\s*(\S{1,20})?")
-_MOST_NESTED = 100  # brackets inside brackets
+_MAX_NESTED = 100  # brackets inside brackets
 
 
 class Raw(NamedTuple):
@@ -132,8 +132,8 @@ class Lexer:
             piece = found[0]
             if piece in _CLOSING:
                 open_.append(_CLOSING[piece])
-                if len(open_) > _MOST_NESTED:
-                    self.error(f"more than {_MOST_NESTED} brackets inside one another", place)
+                if len(open_) > _MAX_NESTED:
+                    self.error(f"more than {_MAX_NESTED} brackets inside one another", place)
             elif open_:
                 if piece == open_[-1]:
                     open_.pop()

@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"\[(\d[\d,]*)\](?:T\((\d[\d,]*)\))?")
 _MESH = re.compile(r"mesh\[([^\[\]]+)\](?:,device_ids=\((.*)\))?\{(.+)\}")
 _AXIS = re.compile(r"'([^']*)'=(\d{1,9})")
 _PART = re.compile(r"'([^']*)'(?::\((\d{1,9})\)(\d{1,9}))?")
-_MOST_REPLICAS = 1 << 20
+_MAX_REPLICAS = 1 << 20
 
 
 def write_groups(groups: Groups) -> str:
@@ -46,7 +46,7 @@ def read_groups(text: str) -> Groups:
     if found is None:
         return tuple(tuple(map(read_integer, parts(inside(part)))) for part in parts(inside(text)))
     shape, sizes = (_integers(part) for part in found.groups()[:2])
-    if len(shape) != 2 or math.prod(shape) != math.prod(sizes) or math.prod(sizes) > _MOST_REPLICAS:
+    if len(shape) != 2 or math.prod(shape) != math.prod(sizes) or math.prod(sizes) > _MAX_REPLICAS:
         raise ValueError(f"groups must be [groups,replicas]<=[sizes] with one product, but found {text[:80]!r}")
     return tuple(map(tuple, _counted(sizes, found[3], text).reshape(shape).tolist()))
 
@@ -72,7 +72,7 @@ def _along_axes(text: str) -> Groups:
         raise ValueError(f"a mesh must be mesh['name'=size,...] {{'name',...}}, but found {text[:80]!r}")
     sizes = {axis[1]: int(axis[2]) for axis in axes if axis}
     count = math.prod(sizes.values())
-    if len(sizes) < len(axes) or not 0 < count <= _MOST_REPLICAS:
+    if len(sizes) < len(axes) or not 0 < count <= _MAX_REPLICAS:
         raise ValueError(f"a mesh must have axes of different names and positive sizes, but found {text[:80]!r}")
     spans = [(part[1], int(part[2] or 1), int(part[3] or sizes.get(part[1], 1))) for part in chosen if part]
     factors, grouped = _factors(sizes, spans, text)

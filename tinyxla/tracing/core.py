@@ -632,7 +632,7 @@ def _is_integer(value: Any) -> bool:
 
 
 _checked: dict[Any, AnyShape] = {}
-_MOST_CHECKED = 1 << 16
+_MAX_CHECKED = 1 << 16
 
 
 def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> None:
@@ -645,7 +645,7 @@ def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Non
     if not known:
         if op is not movement.constant:  # of which each is seen once
             check_kinds(op, attributes)
-        if len(_checked) > _MOST_CHECKED:
+        if len(_checked) > _MAX_CHECKED:
             _checked.clear()
         _checked[key] = checked_size(op.name, op.shape(*map(Shape.of, values), **attributes))
 
@@ -663,24 +663,24 @@ def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]
         found = None
     if found is None:
         check_kinds(op, attributes)
-        if len(_inferred) > _MOST_CHECKED:
+        if len(_inferred) > _MAX_CHECKED:
             _inferred.clear()
         found = _inferred[key] = checked_size(op.name, op.shape(*shapes, **attributes))
     return found
 
 
-_MOST_DIMENSIONS = 64  # as in NumPy
-_MOST_BYTES = 1 << 57  # no processor has longer addresses, and indices may take eight times the bytes of elements
+_MAX_DIMENSIONS = 64  # as in NumPy
+_MAX_BYTES = 1 << 57  # no processor has longer addresses, and indices may take eight times the bytes of elements
 
 
 def checked_size(what: str, shape: AnyShape) -> AnyShape:
     """The shape, unless no memory can be addressed that would hold it (without its sizes of 0: so NumPy counts)."""
     for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
-        if isinstance(part, Shape) and part.rank > _MOST_DIMENSIONS:
-            raise ShapeError(f"{what}: arrays have at most {_MOST_DIMENSIONS} dimensions, but got {part.rank}.")
+        if isinstance(part, Shape) and part.rank > _MAX_DIMENSIONS:
+            raise ShapeError(f"{what}: arrays have at most {_MAX_DIMENSIONS} dimensions, but got {part.rank}.")
         if isinstance(part, Shape) and has_symbolic(part.dimensions):
             continue
-        if isinstance(part, Shape) and math.prod(n or 1 for n in part.dimensions) * part.dtype.itemsize > _MOST_BYTES:
+        if isinstance(part, Shape) and math.prod(n or 1 for n in part.dimensions) * part.dtype.itemsize > _MAX_BYTES:
             raise SizeError(
                 f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes."
             )

@@ -22,7 +22,7 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import Mask, batched, effects, leading, run
 
-MOST_SPREAD = 64  # elements of what lanes of one map share, to be repeated for each when maps become one
+MAX_SPREAD = 64  # elements of what lanes of one map share, to be repeated for each when maps become one
 
 
 class Lanes(NamedTuple):
@@ -85,7 +85,7 @@ def _batch(
     inner = own.shape[0 if axes[mapped.index(True)] != 0 else 1]
     several = tuple(m or a is not None for m, a in zip(mapped, axes, strict=True))
     one_lane = [s.size if isinstance(s, Shape) else 0 for s in to_apply.parameter_shapes]
-    if any(s and not m and n > MOST_SPREAD for s, m, n in zip(several, mapped, one_lane, strict=True)):
+    if any(s and not m and n > MAX_SPREAD for s, m, n in zip(several, mapped, one_lane, strict=True)):
         return calls.inline_batched(in_lock_step, size, operands, axes)
     values: list[Any] = []
     for x, axis, m, s in zip(operands, axes, mapped, several, strict=True):

@@ -50,7 +50,7 @@ Pullback = Callable[[Any], list[Any]]
 Values = Sequence[Any]
 
 _COUNTER = Shape(element_type("s32"))
-_FEWEST_ROWS, _MOST_ROWS = 64, 1 << 20
+_FEWEST_ROWS, _MAX_ROWS = 64, 1 << 20
 _ROWS_WHEN_REVERSED = 1 << 10  # cotangents of rows are zeros at first: a pass over all of them
 _SNAPSHOTS = 64
 
@@ -298,7 +298,7 @@ def _evaluate(count: Any, *operands: Any, **attributes: Any) -> Any:
     return tuple(seeds)
 
 
-def _expanded(count: Any, *operands: Any, rows: int = _MOST_ROWS, **attributes: Any) -> tuple[Any, ...]:
+def _expanded(count: Any, *operands: Any, rows: int = _MAX_ROWS, **attributes: Any) -> tuple[Any, ...]:
     """The steps in chunks of as many as there are rows for, from the last to the first. Each chunk is run forwards,
     which keeps the residuals, and then backwards.
 

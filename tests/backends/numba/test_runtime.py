@@ -805,7 +805,7 @@ def test_a_pool_without_memory_gives_out_fresh_buffers() -> None:
 
 
 def test_free_buffers_are_dropped_when_others_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer_pool, "_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(buffer_pool, "_MIN_FREE_BYTES", 1 << 20)
     pool = buffer_pool.BufferPool(1 << 30)
     live = [pool.allocate(1 << 18) for _ in range(40)]
     live = [pool.allocate(1 << 18) for _ in range(40)]

@@ -504,7 +504,7 @@ def scan(
     return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
 
-_MOST_STEPS = (1 << 31) - 1  # they are counted in 32 bits
+_MAX_STEPS = (1 << 31) - 1  # they are counted in 32 bits
 
 
 def _scan(
@@ -518,8 +518,8 @@ def _scan(
 ) -> Any:
     """`f(carry, x)` for each x: the rows of arrays, or the numbers if there is None."""
     count = max_dim(0, numbers.stop - numbers.start)
-    if not is_symbolic(count) and count > _MOST_STEPS:
-        raise ShapeError(f"{what}: a loop has at most {_MOST_STEPS} steps, but this one has {count}; nest two loops.")
+    if not is_symbolic(count) and count > _MAX_STEPS:
+        raise ShapeError(f"{what}: a loop has at most {_MAX_STEPS} steps, but this one has {count}; nest two loops.")
     rows, tree = xs or ([], None)
     if config.disable_jit:
         return _scan_in_python(what, f, carry.value, numbers, xs, reverse)

@@ -26,7 +26,7 @@ _FIXED = (
     *(bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, np.ufunc),
     *(ConcreteArray, ModuleType, BuiltinFunctionType, FunctionType, type),
 )
-_MOST = 64  # objects that a function refers to
+_MAX_REFERENCES = 64  # objects that a function refers to
 
 _called: weakref.WeakKeyDictionary[FunctionType, set[Any]] = weakref.WeakKeyDictionary()
 
@@ -49,8 +49,8 @@ def repeated(
             return general(*args)
     except TypeError:  # what cannot be hashed
         return general(*args)
-    references = list(islice(_references(functions), _MOST + 1))
-    if len(references) > _MOST or not all(map(_is_fixed, references)):
+    references = list(islice(_references(functions), _MAX_REFERENCES + 1))
+    if len(references) > _MAX_REFERENCES or not all(map(_is_fixed, references)):
         return general(*args)
     kept = _kept(functions, options)
     if not kept or not _same(kept[0], references):

@@ -21,7 +21,7 @@ from tinyxla.util.wrapping import transformed
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-_MOST_CHUNKS = 100
+_MAX_CHUNKS = 100
 _INTERVAL = 0.05  # seconds between two states of a bar
 _CELLS = 10
 _BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -129,7 +129,7 @@ def _as_array(x: Any) -> Array:
 
 def _chunk_size(count: Any) -> Any:
     """The steps of a chunk, so that there are at most so many."""
-    size = (count + _MOST_CHUNKS - 1) // _MOST_CHUNKS
+    size = (count + _MAX_CHUNKS - 1) // _MAX_CHUNKS
     return max(1, size) if isinstance(count, int) else jnp.maximum(1, size)
 
 

@@ -47,7 +47,7 @@ from tinyxla.tracing.promotion import default_int
 from tinyxla.tracing.signatures import Binary, Unary
 from tinyxla.util.tracebacks import boundary
 
-_FEW = 32  # so many applications of a function are written out
+_MAX_UNROLLED_APPLICATIONS = 32  # so many applications of a function are written out
 _MONOIDS = ("add", "multiply", "maximum", "minimum")
 _UPDATES = {name: name for name in ("add", "subtract", "multiply", "divide", "power")} | {
     "true_divide": "divide",
@@ -412,7 +412,7 @@ class Fold:
         return found if mask is None else choose(mask, found, total)
 
     def _folded(self, start: Any, rows: Any, mask: Any) -> Any:
-        if len(rows) <= _FEW:
+        if len(rows) <= _MAX_UNROLLED_APPLICATIONS:
             masks = [None] * len(rows) if mask is None else list(mask)
             return reduce(lambda total, row: self._step(total, *row), zip(rows, masks, strict=True), start)
         return _scan(lambda total, row: (self._step(total, *row), None), start, (rows, mask))[0]
@@ -430,7 +430,7 @@ class Fold:
         if len(rows) == 0:
             return cast(x, kind, False)
         start = cast(rows[0], kind, False)
-        if len(rows) <= _FEW:
+        if len(rows) <= _MAX_UNROLLED_APPLICATIONS:
             found = stack(list(itertools.accumulate([start, *rows[1:]], self._step)))
         else:
             later = _scan(lambda total, row: (self._step(total, row),) * 2, start, rows[1:])[1]

@@ -36,7 +36,7 @@ from tinyxla.text.mlir.ir import (
 from tinyxla.text.mlir.text_parser import type_text
 
 _MESH = "sdy.mesh."  # and a name: Shardy's meshes, which are attributes of the module here
-_MOST_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
+_MAX_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
 
 
 def print_module_op(module: ModuleOp) -> str:
@@ -215,7 +215,7 @@ def _elements(value: np.ndarray[Any, Any], kind: str) -> str:
         return ""
     if value.size > 1 and not any(value.strides):
         return _element(value.reshape(-1)[0], kind)
-    if value.size > _MOST_LISTED and kind != "pred":
+    if value.size > _MAX_LISTED and kind != "pred":
         return f'"0x{np.ascontiguousarray(value).tobytes().hex().upper()}"'
     return _nested(value, kind)
 

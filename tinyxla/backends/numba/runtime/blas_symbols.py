@@ -1,7 +1,7 @@
-"""The routines of SciPy's BLAS and LAPACK: where they are, and how a BLAS that has threads of its own is kept to one.
+"""Symbol lookup in SciPy's BLAS and LAPACK, and the guard that keeps a multithreaded BLAS to one thread per call.
 
-SciPy's wheels for Linux bring an OpenBLAS along, which is opened by itself: SciPy's modules take six times as long.
-Elsewhere the Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses.
+SciPy's wheels for Linux contain an OpenBLAS, which is loaded without SciPy's modules: importing these takes six times
+as long. Elsewhere routines come from `scipy.linalg.cython_blas`, whose capsules hold their addresses.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol, funct
 from tinyxla.loopir.blas_library import address_of, extension, library_routine, openblas
 from tinyxla.loopir.ir.routines import routine_symbol
 
-_FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
-_HELD = 2  # the lock's word while a process forks
+_FORK_TIMEOUT = 10.0  # seconds that a fork waits for calls of the BLAS to end; afterwards its child may deadlock
+_LOCKED_FOR_FORK = 2  # value of the lock
 _GATES = ("enter_blas", "leave_blas")
 
 
@@ -35,11 +35,11 @@ def routine(name: str) -> int:
 
 
 class Guard:
-    """Words that `enter` and `leave` share: a lock (0 if it is free), how many kernels are inside the BLAS, its number
-    of threads before the first entered, and its functions to read and to set that number.
+    """The words that `enter` and `leave` share: a lock (0 if it is free), the number of kernels inside the BLAS, the
+    BLAS's number of threads before the first entered, and its functions that get and set that number.
 
-    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
-    of the BLAS's locks as they are during a product, and nobody to open them.
+    A fork waits until no kernel is inside, and lets none enter: else the child would inherit locks of the BLAS that
+    are held by threads it does not have.
     """
 
     def __init__(self, get_threads: int, set_threads: int) -> None:
@@ -53,21 +53,21 @@ class Guard:
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
 
     def _close(self) -> None:
-        deadline = time.monotonic() + _FORK_PATIENCE
+        deadline = time.monotonic() + _FORK_TIMEOUT
         try:
-            while self.words[0] != _HELD and time.monotonic() < deadline:
+            while self.words[0] != _LOCKED_FOR_FORK and time.monotonic() < deadline:
                 if not self._hold(self.address):
                     time.sleep(1e-4)
-        except BaseException:  # a signal's handler raised it: Python reports it, and forks in spite of it
+        except BaseException:  # from a signal handler: Python reports it, and forks nevertheless
             self._close()
             raise
 
     def _open(self) -> None:
-        if self.words[0] == _HELD:
+        if self.words[0] == _LOCKED_FOR_FORK:
             self.words[0] = 0
 
     def _reset(self) -> None:
-        """Kernels that were inside in spite of all do not leave in the child."""
+        """After the timeout, kernels may be inside: they do not leave in the child."""
         if self.words[1] > 0:
             self._set_threads(self.words[2])
         self.words[0] = self.words[1] = 0

@@ -1,4 +1,5 @@
-"""Memory for outputs and temporaries, used again once nobody refers to it: fresh pages cost more than the arithmetic.
+"""Memory pool with size classes (segregated fits) for results and temporaries; reference counts tell which buffers are
+free. Fresh pages would cost more than the arithmetic.
 
 An *owner* is a one-dimensional `uint8` array; what users get are NumPy views of it. NumPy makes an owner the `.base` of
 every view, and of every view of a view: it looks through arrays for the one that owns memory, but the owner's own base
@@ -7,17 +8,17 @@ view. So whatever can reach the memory holds a reference to the owner, and one w
 free; nobody can make a new one meanwhile, since that takes having one. That needs no finalizer: dropping an array costs
 nothing, and asking takes one `sys.getrefcount`. Views in a reference cycle hold their owner until it is collected.
 
-Sizes are rounded up by less than a quarter, so that nearly equal requests share owners; what is added is address space
-that is not touched. Owners of one size form a ring. The search starts at the one given out last (a temporary that was
-dropped is still in the cache), looks at a few, and only now and then at all.
+Sizes are rounded up by less than a quarter, so that nearly equal requests share a size class; the padding is address
+space that is never touched. Owners of one size form a ring. The search starts at the one allocated last (a temporary
+that was dropped is still in the cache), probes a few, and only now and then all.
 
-In free-threaded Python, without a global lock, a count that is read while other threads change it may be too small.
-There nothing is used again, and no argument's memory is overwritten.
+In free-threaded Python, a count that is read while other threads change it may be too small. There no buffer is
+reused, and no argument's memory is overwritten.
 
-The pool refers to at most TINYXLA_POOL_BYTES, counting what is in use: by default an eighth of the least of the
-machine's memory, the limits of control groups, and `ulimit -v`. Where memory is short all that is free is given back.
-Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array does. When it had to
-make new owners for a while it also drops free ones, until no more is free than is in use (or 64 MiB).
+The pool holds at most TINYXLA_POOL_BYTES, including buffers in use: by default an eighth of the minimum of the
+machine's memory, the limits of control groups, and `ulimit -v`. Beyond that it drops its references: such an owner
+lives as long as its views, as any array does. If allocation fails, free owners are released. After many fresh
+allocations, free owners are dropped until they are no more than those in use (or 64 MiB).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyxla.compiler.buffers.arena import ALIGNMENT_BYTES
 from tinyxla.errors import AttributeValueError, SizeError
 from tinyxla.runtime.allocation import allocated, release_on_shortage
 from tinyxla.runtime.threads import CONTROL_GROUPS, MEMBERSHIP, control_groups
@@ -45,10 +47,9 @@ except ImportError:  # not a POSIX system
 
 Owner = npt.NDArray[np.uint8]
 
-_ALIGNMENT = 64
-_QUICK_LOOKS = 8  # owners that every request may look at
-_RING = 1 << 11  # most owners of one size: a program's arrays of one shape, not a user's list of a million
-_FREE_BYTES = 64 << 20  # as much may be free whatever is in use
+_PROBES = 8  # owners that each request examines
+_MAX_OWNERS = 1 << 11  # of one size: enough for a program's arrays of one shape
+_MIN_FREE_BYTES = 64 << 20  # that are kept
 _COUNTS_ARE_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()  # of references, by `getrefcount`
 
 
@@ -107,12 +108,12 @@ class BufferPool:
     def _search(self, ring: _SizeClass) -> tuple[Owner, int]:
         entries = ring.entries
         count = len(entries)
-        looks = _QUICK_LOOKS
-        ring.unsearched += _QUICK_LOOKS
-        if ring.unsearched >= count:  # so that searching all costs no more than the quick looks before it did
+        probes = _PROBES
+        ring.unsearched += _PROBES
+        if ring.unsearched >= count:  # amortized: a full search costs no more than the probes before it
             ring.unsearched = 0
-            looks = count
-        for step in range(1, min(looks, count)):
+            probes = count
+        for step in range(1, min(probes, count)):
             position = (ring.last + step) % count
             owner, address = entries[position]
             if getrefcount(owner) == _FREE:
@@ -125,15 +126,15 @@ class BufferPool:
         if size > self.limit:
             return owner, address
         self._fresh_bytes += size
-        if self._bytes + size > self.limit or self._fresh_bytes > max(self._bytes // 2, _FREE_BYTES):
+        if self._bytes + size > self.limit or self._fresh_bytes > max(self._bytes // 2, _MIN_FREE_BYTES):
             self._sweep(size)
         ring = self._rings.get(size) or _SizeClass(size)
-        if len(ring.entries) < _RING:
+        if len(ring.entries) < _MAX_OWNERS:
             ring.entries.append((owner, address))
             ring.last = len(ring.entries) - 1
             self._bytes += size
         else:
-            ring.last = (ring.last + 1) % _RING
+            ring.last = (ring.last + 1) % _MAX_OWNERS
             ring.known.discard(id(ring.entries[ring.last][0]))
             ring.entries[ring.last] = (owner, address)
         ring.known.add(
@@ -145,10 +146,10 @@ class BufferPool:
 
     def _fresh(self, size: int) -> tuple[Owner, int]:
         try:
-            memory = allocated("A compiled function", lambda: np.empty(size + _ALIGNMENT, np.uint8))
+            memory = allocated("A compiled function", lambda: np.empty(size + ALIGNMENT_BYTES, np.uint8))
         except ValueError:  # more than NumPy can count
             raise SizeError(f"There is no memory for an array of {size} bytes; give it smaller sizes.") from None
-        start = -memory.ctypes.data % _ALIGNMENT
+        start = -memory.ctypes.data % ALIGNMENT_BYTES
         part = memory.data[start : start + size]
         return np.frombuffer(part, np.uint8), memory.ctypes.data + start
 
@@ -158,7 +159,7 @@ class BufferPool:
         self._fresh_bytes = 0
         self._bytes = sum(ring.size * len(ring.entries) for ring in self._rings.values())  # if one was interrupted
         free = self.free_bytes()
-        allowed = max(_FREE_BYTES, self._bytes - free)
+        allowed = max(_MIN_FREE_BYTES, self._bytes - free)
         room = self._bytes
         if self._bytes + wanted > self.limit:
             room = self.limit - max(wanted, self.limit // 8)  # not just enough, lest the next request sweep again
@@ -183,7 +184,7 @@ class BufferPool:
             self._rings.pop(ring.size, None)
 
     def free_bytes(self) -> int:
-        """How much the pool holds that nobody uses."""
+        """Bytes of free owners."""
         with self._lock:
             total = 0
             for ring in self._rings.values():
@@ -192,7 +193,7 @@ class BufferPool:
             return total
 
     def has_one_view(self, view: npt.NDArray[Any]) -> bool:
-        """Whether an array is in memory of the pool, and nothing else refers to that."""
+        """Whether an array is a view of an owner in the pool, and the only reference to it."""
         owner = view.base
         with self._lock:
             ring = self._rings.get(owner.nbytes) if isinstance(owner, np.ndarray) else None
@@ -201,7 +202,7 @@ class BufferPool:
             return getrefcount(owner) == _FREE + 1
 
     def release(self) -> None:
-        """Give all free memory back to the system."""
+        """Return all free memory to the system."""
         with self._lock:
             for ring in list(self._rings.values()):
                 kept: list[tuple[Owner, int]] = []

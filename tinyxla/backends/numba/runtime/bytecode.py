@@ -1,4 +1,4 @@
-"""Running a schedule: one native function, called once from Python, executes all steps of a compiled program.
+"""Bytecode of schedules, and its interpreter: one native call from Python executes all steps of a compiled program.
 
 A *schedule* is an array of 64-bit words, made by `Schedule`; *slots* are the 64-bit words of one call: addresses of
 inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the
@@ -7,10 +7,10 @@ runs `kernel(table, first, last)` with all of these in `table`. Control flow is 
 and arithmetic on slots, so that a loop over a sequence advances an address instead of copying. A *fork* runs parts of
 the schedule at the same time, as a parallel region whose chunks are these parts.
 
-Signals end what runs too long: loops (those of a schedule, and those inside a kernel whose length is not known) call
-`poll`, as does who waits for workers. Once a second that lets Python handle the signals that came in on the main
-thread; where a handler raises an exception, as that of Ctrl-C does, the run ends on that thread and on the workers that
-run its chunks, and the call from Python raises it.
+Signals interrupt a run: loops of the schedule, loops of unknown trip count inside kernels, and threads that wait for
+workers call `poll`. Once a second, `poll` lets Python handle pending signals on the main thread. If a handler raises an
+exception, as that of Ctrl-C does, the run ends on that thread and on the workers that run its chunks, and the call from
+Python raises it.
 """
 
 from __future__ import annotations

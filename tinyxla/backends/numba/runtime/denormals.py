@@ -1,8 +1,8 @@
-"""Compiled code takes subnormal numbers for zeros, as XLA's does.
+"""Flush-to-zero mode (FTZ, DAZ): compiled code treats subnormal numbers as zeros, as XLA's does.
 
-Processors may take a hundred times as long for a sum or a product with a subnormal operand or result, and exponentials
-and decays run into them. So a register says, while compiled code runs, that such results become zeros and that such
-operands count as zeros. What is called back runs as usual.
+A processor may take a hundred times as long for an operation with a subnormal operand or result, which exponentials and
+decays produce. While compiled code runs, its floating-point control register makes such results and operands zeros.
+Callbacks run in the mode of the caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A pool of threads that run the chunks of one kernel: the native code, its shared state, and the Python that owns it.
+"""Thread pool: worker threads that run the chunks of one kernel. Native code, its shared state, and the Python object
+that owns both.
 
 Workers are Python threads that enter the native `work` function once and stay there with the GIL released. A parallel
 region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the
@@ -81,7 +82,7 @@ _STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
 _worker_numbers = itertools.count()  # of all pools: each has a place in the table of identities
 _SPIN_SECONDS = 30e-6
 _PAUSES_BEFORE_YIELD = 1000
-_MOST_PROCESSORS = 1024
+_MAX_PROCESSORS = 1024
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
 _PAUSES = {
     "x86_64": "void @llvm.x86.sse2.pause()",
@@ -93,7 +94,7 @@ _PAUSES = {
 NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce", "workers")
 
 _SOURCE = Template("""
-@workers = global [$MOST_WORKERS x i64] zeroinitializer  ; identities of the threads that work, of all pools
+@workers = global [$MAX_WORKERS x i64] zeroinitializer  ; identities of the threads that work, of all pools
 @owner = internal global i64 0  ; identity of the thread whose job runs, 0 if there is none
 
 ; Whether a thread is a worker, and runs chunks of another thread's job.
@@ -107,7 +108,7 @@ look:
   br i1 (icmp eq i64 %worker, %thread), label %yes, label %other
 other:
   %next = add i64 %number, 1
-  br i1 (icmp slt i64 %next, $MOST_WORKERS), label %look, label %no
+  br i1 (icmp slt i64 %next, $MAX_WORKERS), label %look, label %no
 yes:
   ret i1 true
 no:
@@ -230,7 +231,7 @@ define internal void @part(ptr %pool) noinline {
 entry:
   %own = call i64 @processor(ptr %pool)
   %wakers = load atomic i64, ptr %pool[$WAKERS_PROCESSOR] monotonic, align 8
-  br i1 (and i1 (icmp eq i64 %own, %wakers), (icmp ult i64 %own, $MOST_PROCESSORS)), label %move, label %done
+  br i1 (and i1 (icmp eq i64 %own, %wakers), (icmp ult i64 %own, $MAX_PROCESSORS)), label %move, label %done
 move:
   %others = alloca i8, i64 $SET_BYTES, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr (load ptr, ptr %pool[$ALLOWED]), i64 $SET_BYTES, i1 false)
@@ -454,10 +455,10 @@ def source(poll: str) -> str:
         FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
         FUTEX_WAKE=129,
         EVERYBODY=0x7FFF_FFFF,
-        MOST_PROCESSORS=_MOST_PROCESSORS,
-        MOST_WORKERS=MAX_THREADS,
+        MAX_PROCESSORS=_MAX_PROCESSORS,
+        MAX_WORKERS=MAX_THREADS,
         POLL=poll,
-        SET_BYTES=_MOST_PROCESSORS // 8,
+        SET_BYTES=_MAX_PROCESSORS // 8,
     )
 
 
@@ -482,7 +483,7 @@ class ThreadPool:
         self._starter = id(self._callbacks[0])
         self.state[Word.WAKER] = id(self._callbacks[1])
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
-        self._allowed = (ctypes.c_int64 * (_MOST_PROCESSORS // 64))()
+        self._allowed = (ctypes.c_int64 * (_MAX_PROCESSORS // 64))()
         self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)
         self.state[Word.PROCESSOR], self.state[Word.MOVE] = _placement()
         self._forget_workers()
@@ -562,7 +563,7 @@ class ThreadPool:
         for word in range(len(self._allowed)):
             self._allowed[word] = 0
         for number in processors:
-            if number < _MOST_PROCESSORS:
+            if number < _MAX_PROCESSORS:
                 bit = 1 << number % 64
                 self._allowed[number // 64] |= bit - (1 << 64) if bit >> 63 else bit
 
