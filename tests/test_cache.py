@@ -510,3 +510,13 @@ def test_the_reader_of_the_command_has_enough(folder: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 1
+
+
+def test_default_directory_on_macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    platformdirs = pytest.importorskip("platformdirs")
+    macos = pytest.importorskip("platformdirs.macos")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platformdirs, "PlatformDirs", macos.MacOS)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache._default_directory() == tmp_path / "Library" / "Caches" / "tinyxla"

@@ -7,11 +7,14 @@ An entry is the machine code of one kernel, in a file named by a hash of all tha
 processor, the versions of LLVM and of what emits code. It begins with an HMAC-SHA-256 (RFC 2104) of name and code,
 whose key is a random secret of the directory, in a file that its owner alone may read: what fails it is compiled anew
 and replaced. Entries are written aside and moved into place, so that processes may share a directory, and those not
-used for longest make room for others. The directory is the option `compilation_cache_dir`, or `$TINYXLA_CACHE_DIR`, or
-`tinyxla` in `$XDG_CACHE_HOME` or `~/.cache`. What is in it is run, so a directory, an entry or a secret that belongs to
-another user, or that others may write to, is not used; nor is anything but a regular file. Where there is no directory,
-or nothing can be written, everything works without. `$TINYXLA_CACHE_BYTES` is how large it may become, 256 MiB if it is
-not set; with 0, or the option `enable_compilation_cache` off, there is none.
+used for longest make room for others.
+
+The directory is the option `compilation_cache_dir`, or `$TINYXLA_CACHE_DIR`, or `tinyxla` in the user's folder of
+caches: `$XDG_CACHE_HOME` or `~/.cache`, on macOS `~/Library/Caches`, on Windows `%LOCALAPPDATA%`. What is in it is run,
+so a directory, an entry or a secret that belongs to another user, or that others may write to, is not used; nor is
+anything but a regular file. Where there is no directory, or nothing can be written, everything works without.
+`$TINYXLA_CACHE_BYTES` is how large it may become, 256 MiB if it is not set; with 0, or the option
+`enable_compilation_cache` off, there is none.
 """
 
 from __future__ import annotations
@@ -300,8 +303,7 @@ def _find() -> tuple[Path | None, str]:
         return None, "TINYXLA_CACHE_BYTES is 0"
     named = config.compilation_cache_dir or os.environ.get("TINYXLA_CACHE_DIR")
     try:
-        home = os.environ.get("XDG_CACHE_HOME")
-        path = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "tinyxla"
+        path = Path(named) if named else _default_directory()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except (OSError, RuntimeError, ValueError) as error:
@@ -313,6 +315,16 @@ def _find() -> tuple[Path | None, str]:
     if os.name == "posix" and status.st_mode & 0o022:
         return None, f"others may write to {path}; take that right from them"
     return path, ""
+
+
+def _default_directory() -> Path:
+    """The directory for caches of the user, by the conventions of the system."""
+    if sys.platform in ("darwin", "win32"):
+        from platformdirs import user_cache_path  # here, since it is no requirement elsewhere
+
+        return user_cache_path("tinyxla", appauthor=False)
+    home = os.environ.get("XDG_CACHE_HOME")  # the XDG Base Directory Specification
+    return (Path(home) if home else Path.home() / ".cache") / "tinyxla"
 
 
 def _limit() -> int:

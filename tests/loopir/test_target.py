@@ -3,6 +3,7 @@ parallel efficiency by them, and results that depend on neither."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,13 @@ import tinyxla.numpy as jnp
 from tinyxla.backends.numba.program import parallel_efficiency
 from tinyxla.errors import AttributeValueError
 from tinyxla.loopir.lower.axes import parallel_grain
-from tinyxla.loopir.target import Target, current_target, host
+from tinyxla.loopir.target import (
+    Target,
+    _macos_caches,  # pyright: ignore[reportPrivateUsage]
+    _windows_caches,  # pyright: ignore[reportPrivateUsage]
+    current_target,
+    host,
+)
 
 UseTarget = Callable[[str], None]
 
@@ -43,6 +50,30 @@ def test_caches_are_read_from_the_system(tmp_path: Path) -> None:
     assert (found.line_bytes, found.l1_bytes, found.l2_bytes, found.l2_ways) == (128, 48 << 10, 2 << 20, 16)
     assert found.last_level_bytes == 7 << 20
     assert found.processors == host().processors >= 1
+
+
+def test_caches_of_macos_are_those_of_performance_cores() -> None:
+    system = {
+        "hw.perflevel0.l1dcachesize": 128 << 10,
+        "hw.l1dcachesize": 64 << 10,
+        "hw.l2cachesize": 4 << 20,
+        "hw.cachelinesize": 128,
+    }
+    found = dict(_macos_caches(lambda name: system.get(name, 0)))
+    assert found == {(1, "size"): 128 << 10, (2, "size"): 4 << 20, (1, "coherency_line_size"): 128}
+
+
+def test_caches_of_windows_are_those_of_the_first_core() -> None:
+    def cache(level: int, ways: int, size: int, kind: int) -> bytes:
+        return struct.pack("<QI4xBBHII4x", 1, 2, level, ways, 64, size, kind)
+
+    core, instructions = struct.pack("<QI4x16x", 3, 0), cache(1, 8, 32 << 10, 1)
+    first = [cache(1, 12, 48 << 10, 2), cache(2, 16, 2 << 20, 0), cache(3, 255, 32 << 20, 0)]
+    found = dict(_windows_caches(b"".join([core, instructions, *first, cache(2, 4, 4 << 20, 0)])))
+    assert (found[1, "size"], found[1, "ways_of_associativity"]) == (48 << 10, 12)
+    assert (found[2, "size"], found[2, "ways_of_associativity"], found[3, "size"]) == (2 << 20, 16, 32 << 20)
+    assert (3, "ways_of_associativity") not in found
+    assert {value for (_, name), value in found.items() if name == "coherency_line_size"} == {64}
 
 
 def test_numbers_that_the_system_hides_have_defaults(tmp_path: Path) -> None:

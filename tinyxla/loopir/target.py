@@ -1,7 +1,8 @@
 """Target: the processor that code is generated for, with its caches, vector registers, features and number of
-processors, as read from the system once per process. LLVM's tables give the instruction sets; Linux's sysfs
-(`/sys/devices/system/cpu/cpu0/cache/index*`, see its ABI documents) gives the caches; what cannot be read has the value
-that the fields of `Target` state.
+processors, as read from the system once per process. LLVM's tables give the instruction sets; the caches are those of
+the first core, by Linux's sysfs (`/sys/devices/system/cpu/cpu0/cache/index*`, see its ABI documents), macOS' sysctl
+(`hw.perflevel0.*`, see sysctl(3)) or Windows' GetLogicalProcessorInformation. What cannot be read has the value that
+the fields of `Target` state.
 
 `config.target` (the environment variable TINYXLA_TARGET) replaces sizes, so that code for other machines is generated
 and run on this one: `last_level_bytes=4096` compiles small arrays as those beyond the caches are compiled elsewhere.
@@ -17,8 +18,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -101,7 +103,7 @@ def host(caches: Path = _SYSTEM_CACHES) -> Target:
     processors = max(1, min(available_processors(), control_group_limit()))
     share = _LAST_LEVEL_SHARE_BYTES * available_processors()
     found = Target(processors=processors, last_level_bytes=share)
-    sizes = dict(_caches(caches))
+    sizes = dict(_system_caches(caches))
     if (1, "size") in sizes:
         found = replace(found, l1_bytes=sizes[1, "size"])
     if (2, "size") in sizes:
@@ -115,8 +117,55 @@ def host(caches: Path = _SYSTEM_CACHES) -> Target:
     return found
 
 
-def _caches(folder: Path) -> Iterator[tuple[tuple[int, str], int]]:
-    """Numbers of the data caches, by level and name of the file; 0, where a hypervisor hides a number, is none."""
+def _system_caches(folder: Path) -> Iterator[tuple[tuple[int, str], int]]:
+    """Properties of the data caches, by level and the name that sysfs has for them."""
+    if sys.platform == "darwin":
+        return _macos_caches(_sysctl)
+    if sys.platform == "win32":
+        return _windows_caches(_processor_information())
+    return _linux_caches(folder)
+
+
+def _macos_caches(sysctl: Callable[[str], int]) -> Iterator[tuple[tuple[int, str], int]]:
+    """Those of performance cores, which are level 0; of any core where there is one kind."""
+    for level, name in ((1, "l1dcachesize"), (2, "l2cachesize"), (3, "l3cachesize")):
+        size = sysctl(f"hw.perflevel0.{name}") or sysctl(f"hw.{name}")
+        if size:
+            yield (level, "size"), size
+    line = sysctl("hw.cachelinesize")
+    if line:
+        yield (1, "coherency_line_size"), line
+
+
+def _sysctl(name: str) -> int:
+    """An integer of the system; 0 if it has none of this name."""
+    value, size = ctypes.c_int64(), ctypes.c_size_t(8)
+    failed = ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
+    return 0 if failed else value.value
+
+
+def _windows_caches(information: bytes) -> Iterator[tuple[tuple[int, str], int]]:
+    """The caches in an array of SYSTEM_LOGICAL_PROCESSOR_INFORMATION (winnt.h): a mask of processors, the relation
+    (2 is a cache's), and its level, ways, line, size and kind (0 unified, 2 data)."""
+    seen: set[int] = set()
+    for _, relation, level, ways, line, size, kind in struct.iter_unpack("<QI4xBBHII4x", information):
+        if relation == 2 and kind in (0, 2) and level not in seen:
+            seen.add(level)
+            values = {"size": size, "coherency_line_size": line, "ways_of_associativity": ways % 0xFF}  # 255: full
+            yield from (((level, name), value) for name, value in values.items() if value)
+
+
+def _processor_information() -> bytes:
+    """What GetLogicalProcessorInformation writes; nothing if it fails."""
+    function = ctypes.WinDLL("kernel32").GetLogicalProcessorInformation  # type: ignore[attr-defined,unused-ignore]
+    size = ctypes.c_uint32()
+    function(None, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    return buffer.raw[: size.value] if function(buffer, ctypes.byref(size)) else b""
+
+
+def _linux_caches(folder: Path) -> Iterator[tuple[tuple[int, str], int]]:
+    """The files of sysfs; 0, where a hypervisor hides a number, is none."""
     units = {"K": 10, "M": 20}
     for index in range(8):
         try:

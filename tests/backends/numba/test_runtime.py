@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -24,7 +25,7 @@ pytest.importorskip("llvmlite")
 import tinyxla as tx
 from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.backends.numba.program import blas_gemm
-from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, thread_pool
+from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, denormals, parking, thread_pool
 from tinyxla.errors import AttributeValueError
 
 KERNELS = """
@@ -362,16 +363,104 @@ def test_chunks_are_stolen_from_the_end_of_a_range() -> None:
     assert order_of_chunks(8, 2, is_first_slow=True)[0] == [0, 1, 2, 3, 7, 6, 5]
 
 
-@pytest.fixture(params=["futex", "condition"])
+@pytest.fixture(params=["parking", "condition"])
 def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPool]:
     """A pool whose workers sleep as soon as they have nothing to do."""
     pool = thread_pool.ThreadPool(bytecode._functions, 3)
     if request.param == "condition":
-        pool.state[thread_pool.Word.SYSCALL] = 0
-    elif not pool.state[thread_pool.Word.SYSCALL]:
-        pytest.skip("no futex here")
+        pool.state[thread_pool.Word.PARK] = 0
+    elif not pool.state[thread_pool.Word.PARK]:
+        pytest.skip("threads cannot park here")
     yield pool
     pool.close()
+
+
+# The functions of macOS and Windows by Linux's system call, as their documents describe them.
+PARKING_SHIMS = """
+@syscall_at = global ptr null
+
+define void @set_syscall(ptr %function) {
+  store ptr %function, ptr @syscall_at
+  ret void
+}
+
+define internal i32 @futex(ptr %word, i64 %operation, i64 %value) {
+  %function = load ptr, ptr @syscall_at
+  %result = call i64 (i64, ...) %function(i64 FUTEX, ptr %word, i64 %operation, i64 %value, ptr null)
+  %short = trunc i64 %result to i32
+  ret i32 %short
+}
+
+define i32 @os_sync_wait_on_address(ptr %word, i64 %value, i64 %size, i32 %flags) {
+  %result = call i32 @futex(ptr %word, i64 128, i64 %value)
+  ret i32 %result
+}
+
+define i32 @os_sync_wake_by_address_any(ptr %word, i64 %size, i32 %flags) {
+  %result = call i32 @futex(ptr %word, i64 129, i64 1)
+  ret i32 %result
+}
+
+define i32 @os_sync_wake_by_address_all(ptr %word, i64 %size, i32 %flags) {
+  %result = call i32 @futex(ptr %word, i64 129, i64 2147483647)
+  ret i32 %result
+}
+
+define i32 @WaitOnAddress(ptr %word, ptr %compared, i64 %size, i32 %milliseconds) {
+  %value = load i32, ptr %compared
+  %wide = zext i32 %value to i64
+  %result = call i32 @futex(ptr %word, i64 128, i64 %wide)
+  ret i32 1
+}
+
+define void @WakeByAddressSingle(ptr %word) {
+  %result = call i32 @futex(ptr %word, i64 129, i64 1)
+  ret void
+}
+
+define void @WakeByAddressAll(ptr %word) {
+  %result = call i32 @futex(ptr %word, i64 129, i64 2147483647)
+  ret void
+}
+"""
+SHIMS_OF = {
+    "darwin": ("os_sync_wait_on_address", "os_sync_wake_by_address_any", "os_sync_wake_by_address_all"),
+    "win32": ("WaitOnAddress", "WakeByAddressSingle", "WakeByAddressAll"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the shims need futexes")
+@pytest.mark.parametrize("system", SHIMS_OF)
+def test_workers_park_by_the_functions_of_other_systems(system: str) -> None:
+    own = parking.addresses()
+    if not own.park:
+        pytest.skip("threads cannot park here")
+    number = str(parking._FUTEX_NUMBERS[platform.machine()])
+    shims = compile_llvm(PARKING_SHIMS.replace("FUTEX", number), ("set_syscall", *SHIMS_OF[system]))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(shims["set_syscall"])(own.park)
+    around = "define i64 @no_signal() {\n  ret i64 0\n}\ndeclare i64 @PyThread_get_thread_ident()\n"
+    text = denormals.source() + around + thread_pool.source("no_signal", system)
+    functions = compile_llvm(text, thread_pool.NAMES)
+    pool = thread_pool.ThreadPool(functions, 3)
+    words = thread_pool.Word.PARK, thread_pool.Word.UNPARK_ONE, thread_pool.Word.UNPARK_ALL
+    for word, name in zip(words, SHIMS_OF[system], strict=True):
+        pool.state[word] = shims[name]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)(functions["run_split"])
+
+    def meet(threads: int) -> bool:
+        arrived, met = np.zeros(1, np.int64), np.zeros(threads, np.int64)
+        table = (ctypes.c_int64 * 3)(arrived.ctypes.data, met.ctypes.data, threads)
+        run(pool.address, kernels["meet"], ctypes.addressof(table), threads, 1)
+        return bool(met.all())
+
+    assert meet(3)
+    pool.state[thread_pool.Word.SPIN] = 0
+    for threads in (3, 2, 3, 1, 3):
+        pool.set_threads(threads)
+        for _ in range(50):
+            assert meet(threads)
+    pool.close()
+    assert not any(worker.is_alive() for worker in pool._workers)
 
 
 def meeting_in(pool: thread_pool.ThreadPool, threads: int) -> bool:

@@ -17,10 +17,9 @@ so chunks are begun in order.
 Source: E. P. Markatos and T. J. LeBlanc, Using processor affinity in loop scheduling on shared-memory multiprocessors
 (1994).
 
-Idle workers spin for some tens of microseconds, then sleep on a futex (Linux), or leave native code and wait on a
-`threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker
-counts itself as a sleeper and then reads the ticket; both with sequentially consistent order, so one of them sees the
-other (Dekker's argument) and no wake-up is lost.
+Idle workers spin for some tens of microseconds, then park (`parking`). The publisher stores the ticket and then reads
+the number of sleepers; a worker counts itself as a sleeper and then reads the ticket; both with sequentially consistent
+order, so one of them sees the other (Dekker's argument) and no wake-up is lost.
 
 One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside
 a chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
@@ -42,6 +41,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from string import Template
 
+from tinyxla.backends.numba.runtime import parking
 from tinyxla.runtime.threads import MAX_THREADS
 
 _PAIR = 16  # words on two cache lines: processors fetch lines in pairs
@@ -53,12 +53,13 @@ class Word(IntEnum):
     HELPERS = 0  # workers that take part, one less than the number of threads; -1 tells all workers to return
     SPIN = 1  # how many pauses an idle worker spins before it sleeps
     STARTER = 2  # address of the Python function that starts missing workers, 0 when none are missing
-    WAKER = 3  # address of the Python function that wakes workers where there is no futex
-    SYSCALL = 4  # address of libc's `syscall`, 0 where there is no futex
-    FUTEX = 5  # the futex system call's number
-    PROCESSOR = 6  # address of libc's `sched_getcpu`, 0 where there is none
-    MOVE = 7  # address of libc's `sched_setaffinity`
-    ALLOWED = 8  # address of the set of processors that workers may run on
+    WAKER = 3  # address of the Python function that wakes workers where they cannot park
+    PARK = 4  # address of the system's function that parks a thread, 0 where there is none
+    UNPARK_ONE = 5
+    UNPARK_ALL = 6
+    PROCESSOR = 7  # address of libc's `sched_getcpu`, 0 where there is none
+    MOVE = 8  # address of libc's `sched_setaffinity`
+    ALLOWED = 9  # address of the set of processors that workers may run on
     LOCK = 1 * _PAIR  # 1 while a job runs
     TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
     PENDING = 3 * _PAIR  # chunks not yet finished
@@ -83,7 +84,6 @@ _worker_numbers = itertools.count()  # of all pools: each has a place in the tab
 _SPIN_SECONDS = 30e-6
 _PAUSES_BEFORE_YIELD = 1000
 _MAX_PROCESSORS = 1024
-_FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
 _PAUSES = {
     "x86_64": "void @llvm.x86.sse2.pause()",
     "AMD64": "void @llvm.x86.sse2.pause()",
@@ -93,7 +93,7 @@ _PAUSES = {
 
 NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce", "workers")
 
-_SOURCE = Template("""
+_SOURCE = """
 @workers = global [$MAX_WORKERS x i64] zeroinitializer  ; identities of the threads that work, of all pools
 @owner = internal global i64 0  ; identity of the thread whose job runs, 0 if there is none
 
@@ -170,19 +170,12 @@ define void @announce(ptr %word, ptr %made) {
 
 declare i32 @tinyxla_yield()
 
-define internal i64 @futex(ptr %pool, ptr %word, i64 %operation, i64 %value) noinline {
-  %syscall = load ptr, ptr %pool[$SYSCALL]
-  %number = load i64, ptr %pool[$FUTEX]
-  %result = call i64 (i64, ...) %syscall(i64 %number, ptr %word, i64 %operation, i64 %value, ptr null)
-  ret i64 %result
-}
-
 define internal void @wake(ptr %pool, i64 %count) noinline {
-  br i1 (icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0), label %native, label %portable
+  br i1 (icmp ne i64 (load i64, ptr %pool[$PARK]), 0), label %native, label %portable
 native:
   %own = call i64 @processor(ptr %pool)
   store atomic i64 %own, ptr %pool[$WAKERS_PROCESSOR] monotonic, align 8
-  call i64 @futex(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 $FUTEX_WAKE, i64 %count)
+  call void @unpark(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 %count)
   ret void
 portable:
   call void @call_python(ptr (load ptr, ptr %pool[$WAKER]))
@@ -249,10 +242,11 @@ done:
 define void @set_helpers(ptr %pool, i64 %helpers) {
   store atomic i64 %helpers, ptr %pool[$HELPERS] seq_cst, align 8
   atomicrmw add ptr %pool[$TICKET], i64 $ONE_GENERATION seq_cst  ; a worker on its way to sleep finds a changed word
-  br i1 (icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0), label %native, label %done
+  br i1 (icmp ne i64 (load i64, ptr %pool[$PARK]), 0), label %native, label %done
 native:
   call void @wake(ptr %pool, i64 $EVERYBODY)
-  call i64 @futex(ptr %pool, ptr %pool[$HELPERS], i64 $FUTEX_WAKE, i64 $EVERYBODY)
+  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
+  call void @unpark(ptr %pool, ptr %helpers_at[i8 $LOW_BYTE], i64 $EVERYBODY)
   br label %done
 done:
   ret void
@@ -317,13 +311,13 @@ done:
   ret void
 }
 
-; The life of worker number `index`: returns $STOPPED when the pool closes and, without a futex, $ASLEEP or $BENCHED
+; The life of worker number `index`: returns $STOPPED when the pool closes and, without parking, $ASLEEP or $BENCHED
 ; when it should wait and come back with that number.
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
   call i64 @flush_subnormals()
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
-  %has_futex = icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0
+  %can_park = icmp ne i64 (load i64, ptr %pool[$PARK]), 0
   br i1 (icmp eq i64 %slept, $ASLEEP), label %awake, label %top
 awake:
   atomicrmw sub ptr %pool[$SLEEPING], i64 1 seq_cst
@@ -354,17 +348,17 @@ sleep:
   %stay = or i1 (icmp ne i64 (and i64 %ticket_now, $UNTAKEN), 0), (icmp ne i64 %helpers_now, %helpers)
   br i1 %stay, label %awake, label %rest_long
 rest_long:
-  br i1 %has_futex, label %native_sleep, label %leave
+  br i1 %can_park, label %native_sleep, label %leave
 native_sleep:
-  call i64 @futex(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 $FUTEX_WAIT, i64 (lshr i64 %ticket_now, 32))
+  call void @park(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 (lshr i64 %ticket_now, 32))
   call void @part(ptr %pool)
   br label %awake
 leave:
   ret i64 $ASLEEP
 bench:
-  br i1 %has_futex, label %native_bench, label %leave_bench
+  br i1 %can_park, label %native_bench, label %leave_bench
 native_bench:
-  call i64 @futex(ptr %pool, ptr %helpers_at[i8 $LOW_BYTE], i64 $FUTEX_WAIT, i64 %helpers)
+  call void @park(ptr %pool, ptr %helpers_at[i8 $LOW_BYTE], i64 %helpers)
   br label %top
 leave_bench:
   ret i64 $BENCHED
@@ -431,15 +425,15 @@ done:
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.abs.i64(i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-""")
+"""
 
 
-def source(poll: str) -> str:
+def source(poll: str, system: str = sys.platform) -> str:
     """The LLVM text of the functions `NAMES` for this machine; `poll` is called while one waits."""
     little = sys.byteorder == "little"
     pause = _PAUSES.get(platform.machine())
     signature = pause.replace("i32 1", "i32") if pause else ""
-    return _SOURCE.substitute(
+    return Template(parking.source(system) + _SOURCE).substitute(
         {word.name: int(word) for word in Word},
         declare_pause=f"declare {signature}" if pause else "",
         call_pause=f"call {pause}" if pause else "",
@@ -452,8 +446,6 @@ def source(poll: str) -> str:
         GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
         LOW_BYTE=0 if little else 4,
         PAUSES=_PAUSES_BEFORE_YIELD,
-        FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
-        FUTEX_WAKE=129,
         EVERYBODY=0x7FFF_FFFF,
         MAX_PROCESSORS=_MAX_PROCESSORS,
         MAX_WORKERS=MAX_THREADS,
@@ -482,7 +474,7 @@ class ThreadPool:
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._starter = id(self._callbacks[0])
         self.state[Word.WAKER] = id(self._callbacks[1])
-        self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
+        self.state[Word.PARK], self.state[Word.UNPARK_ONE], self.state[Word.UNPARK_ALL] = parking.addresses()
         self._allowed = (ctypes.c_int64 * (_MAX_PROCESSORS // 64))()
         self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)
         self.state[Word.PROCESSOR], self.state[Word.MOVE] = _placement()
@@ -612,14 +604,6 @@ def _placement() -> tuple[int, int]:
     library = ctypes.CDLL(None)
     functions = [getattr(library, name, None) for name in ("sched_getcpu", "sched_setaffinity")]
     return (0, 0) if None in functions else (address_of(functions[0]), address_of(functions[1]))
-
-
-def _futex() -> tuple[int, int]:
-    """The address of libc's `syscall` and the number of the futex call, or zeros."""
-    number = _FUTEX_NUMBERS.get(platform.machine())
-    if sys.platform != "linux" or number is None:
-        return 0, 0
-    return address_of(ctypes.CDLL(None).syscall), number
 
 
 def yield_address() -> int:
