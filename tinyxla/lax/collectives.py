@@ -69,6 +69,12 @@ def _count(axes: Sequence[Axis]) -> int:
 def axis_size(axis_name: Hashable) -> int:
     """The number of examples along a named axis, a Python integer.
 
+    Args:
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+
+    Returns:
+        The size of the axis; the product of the sizes for several names.
+
     Raises:
         AxisNameError: there is no such axis.
 
@@ -83,6 +89,12 @@ def axis_size(axis_name: Hashable) -> int:
 
 def axis_index(axis_name: Hashable) -> Array:
     """The number of the example along a named axis, an int32 scalar.
+
+    Args:
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+
+    Returns:
+        The index of the example along the axis, an int32 scalar. For several names it is row-major.
 
     Raises:
         AxisNameError: there is no such axis.
@@ -245,6 +257,9 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
         axis_name: a name, or several; a number among them is a dimension of x.
         axis_index_groups: lanes that are summed together, instead of all.
 
+    Returns:
+        The sum, of the shapes and types of x.
+
     Raises:
         AxisNameError: there is no such axis.
 
@@ -279,6 +294,9 @@ def pvary(x: Tree, axis_name: Any) -> Tree:
         x: a pytree of arrays.
         axis_name: a name, or several.
 
+    Returns:
+        Arrays of the shapes of x.
+
     >>> import tinyxla as tx
     >>> mesh = tx.make_mesh((1,), ("x",))
     >>> P = tx.sharding.PartitionSpec
@@ -296,6 +314,9 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
         x: a pytree of arrays.
         axis_name: a name, or several.
         to: "varying".
+
+    Returns:
+        Arrays of the shapes of x.
 
     Raises:
         AttributeValueError: `to` is another word.
@@ -315,6 +336,15 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The mean over the examples along a named axis; arguments as for `psum`.
 
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        axis_index_groups: lists of indices of examples, each index once: a result is that of the example's group; None
+            for one group of all.
+
+    Returns:
+        The mean, of the shapes of x; of integers it is floating point.
+
     Raises:
         AxisNameError: there is no such axis.
 
@@ -333,6 +363,15 @@ def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The maximum over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
     derivative.
 
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        axis_index_groups: lists of indices of examples, each index once: a result is that of the example's group; None
+            for one group of all.
+
+    Returns:
+        The maximum, of the shapes and types of x.
+
     Raises:
         AxisNameError: there is no such axis.
 
@@ -348,6 +387,15 @@ def pmax(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 def pmin(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
     """The minimum over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
     derivative.
+
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        axis_index_groups: lists of indices of examples, each index once: a result is that of the example's group; None
+            for one group of all.
+
+    Returns:
+        The minimum, of the shapes and types of x.
 
     Raises:
         AxisNameError: there is no such axis.
@@ -383,6 +431,10 @@ def all_gather(
         tiled: along a dimension of x, one example after the other, instead of a new dimension.
         to: inside of `shard_map`, "invarying" makes a result that is known to be the same on all devices, so that its
             out_spec may lack the axis; its cotangent is one, too. ("reduced" is as "varying".)
+
+    Returns:
+        Arrays with a new dimension `axis` whose size is the number of examples; with `tiled`, that dimension is as many
+        times longer.
 
     Raises:
         AxisNameError: there is no such axis.
@@ -428,6 +480,10 @@ def psum_scatter(
         axis_index_groups: lanes that are summed together, and share the sum, instead of all.
         tiled: the dimension has as many elements for each example, and stays.
 
+    Returns:
+        Arrays without the dimension `scatter_dimension`; with `tiled`, that dimension is divided by the number of
+        examples.
+
     Raises:
         AxisNameError: there is no such axis.
         ShapeError: a size that the examples do not divide.
@@ -471,6 +527,10 @@ def all_to_all(
         axis_index_groups: lanes that exchange among themselves, instead of all.
         tiled: both are dimensions that x has and the result has, with several elements for each example.
 
+    Returns:
+        Arrays in which the dimension `split_axis` is replaced by one of the same size at `concat_axis`; with `tiled`,
+        the first is divided by the number of examples and the second multiplied by it.
+
     Raises:
         AxisNameError: there is no such axis.
         ShapeError: a size that the examples do not divide.
@@ -502,6 +562,16 @@ def all_to_all(
 def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Tree:
     """A dimension of an array, with an element for each example, exchanged with the named axis.
 
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        axis: the dimension of each array; its size is that of the named axis.
+        axis_index_groups: lists of indices of examples, each index once: a result is that of the example's group; None
+            for one group of all.
+
+    Returns:
+        Arrays of the shapes of x.
+
     Raises:
         AxisNameError: there is no such axis.
         ShapeError: a dimension with another size than the named axis.
@@ -526,6 +596,9 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
         x: a pytree of arrays.
         axis_name: a name, or several.
         perm: pairs of the number of an example and of the one that gets its value; one that gets none has zeros.
+
+    Returns:
+        Arrays of the shapes of x.
 
     Raises:
         AxisNameError: there is no such axis.
@@ -565,6 +638,14 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Example k gets the value of example `perm[k]` along a named axis.
 
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        perm: a permutation of the indices of the examples.
+
+    Returns:
+        Arrays of the shapes of x.
+
     Raises:
         AxisNameError: there is no such axis.
         AttributeValueError: no permutation of the examples.
@@ -586,6 +667,14 @@ def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
 
 def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
     """The value of one example along a named axis, for all of them.
+
+    Args:
+        x: an array, or a pytree of arrays.
+        axis_name: the name of an axis of `vmap`, `pmap` or `shard_map`, or a tuple of names.
+        source: the index of the example whose value all get.
+
+    Returns:
+        Arrays of the shapes of x.
 
     Raises:
         AxisNameError: there is no such axis.

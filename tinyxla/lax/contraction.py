@@ -147,6 +147,7 @@ def dot_general(
         dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         The batch dimensions, then the other ones of lhs, then those of rhs.
@@ -204,6 +205,9 @@ def dot(
         dimension_numbers: as for `dot_general`, for arrays of any rank.
         precision, preferred_element_type, out_sharding: as for `dot_general`.
 
+    Returns:
+        A scalar, a vector or a matrix, without the dimension k; with `dimension_numbers` as `dot_general`.
+
     Raises:
         ShapeError: arrays of other ranks without `dimension_numbers`, or contracted sizes that differ.
 
@@ -236,6 +240,14 @@ def dot(
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Matrix products of the last two dimensions, for each index of the others, which both have.
+
+    Args:
+        lhs: matrices, of shape [..., m, k].
+        rhs: matrices, of shape [..., k, n].
+        precision: kept in the graph: products are computed in full precision.
+
+    Returns:
+        Matrices, of shape [..., m, n].
 
     Raises:
         ShapeError: different ranks, or sizes that do not fit.
@@ -352,6 +364,8 @@ def ragged_dot(
         rhs: a matrix [k, n] for each of g groups.
         group_sizes: integers [g], how many rows are in each group.
         precision, preferred_element_type: as for `dot_general`.
+        group_offset: accepted for compatibility; it must be None.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         An array [m, n].
@@ -389,6 +403,9 @@ def scaled_dot(
             divisors of them. None means 1.
         dimension_numbers: as of `dot_general`; None means products of the last two dimensions as matrices.
         preferred_element_type: the type to sum in, and of the result; None means bfloat16.
+
+    Returns:
+        Batch dimensions, then the other ones of lhs, then those of rhs.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: for operands and arguments that do not fit.

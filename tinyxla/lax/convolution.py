@@ -49,6 +49,9 @@ def conv_dimension_numbers(
             and I output and input features, and any other letters for spatial dimensions, whose order is that of the
             kernel's; or what this function gives.
 
+    Returns:
+        The positions of batch, features and spatial dimensions in the input, the kernel and the result.
+
     Raises:
         ShapeError: for operands of different ranks or of fewer than two dimensions.
         ArgumentError: for anything else as dimension_numbers.
@@ -128,6 +131,10 @@ def conv_general_dilated(
         batch_group_count: the batch comes in so many groups, with output features for each.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the batch, output features and spatial positions, in the order of `dimension_numbers`.
 
     Raises:
         ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
@@ -200,6 +207,9 @@ def conv(
         padding: "VALID", "SAME" or "SAME_LOWER".
         precision, preferred_element_type: as for `conv_general_dilated`.
 
+    Returns:
+        An array [batch, output features, spatial...].
+
     Raises:
         ShapeError: ranks or features that do not fit.
         DTypeError: different element types.
@@ -225,6 +235,19 @@ def conv_with_general_padding(
     preferred_element_type: DTypeLike = None,
 ) -> Array:
     """As `conv`, with any padding and with holes in either operand.
+
+    Args:
+        lhs: the input, of shape [batch, features, spatial...].
+        rhs: the kernel, of shape [output features, input features, spatial...].
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: as for `conv_general_dilated`.
+        lhs_dilation, rhs_dilation: distances between elements of the input and of the kernel, for each spatial
+            dimension.
+        precision: kept in the graph.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An array [batch, output features, spatial...].
 
     >>> import numpy as np
     >>> from tinyxla.lax import conv_with_general_padding
@@ -280,6 +303,9 @@ def conv_transpose(
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
         use_consistent_padding: numbers, too, are the padding of the convolution whose transpose this is.
+
+    Returns:
+        An array whose spatial dimensions are `strides` times as long as the input's, for "SAME" padding.
 
     Raises:
         ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
@@ -341,6 +367,20 @@ def conv_general_dilated_patches(
     """What a kernel of shape `filter_shape` would see at each place, as features: for each input feature all elements
     of the window. Other arguments are as of `conv_general_dilated`.
 
+    Args:
+        lhs: the input, of shape [batch, features, spatial...] unless `dimension_numbers` says otherwise.
+        filter_shape: the sizes of the window, for each spatial dimension.
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: as for `conv_general_dilated`.
+        lhs_dilation, rhs_dilation: distances between elements of the input and of the kernel, for each spatial
+            dimension.
+        dimension_numbers: which dimension is which; see `conv_dimension_numbers`.
+        precision: kept in the graph.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An array whose features are as many times more as the window has elements.
+
     >>> import numpy as np
     >>> from tinyxla.lax import conv_general_dilated_patches
     >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
@@ -385,6 +425,16 @@ def conv_general_dilated_local(
         rhs: the kernels: spatial dimensions are those of the result, and input features are those of
             `conv_general_dilated_patches`.
         filter_shape: the sizes of the window.
+        lhs: the input, of shape [batch, features, spatial...] unless `dimension_numbers` says otherwise.
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: as for `conv_general_dilated`.
+        lhs_dilation, rhs_dilation: distances between elements of the input and of the kernel, for each spatial
+            dimension.
+        dimension_numbers: which dimension is which; see `conv_dimension_numbers`.
+        precision: kept in the graph.
+
+    Returns:
+        An array of the shape of `conv_general_dilated`'s.
 
     >>> import numpy as np
     >>> from tinyxla.lax import conv_general_dilated_local

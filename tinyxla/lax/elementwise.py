@@ -167,7 +167,7 @@ def _accurate(name: str, op: Op, text: str) -> Accurate:
         return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
     UNARY[op.name] = name
-    return named(function, name, documented(name, text, ("x",)))
+    return named(function, name, documented(name, text, ("x",), has_accuracy=True))
 
 
 def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
@@ -247,6 +247,13 @@ _exp2 = _of_inexact("exp2", transcendental.exp2, "2 to the power x.")
 def exp2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     """2 to the power x. `accuracy` has no effect: the result is within two units in the last place.
 
+    Args:
+        x: an array, or a number.
+        accuracy: accepted for compatibility.
+
+    Returns:
+        An array of the shape of x and of the same element type.
+
     >>> from tinyxla.lax import exp2
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -275,6 +282,13 @@ _mul = _binary("mul", elementwise.mul, "The product x y; integers wrap around.")
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
     """x times y. With `out_dtype`, which is at least as wide, the product is rounded to that type alone.
+
+    Args:
+        x, y: arrays of one shape and type, or a number for one of them.
+        out_dtype: the element type of the result; that of x if None.
+
+    Returns:
+        An array of the shape of x.
 
     >>> import numpy as np
     >>> from tinyxla.lax import mul
@@ -314,6 +328,12 @@ sub = _binary("sub", elementwise.sub, "The difference x - y; integers wrap aroun
 def pow_(x: ArrayLike, y: ArrayLike) -> Array:
     """x to the power y; y may be an integer where x is not.
 
+    Args:
+        x, y: arrays of one shape; y has the type of x, or integers.
+
+    Returns:
+        An array of the shape and type of x.
+
     >>> from tinyxla.lax import pow
     >>> pow(2.0, 3)
     Array(8., dtype=float32, weak_type=True)
@@ -326,6 +346,13 @@ def pow_(x: ArrayLike, y: ArrayLike) -> Array:
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
     """x to a power that is a Python integer, by repeated squaring.
+
+    Args:
+        x: an array, or a number.
+        y: the exponent.
+
+    Returns:
+        An array of the shape of x and of the same element type.
 
     >>> from tinyxla.lax import integer_pow
     >>> integer_pow(3.0, 4)
@@ -341,6 +368,12 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 def square(x: ArrayLike) -> Array:
     """The square x x, also of integers and complex numbers; integers wrap around.
 
+    Args:
+        x: an array, or a number.
+
+    Returns:
+        An array of the shape and type of x.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.square(np.complex64([3, 2j]))
@@ -351,6 +384,12 @@ def square(x: ArrayLike) -> Array:
 
 def reciprocal(x: ArrayLike) -> Array:
     """The reciprocal 1 / x, for floating-point and complex elements.
+
+    Args:
+        x: an array, or a number.
+
+    Returns:
+        An array of the shape and type of x.
 
     Raises:
         DTypeError: integers, whose reciprocals are none.
@@ -383,6 +422,13 @@ class RoundingMethod(enum.IntEnum):
 def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest whole number.
 
+    Args:
+        x: an array, or a number.
+        rounding_method: a member of `RoundingMethod`: halves go away from zero, or to the nearest even number.
+
+    Returns:
+        An array of the shape and type of x.
+
     >>> from tinyxla.lax import RoundingMethod, round
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
@@ -397,6 +443,13 @@ def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The elements converted by value: to integers by dropping the fraction, out of range to the nearest end.
 
+    Args:
+        operand: an array, or a number.
+        new_dtype: the element type of the result.
+
+    Returns:
+        An array of the operand's shape.
+
     >>> from tinyxla.lax import convert_element_type
     >>> convert_element_type(2.7, int)
     Array(2, dtype=int32)
@@ -408,6 +461,13 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The elements' bits read as another type. A wider type takes up the last dimension, a narrower one adds one.
+
+    Args:
+        operand: an array, or a number.
+        new_dtype: the element type of the result.
+
+    Returns:
+        An array of the operand's shape, without its last dimension or with one more if the types differ in size.
 
     >>> import numpy as np
     >>> from tinyxla.lax import bitcast_convert_type
@@ -426,6 +486,13 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """The elements rounded to what a narrower floating-point format could hold, in their own type.
 
+    Args:
+        operand: an array, or a number.
+        exponent_bits, mantissa_bits: the bits of the narrower format.
+
+    Returns:
+        An array of the operand's shape and type.
+
     >>> from tinyxla.lax import reduce_precision
     >>> reduce_precision(1.2345, exponent_bits=5, mantissa_bits=2)
     Array(1.25, dtype=float32, weak_type=True)
@@ -440,6 +507,12 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The number next to x1 in the direction of x2.
+
+    Args:
+        x1, x2: floating-point arrays of one shape and type.
+
+    Returns:
+        An array of the shape and type of x1.
 
     >>> import numpy as np
     >>> from tinyxla.lax import nextafter
@@ -469,6 +542,13 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """Elements of `on_true` where `pred` is true, else of `on_false`, which has the same shape; `pred` may be a scalar.
 
+    Args:
+        pred: booleans.
+        on_true, on_false: arrays of one shape and type.
+
+    Returns:
+        An array of the shape and type of `on_true`.
+
     >>> import numpy as np
     >>> from tinyxla.lax import select
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
@@ -479,6 +559,13 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element the case whose number `which` holds; with two cases `which` may be boolean.
+
+    Args:
+        which: integers from 0 on, or booleans; of the shape of the cases, or a scalar.
+        *cases: arrays of one shape and type.
+
+    Returns:
+        An array of the shape and type of the cases.
 
     >>> import numpy as np
     >>> from tinyxla.lax import select_n
@@ -515,6 +602,13 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x where it is between both limits, else the nearer one; the limits are scalars or have the shape of x.
 
+    Args:
+        min, max: the limits, of the type of x.
+        x: an array, or a number.
+
+    Returns:
+        An array of the shape and type of x.
+
     >>> import numpy as np
     >>> from tinyxla.lax import clamp
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
@@ -535,6 +629,12 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
 def stop_gradient(x: Tree) -> Tree:
     """The same values (of a pytree), of which no derivative is taken.
+
+    Args:
+        x: an array, or a pytree of arrays.
+
+    Returns:
+        Arrays of the shapes and types of x.
 
     >>> from tinyxla.lax import stop_gradient
     >>> import tinyxla

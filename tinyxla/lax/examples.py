@@ -105,7 +105,7 @@ _ELEMENT_TYPES = {  # of results, where it is not that of the operands
 }
 
 
-def documented(name: str, text: str, parameters: Sequence[str]) -> str:
+def documented(name: str, text: str, parameters: Sequence[str], has_accuracy: bool = False) -> str:
     """The docstring of an element-wise function: what it gives, of arguments and results the shapes and element types,
     and the example that there is of its name."""
     raises = {"DTypeError": "an element type that the function is not defined for"}
@@ -119,4 +119,7 @@ def documented(name: str, text: str, parameters: Sequence[str]) -> str:
     kind = _ELEMENT_TYPES.get(name)
     returns += f"; its element type is {kind}." if kind else " and of the same element type."
     example = example_of(*EXAMPLES[name], "from tinyxla import lax") if name in EXAMPLES else []
-    return docstring(text, {", ".join(parameters): arguments}, returns, raises, example)
+    described = {", ".join(parameters): arguments}
+    if has_accuracy:
+        described["accuracy"] = "the required accuracy of the result; None for that of the default implementation."
+    return docstring(text, described, returns, raises, example)

@@ -37,7 +37,12 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
         fft_lengths: the lengths of the signals, one for each dimension. The coefficients of real signals are the first
             half of the last dimension, n // 2 + 1 of n; the others are their conjugates.
 
-    Errors: `ShapeError` if the last dimensions do not have these lengths.
+    Returns:
+        Complex numbers of the shape of x; for `RFFT` with the last dimension n // 2 + 1, for `IRFFT` real numbers with
+        the last of `fft_lengths`.
+
+    Raises:
+        ShapeError: the last dimensions do not have these lengths.
 
     Source: section "Fft" of the XLA documents.
 

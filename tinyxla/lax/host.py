@@ -22,6 +22,12 @@ from tinyxla.tracing.array import Array
 def create_token(_: object = None) -> Array:
     """A token: what orders effects.
 
+    Args:
+        _: ignored.
+
+    Returns:
+        A token.
+
     >>> from tinyxla import lax
     >>> lax.create_token().shape
     ()
@@ -31,6 +37,12 @@ def create_token(_: object = None) -> Array:
 
 def after_all(*tokens: Array) -> Array:
     """A token that comes after all these.
+
+    Args:
+        *tokens: tokens, which operations on the host return.
+
+    Returns:
+        A token.
 
     >>> from tinyxla import lax
     >>> lax.after_all(lax.create_token(), lax.create_token()).shape

@@ -120,7 +120,12 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
         a: matrices, of shape [..., m, n], with m from n on, whose lower triangles hold the reflectors.
         taus: their scalar factors, of shape [..., k], k at most n.
 
-    Errors: `ShapeError` if the shapes do not fit, `DTypeError` if the types are not equal.
+    Returns:
+        Matrices of the shape of a.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        DTypeError: the types are not equal.
 
     Source: orgqr of LAPACK.
 
@@ -153,7 +158,12 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
         left: Q c instead of c Q.
         transpose: Q* instead of Q.
 
-    Errors: `ShapeError` if the shapes do not fit, `DTypeError` if the types are not equal.
+    Returns:
+        Matrices of the shape of c.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        DTypeError: the types are not equal.
 
     Source: ormqr and unmqr of LAPACK.
 

@@ -94,6 +94,9 @@ def dynamic_slice(
         allow_negative_indices: whether negative indices count from the end, in all dimensions or in each; else they
             are 0.
 
+    Returns:
+        An array of the shape `slice_sizes` and of the operand's type.
+
     Raises:
         ShapeError: sizes larger than the array, or another number of sizes or indices than dimensions.
         DTypeError: indices that are no integers.
@@ -125,6 +128,9 @@ def dynamic_update_slice(
         start_indices: an integer for each dimension, or a vector of them; they may be traced.
         allow_negative_indices: as for `dynamic_slice`.
 
+    Returns:
+        An array of the operand's shape and type.
+
     Raises:
         ShapeError: an update that is larger than the array, or of another rank.
         DTypeError: different element types, or indices that are no integers.
@@ -149,6 +155,16 @@ def dynamic_slice_in_dim(
 ) -> Array:
     """A slice of one dimension that starts at a computed index. One that would reach outside is moved inside.
 
+    Args:
+        operand: an array.
+        start_index: an integer, which may be traced.
+        slice_size: the size of the result along the dimension, which is not traced.
+        axis: the dimension.
+        allow_negative_indices: whether negative indices count from the end; else they are 0.
+
+    Returns:
+        An array of the operand's type and rank.
+
     Raises:
         ShapeError: a size larger than the dimension.
         AxisError: an axis that the array does not have.
@@ -171,6 +187,16 @@ def dynamic_index_in_dim(
 ) -> Array:
     """The elements at a computed index of a dimension, which stays with size 1 if `keepdims`.
 
+    Args:
+        operand: an array.
+        index: an integer, which may be traced.
+        axis: the dimension.
+        keepdims: whether the dimension stays, with size 1.
+        allow_negative_indices: whether negative indices count from the end; else they are 0.
+
+    Returns:
+        An array of the operand's type.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -187,6 +213,16 @@ def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """The array with a slice of one dimension, which starts at a computed index, replaced.
+
+    Args:
+        operand: an array.
+        update: the new elements, of the operand's type.
+        start_index: an integer, which may be traced.
+        axis: the dimension.
+        allow_negative_indices: whether negative indices count from the end; else they are 0.
+
+    Returns:
+        An array of the operand's shape and type.
 
     Raises:
         ShapeError: an update that is larger than the array, or of another rank.
@@ -207,6 +243,16 @@ def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """The array, its elements at a computed index of a dimension replaced; the update has size 1 there, or lacks it.
+
+    Args:
+        operand: an array.
+        update: the new elements, of the operand's type.
+        index: an integer, which may be traced.
+        axis: the dimension.
+        allow_negative_indices: whether negative indices count from the end; else they are 0.
+
+    Returns:
+        An array of the operand's shape and type.
 
     Raises:
         ShapeError: an update of another shape.
@@ -248,6 +294,12 @@ class GatherScatterMode(enum.Enum):
     @staticmethod
     def from_any(mode: Any) -> GatherScatterMode:
         """The mode of a name: "clip", "fill", "drop" or "promise_in_bounds".
+
+        Args:
+            mode: a name, or a member, which is returned.
+
+        Returns:
+            A member.
 
         Raises:
             AttributeValueError: another name.
@@ -497,6 +549,9 @@ def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, example: st
         indices_are_sorted, unique_indices: promises.
         mode: what becomes of slices that would reach outside: "clip" moves them inside, else they are left out.
 
+    Returns:
+        An array of the operand's shape and type.
+
     Raises:
         ShapeError: dimension numbers or updates that do not fit the operand or the indices.
         DTypeError: different element types, or indices that are no integers.
@@ -552,6 +607,9 @@ def scatter_apply(
         unique_indices: a promise that no element is named twice; then there are derivatives.
         mode: what becomes of slices that reach outside: "clip" moves them inside, else they are left out.
 
+    Returns:
+        An array of the operand's shape and type.
+
     Raises:
         ShapeError: dimension numbers or an `update_shape` that do not fit the operand or the indices.
         DTypeError: indices that are no integers.
@@ -581,6 +639,14 @@ def scatter_apply(
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
     """The slices of size 1 along `axes` at the indices of the index arrays, one for each axis. Indices outside of the
     array wrap around.
+
+    Args:
+        src: an array.
+        idxs: vectors of integers, one for each of `axes`, of one length n.
+        axes: the dimensions that the indices are for.
+
+    Returns:
+        An array of n slices: a dimension of size n in front, and the dimensions of `src` with `axes` of size 1.
 
     Raises:
         ArgumentError: another number of index vectors than axes, or vectors of different lengths.

@@ -50,7 +50,11 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
         symmetrize_input: take the mean of x and its conjugate transpose, so that derivatives are symmetric, too;
             without, only the lower triangle is read.
 
-    Errors: `ShapeError` if the matrices are not square.
+    Returns:
+        Lower triangular matrices of the shape of x.
+
+    Raises:
+        ShapeError: the matrices are not square.
 
     Source: section "Cholesky" of the XLA documents.
 
@@ -85,7 +89,12 @@ def triangular_solve(
         transpose_a, conjugate_a: what op does.
         unit_diagonal: the diagonal is all 1, and not read.
 
-    Errors: `ShapeError` if the sizes do not fit, `DTypeError` if the types are not equal.
+    Returns:
+        An array of the shape of b.
+
+    Raises:
+        ShapeError: the sizes do not fit.
+        DTypeError: the types are not equal.
 
     Source: section "TriangularSolve" of the XLA documents.
 
@@ -135,6 +144,13 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The permutation that exchanges of rows make: which row comes to stand where.
 
+    Args:
+        pivots: int32 row indices, of shape [..., k]: row i is exchanged with row `pivots[i]`, in order.
+        permutation_size: the number of rows, at least k.
+
+    Returns:
+        Int32 indices, of shape [..., permutation_size].
+
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import lu_pivots_to_permutation
     >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
@@ -168,7 +184,11 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_
         full_matrices: Q is square; else it has min(m, n) columns, and derivatives also for m > n.
         use_magma: accepted for compatibility.
 
-    Errors: `ShapeError` if x is no matrix.
+    Returns:
+        Q and R; with `pivoting` also p.
+
+    Raises:
+        ShapeError: x is no matrix.
 
     Source: geqrf and geqp3 of LAPACK.
 
@@ -202,7 +222,12 @@ def eigh(
         subset_by_index: the range (start, end) of those eigenvalues, in ascending order, that are given.
         implementation: accepted for compatibility; LAPACK computes.
 
-    Errors: `ShapeError` if the matrices are not square, `ArgumentError` for a range beyond them.
+    Returns:
+        The eigenvectors [..., n, n] and the eigenvalues [..., n], which are real.
+
+    Raises:
+        ShapeError: the matrices are not square.
+        ArgumentError: a range beyond them.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import eigh
@@ -255,7 +280,12 @@ def svd(
             vectors only if not `full_matrices`.
         algorithm: accepted for compatibility; LAPACK computes.
 
-    Errors: `ArgumentError` for a range beyond the singular values, or one of full matrices.
+    Returns:
+        U, s and V* of shapes [..., m, k], [..., k] and [..., k, n], k the smaller of m and n unless `full_matrices`; s
+        alone without `compute_uv`.
+
+    Raises:
+        ArgumentError: a range beyond the singular values, or one of full matrices.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import svd
@@ -284,7 +314,11 @@ def symmetric_product(
         alpha, beta: numbers.
         symmetrize_output: what is above the diagonal is taken from below it.
 
-    Errors: `ShapeError` if the shapes do not fit.
+    Returns:
+        Matrices of the shape of c.
+
+    Raises:
+        ShapeError: the shapes do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import symmetric_product
@@ -313,7 +347,12 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
         r_matrix: real upper triangular matrices R, of shape [..., n, n].
         w_vector: vectors w, of shape [..., n].
 
-    Errors: `ShapeError` if the sizes do not fit, `DTypeError` for complex numbers or types that are not equal.
+    Returns:
+        Upper triangular matrices of the shape of `r_matrix`.
+
+    Raises:
+        ShapeError: the sizes do not fit.
+        DTypeError: complex numbers or types that are not equal.
 
     Source: G. H. Golub and C. F. Van Loan, "Matrix Computations", section 6.5.4.
 

@@ -78,6 +78,15 @@ def full_like(
 ) -> Array:
     """An array with one value everywhere, of the shape and element type of x unless others are asked for.
 
+    Args:
+        x: an array, or anything with a shape and an element type.
+        fill_value: a scalar.
+        dtype, shape: those of the result, if they differ from those of x.
+        sharding: the sharding of the result.
+
+    Returns:
+        An array.
+
     Raises:
         ShapeError: a value that is no scalar.
 
@@ -94,6 +103,12 @@ def full_like(
 def zeros_like_array(x: ArrayLike) -> Array:
     """Zeros of the shape and type of x.
 
+    Args:
+        x: an array.
+
+    Returns:
+        An array of zeros.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.zeros_like_array(np.array([1, 2]))
@@ -104,6 +119,13 @@ def zeros_like_array(x: ArrayLike) -> Array:
 
 def iota(dtype: DTypeLike, size: int) -> Array:
     """The vector 0, 1, 2, ..., size - 1 of an element type.
+
+    Args:
+        dtype: a numeric element type.
+        size: the number of elements.
+
+    Returns:
+        A vector.
 
     Raises:
         ShapeError: a negative size.
@@ -118,6 +140,12 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_sharding: Any = None) -> Array:
     """The index along one dimension, for every element of a shape.
+
+    Args:
+        dtype: a numeric element type.
+        shape: the sizes of the result.
+        dimension: the dimension along which elements count.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         An array of this element type and shape.
@@ -143,6 +171,11 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_shar
 
 def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> Array:
     """The array repeated along new dimensions in front.
+
+    Args:
+        operand: an array.
+        sizes: the sizes of the new dimensions.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         An array of the shape `(*sizes, *operand.shape)` and of the operand's type.
@@ -174,6 +207,9 @@ def broadcast_in_dim(
         broadcast_dimensions: the dimension of the result that each one of the operand becomes, in ascending order.
         out_sharding: where the result is to be.
 
+    Returns:
+        An array of this shape and of the operand's type.
+
     Raises:
         ShapeError: sizes that differ from those of the operand, unless these are 1.
 
@@ -196,6 +232,12 @@ def broadcast_in_dim(
 def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
     """The shape that NumPy's rules give to arrays of these shapes together.
 
+    Args:
+        *shapes: tuples of sizes.
+
+    Returns:
+        A shape.
+
     Raises:
         ShapeError: shapes that do not broadcast.
 
@@ -209,6 +251,13 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """The array with dimensions of size 1 in front, as many as it takes.
+
+    Args:
+        x: an array.
+        rank: the rank of the result.
+
+    Returns:
+        An array of the type of x.
 
     Raises:
         ShapeError: the array has more dimensions.
@@ -239,6 +288,9 @@ def reshape(
         dimensions: the order of the operand's dimensions in which elements are read; as they stand, if None.
         out_sharding: where the result is to be.
 
+    Returns:
+        An array of the sizes `new_sizes` and of the operand's type.
+
     Raises:
         ShapeError: sizes for another number of elements.
 
@@ -258,6 +310,13 @@ def reshape(
 
 def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array with dimensions of size 1 put in; `dimensions` says where they are in the result.
+
+    Args:
+        array: an array.
+        dimensions: the positions of the new dimensions in the result.
+
+    Returns:
+        An array of the same type and elements.
 
     Raises:
         AxisError: a dimension that the result does not have.
@@ -280,6 +339,13 @@ def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
 def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
     """The array without those dimensions, which have size 1.
 
+    Args:
+        array: an array.
+        dimensions: the dimensions that are removed; all of size 1 if None.
+
+    Returns:
+        An array of the same type and elements.
+
     Raises:
         ShapeError: a dimension whose size is not 1.
         AxisError: one that the array does not have.
@@ -299,6 +365,14 @@ def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
 
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Consecutive dimensions, from start up to but without stop (the last one, if None), made one.
+
+    Args:
+        operand: an array.
+        start_dimension: the first of the dimensions that are collapsed.
+        stop_dimension: the dimension after the last one; None for all from the start on.
+
+    Returns:
+        An array of the operand's type.
 
     Raises:
         ShapeError: there is no dimension between them.
@@ -324,6 +398,13 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
     """The array with its dimensions in another order: dimension k of the result is `permutation[k]` of the operand.
 
+    Args:
+        operand: an array.
+        permutation: a permutation of the dimensions.
+
+    Returns:
+        An array of the operand's type.
+
     Raises:
         ShapeError: no permutation of the dimensions.
 
@@ -339,6 +420,13 @@ def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
 
 def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
     """The elements in reverse order along those dimensions.
+
+    Args:
+        operand: an array.
+        dimensions: the dimensions that are reversed.
+
+    Returns:
+        An array of the operand's shape and type.
 
     Raises:
         ShapeError: a dimension that is there twice, or that the array does not have.
@@ -357,6 +445,14 @@ def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
 
 def slice_(operand: ArrayLike, start_indices: Sizes, limit_indices: Sizes, strides: Sizes | None = None) -> Array:
     """In each dimension the elements from start up to but without limit, in steps of the stride (1 unless given).
+
+    Args:
+        operand: an array.
+        start_indices, limit_indices: for each dimension the first index, and the one after the last.
+        strides: for each dimension the step; None for 1.
+
+    Returns:
+        An array of the operand's type and rank.
 
     Raises:
         ShapeError: indices outside the array (NumPy cuts such slices), a start after its limit, or lists that are not
@@ -382,6 +478,16 @@ def slice_in_dim(
 ) -> Array:
     """A slice of one dimension. Negative indices count from the end.
 
+    Args:
+        operand: an array.
+        start_index, limit_index: the first index and the one after the last; None for the start and the end of the
+            dimension.
+        stride: the step.
+        axis: the dimension; negative ones count from the end.
+
+    Returns:
+        An array of the operand's type and rank.
+
     Raises:
         ShapeError: indices outside the array.
         AxisError: an axis that the array does not have.
@@ -405,6 +511,15 @@ def slice_in_dim(
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The elements at one index of a dimension, which stays with size 1, or goes.
 
+    Args:
+        operand: an array.
+        index: a Python integer; negative ones count from the end.
+        axis: the dimension; negative ones count from the end.
+        keepdims: whether the dimension stays, with size 1.
+
+    Returns:
+        An array of the operand's type.
+
     Raises:
         OutOfBoundsError: an index outside the dimension.
 
@@ -425,6 +540,14 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 
 def split(operand: ArrayLike, sizes: Sizes, axis: int = 0) -> list[Array]:
     """The array cut along a dimension into parts of those sizes.
+
+    Args:
+        operand: an array.
+        sizes: the sizes of the parts along the axis.
+        axis: the dimension; negative ones count from the end.
+
+    Returns:
+        As many arrays as sizes.
 
     Raises:
         ShapeError: sizes whose sum is not that of the dimension.
@@ -450,6 +573,14 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
     Negative numbers before and after take elements away.
 
+    Args:
+        operand: an array.
+        padding_value: a scalar of the operand's type.
+        padding_config: for each dimension a triple (low, high, interior).
+
+    Returns:
+        An array of the operand's type and rank.
+
     Raises:
         ShapeError: another number of triples than dimensions, or a negative number between.
         DTypeError: a value of another element type.
@@ -470,6 +601,13 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """Arrays put one after the other along a dimension.
+
+    Args:
+        operands: arrays of one type and rank.
+        dimension: the dimension along which they are concatenated.
+
+    Returns:
+        An array whose size along the dimension is the sum of theirs.
 
     Raises:
         ShapeError: sizes of other dimensions that differ.

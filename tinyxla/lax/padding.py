@@ -22,6 +22,9 @@ def padtype_to_pads(
         padding: `"VALID"` adds nothing; with `"SAME"` there are ceil(size / stride) places for the window, and an odd
             element goes to the end, with `"SAME_LOWER"` to the start. Upper or lower case.
 
+    Returns:
+        A pair (low, high) for each dimension.
+
     Raises:
         AttributeValueError: for another name.
 

@@ -106,6 +106,9 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
 
     Source: section "RngUniform" of the XLA documents.
 
+    Returns:
+        An array of this shape and of the type of a.
+
     >>> from tinyxla.lax import rng_uniform
     >>> rng_uniform(3, 4, (2,))
     Array([3, 3], dtype=int32)

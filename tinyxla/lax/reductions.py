@@ -142,6 +142,13 @@ def _reducer(
     raises = "DTypeError: floating-point or complex numbers." if bits else "ShapeError: one that is there twice."
     whole = f"""{text} over the given dimensions, which the result does not have.
 
+    Args:
+        operand: an array.
+        axes: the dimensions that are reduced.
+
+    Returns:
+        An array of the operand's type without these dimensions.
+
     Raises:
         AxisError: a dimension that the array does not have.
         {raises}
@@ -159,6 +166,14 @@ _sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum", "[4, 6]")
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
     """The sum over the given dimensions, which the result does not have.
+
+    Args:
+        operand: an array.
+        axes: the dimensions that are reduced.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the operand's type without these dimensions.
 
     Raises:
         AxisError: a dimension that the array does not have.
@@ -189,6 +204,9 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
         axis: the dimension, which the result does not have.
         index_dtype: the integer type of the result.
 
+    Returns:
+        Indices, of the operand's shape without the axis.
+
     Raises:
         ShapeError: the dimension is empty.
         DTypeError: an `index_dtype` of no integers.
@@ -208,6 +226,9 @@ def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
         operand: an array of real numbers.
         axis: the dimension, which the result does not have.
         index_dtype: the integer type of the result.
+
+    Returns:
+        Indices, of the operand's shape without the axis.
 
     Raises:
         ShapeError: the dimension is empty.

@@ -34,6 +34,9 @@ def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: i
         is_stable: equal elements stay in order (they always do here).
         num_keys: by how many of the arrays to sort; a later one decides where the earlier ones are equal.
 
+    Returns:
+        The sorted array, or a tuple of them.
+
     Raises:
         ShapeError: arrays of different shapes.
         AxisError: a dimension that the arrays do not have.
@@ -64,6 +67,15 @@ def sort_key_val(
 ) -> tuple[Array, Array]:
     """Keys in ascending order along a dimension, and values in the order of their keys.
 
+    Args:
+        keys: an array of real or complex numbers.
+        values: an array of the shape of the keys.
+        dimension: the dimension along which keys are sorted.
+        is_stable: whether equal keys stay in order, which they always do.
+
+    Returns:
+        The sorted keys and the values.
+
     Raises:
         ShapeError: keys and values of different shapes.
         AxisError: a dimension that they do not have.
@@ -86,6 +98,9 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
         operand: real, of any shape but a scalar's.
         k: from 0 to the size of the axis.
         axis: along which.
+
+    Returns:
+        The elements and their int32 indices, of the operand's shape with k along the axis.
 
     Raises:
         ShapeError: if k is larger than the axis.
@@ -119,6 +134,9 @@ def approx_max_k(
         recall_target, reduction_input_size_override, aggregate_to_topk: how much of the result may be missed, which is
             none of it in any case.
 
+    Returns:
+        The elements and their int32 indices, of the operand's shape with k along the dimension.
+
     >>> import numpy as np
     >>> from tinyxla.lax import approx_max_k
     >>> approx_max_k(np.array([3.0, 1.0, 2.0]), 1)
@@ -137,6 +155,15 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
     """The k smallest elements along a dimension in ascending order and their places; see `approx_max_k`.
+
+    Args:
+        operand: real, of any shape but a scalar's.
+        k: from 0 to the size of the dimension.
+        reduction_dimension: the dimension.
+        recall_target, reduction_input_size_override, aggregate_to_topk: accepted for compatibility: all k are found.
+
+    Returns:
+        The elements and their int32 indices, of the operand's shape with k along the dimension.
 
     >>> import numpy as np
     >>> from tinyxla.lax import approx_min_k
@@ -180,6 +207,9 @@ def associative_scan(fn: Callable[[Tree, Tree], Any], elems: Tree, reverse: bool
         elems: a tree of arrays that have the same size along the axis.
         reverse: fold ends of the sequence instead, from the back.
         axis: along which the sequence runs.
+
+    Returns:
+        A tree of arrays of the shapes of `elems`.
 
     >>> import numpy as np
     >>> from tinyxla.lax import associative_scan

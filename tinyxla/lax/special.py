@@ -297,6 +297,13 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The polygamma function: the derivative of order m of `digamma`, for whole numbers m (NaN for others). It is
     differentiable by x.
 
+    Args:
+        m: the order of the derivative.
+        x: the argument.
+
+    Returns:
+        An array of the broadcast shape of the arguments.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.polygamma(1, np.float32([1, 2]))
@@ -549,6 +556,13 @@ betainc = special_function(
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """The derivative by a of the regularized lower incomplete gamma function `igamma`.
 
+    Args:
+        a: the shape parameter, positive.
+        x: the argument, not negative.
+
+    Returns:
+        An array of the broadcast shape of the arguments.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.igamma_grad_a(1.0, np.float32([0.5, 1.0]))
@@ -561,6 +575,10 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """The derivative by a of a sample x of the gamma distribution of shape a, while the value of the distribution
     function at x stays.
+
+    Args:
+        a: the shape parameter, positive.
+        x: samples.
 
     Returns:
         An array of the shape of the arguments: `-igamma_grad_a(a, x)`, divided by the density at x.

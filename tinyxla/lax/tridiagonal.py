@@ -31,7 +31,12 @@ def tridiagonal_solve(
             eliminated rows that error, so that results are finite, as for inverse iteration. Without, x is NaN where a
             pivot is zero.
 
-    Errors: `ShapeError` if the shapes do not fit, `DTypeError` if the types are not equal.
+    Returns:
+        An array of the shape of b.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        DTypeError: the types are not equal.
 
     Source: gtsv of LAPACK; lagts for perturbed pivots.
 

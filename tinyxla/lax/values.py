@@ -27,6 +27,11 @@ Sizes = Sequence[int]
 def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     """An array whose elements are not specified (here, zeros).
 
+    Args:
+        shape: the sizes of the result.
+        dtype: its element type.
+        out_sharding: its sharding, with explicit mesh axes.
+
     Returns:
         An array of this shape and element type.
 
@@ -41,6 +46,10 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Arrays of one shape and type along a new axis.
+
+    Args:
+        operands: arrays of one shape and type.
+        axis: the position of the new axis.
 
     Returns:
         An array with one more dimension, the axis, whose size is the number of operands.
@@ -60,6 +69,10 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, without it.
 
+    Args:
+        x: an array.
+        axis: the axis.
+
     Returns:
         As many arrays as the size of the axis, each with one dimension less.
 
@@ -76,6 +89,13 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     """The array several times along each of its dimensions.
+
+    Args:
+        operand: an array.
+        reps: how often the array is repeated, for each dimension.
+
+    Returns:
+        An array of the operand's type.
 
     Raises:
         ShapeError: another number of counts than dimensions. (`numpy.tile` takes fewer, or more.)
@@ -95,6 +115,13 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     """The first array, broadcast to the shape of the second.
 
+    Args:
+        arr: an array.
+        like_arr: an array that has the shape of the result.
+
+    Returns:
+        An array of the type of the first one.
+
     Raises:
         ShapeError: shapes that do not broadcast.
 
@@ -109,6 +136,12 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 
 def dtype(x: Any) -> np.dtype[Any]:
     """The element type of a value, or of a type.
+
+    Args:
+        x: an array, a number, or an element type.
+
+    Returns:
+        A NumPy dtype.
 
     Raises:
         DTypeError: what is neither a value nor an element type.
@@ -126,6 +159,12 @@ def dtype(x: Any) -> np.dtype[Any]:
 def stage(x: ArrayLike, /) -> Array:
     """The value as an array.
 
+    Args:
+        x: an array, or a number.
+
+    Returns:
+        An array.
+
     >>> from tinyxla import lax
     >>> lax.stage(2.0)
     Array(2., dtype=float32, weak_type=True)
@@ -135,6 +174,12 @@ def stage(x: ArrayLike, /) -> Array:
 
 def shape_as_value(shape: Sizes) -> Array:
     """A shape as an array of integers.
+
+    Args:
+        shape: a tuple of sizes.
+
+    Returns:
+        A vector of int32.
 
     >>> from tinyxla import lax
     >>> lax.shape_as_value((2, 3))
@@ -150,6 +195,9 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
         x: a pytree of arrays.
         shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier than x. A
             dimension that is `PartitionSpec.UNCONSTRAINED` is left open.
+
+    Returns:
+        A pytree of arrays of the shapes of x.
 
     Raises:
         ArgumentError: a device that there is not.
@@ -167,6 +215,14 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
     """What the function for the platform "cpu" gives, or the default.
+
+    Args:
+        *args: the arguments of the functions.
+        default: the function for platforms that are not named.
+        **per_platform: a function for each platform.
+
+    Returns:
+        The result of the function.
 
     Raises:
         PlatformError: no function for "cpu", and no default.
@@ -188,6 +244,12 @@ _WORD = np.dtype(np.uint64)
 
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The upper half of the bits of the product of integers of 8 bits or more.
+
+    Args:
+        x, y: integers of one shape and type.
+
+    Returns:
+        An array of the shape and type of x.
 
     Raises:
         DTypeError: what are no such integers, or different types.
@@ -219,6 +281,15 @@ def conv_general_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of what `conv_general_dilated` gives for operands of these shapes.
 
+    Args:
+        lhs_shape, rhs_shape: the shapes of input and kernel.
+        window_strides: the steps of the window.
+        padding: a name, or (low, high) for each spatial dimension.
+        dimension_numbers: words of one letter per dimension, for input, kernel and result.
+
+    Returns:
+        A shape.
+
     >>> from tinyxla.lax import conv_general_shape_tuple
     >>> conv_general_shape_tuple((1, 3, 8, 8), (4, 3, 2, 2), (2, 2), "SAME", ("NCHW", "OIHW", "NCHW"))
     (1, 4, 4, 4)
@@ -234,6 +305,15 @@ def conv_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, strides: Sizes, pads: Any, batch_group_count: int = 1
 ) -> tuple[int, ...]:
     """The shape of what a convolution gives for operands of these shapes, batch and feature first.
+
+    Args:
+        lhs_shape, rhs_shape: the shapes of input and kernel.
+        strides: the steps of the window.
+        pads: a name, or (low, high) for each spatial dimension.
+        batch_group_count: the number of groups of the batch.
+
+    Returns:
+        A shape.
 
     >>> from tinyxla import lax
     >>> lax.conv_shape_tuple((1, 3, 8, 8), (4, 3, 3, 3), (1, 1), "VALID")
@@ -251,6 +331,15 @@ def conv_transpose_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of what `conv_transpose` gives for operands of these shapes.
 
+    Args:
+        lhs_shape, rhs_shape: the shapes of input and kernel.
+        window_strides: by how much each spatial dimension grows.
+        padding: a name, or (low, high) for each spatial dimension.
+        dimension_numbers: words of one letter per dimension, for input, kernel and result.
+
+    Returns:
+        A shape.
+
     >>> from tinyxla import lax
     >>> lax.conv_transpose_shape_tuple((1, 4, 4, 3), (2, 2, 3, 5), (2, 2), "VALID", ("NHWC", "HWIO", "NHWC"))
     (1, 8, 8, 5)
@@ -264,6 +353,12 @@ def conv_transpose_shape_tuple(
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The transpositions that bring operands and result, named by letters, to the order batch, feature, spatial ones.
+
+    Args:
+        dimension_numbers: words of one letter per dimension, for input, kernel and result.
+
+    Returns:
+        A permutation for each of the three.
 
     Raises:
         ArgumentError: words that do not have each letter once.

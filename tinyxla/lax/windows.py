@@ -102,6 +102,15 @@ def reduce_window_shape_tuple(
 ) -> tuple[int, ...]:
     """How many places a window has in each dimension; arguments as for `reduce_window`.
 
+    Args:
+        operand_shape: the sizes of the operand.
+        window_dimensions, window_strides: the sizes and the steps of the window.
+        padding: a name, or (low, high) for each dimension.
+        base_dilation, window_dilation: distances between elements of the operand and of the window.
+
+    Returns:
+        The number of positions of the window in each dimension.
+
     >>> from tinyxla.lax import reduce_window_shape_tuple
     >>> reduce_window_shape_tuple((4, 6), (2, 3), (2, 3), "VALID")
     (2, 2)
@@ -127,6 +136,11 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str, ex
         return cast(apply(wide, d, flag_of(f"lax.{name}", "reverse", reverse)), x.dtype).with_weak_type(x.weak_type)
 
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
+
+    Args:
+        operand: an array of numbers.
+        axis: the axis along which elements are accumulated; negative ones count from the end.
+        reverse: whether to accumulate from the end.
 
     Returns:
         An array of the operand's shape and type. Floats of less than 32 bits are computed with in float32.

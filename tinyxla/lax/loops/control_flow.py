@@ -645,6 +645,9 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
         xs: a pytree of arrays with first axes of one size.
         batch_size: how many elements to compute at once, by `vmap`.
 
+    Returns:
+        A pytree of arrays: the results of f along a new first axis.
+
     >>> import numpy as np
     >>> from tinyxla.lax.loops.control_flow import map_
     >>> map_(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
@@ -712,6 +715,7 @@ def cond(pred: ArrayLike, true_fun: Any, false_fun: Any, *operands: Any, operand
         true_fun, false_fun: of the operands; their results have one structure, shapes and types.
         operands: pytrees of arrays. (`operand=x` is another way to hand in one; and each function may have an operand
             of its own: `cond(pred, true_operand, true_fun, false_operand, false_fun)`.)
+        operand: the single operand, as a keyword.
 
     Returns:
         The result of the function that is chosen; only that one runs, but under `vmap` with a mapped `pred` both do.
@@ -751,6 +755,10 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
         index: an integer without dimensions; one outside of the range chooses the nearest function.
         branches: functions of the operands; their results have one structure, shapes and types.
         operands: pytrees of arrays. (`operand=x` is another way to hand in one.)
+        operand: the single operand, as a keyword.
+
+    Returns:
+        The result of the branch that is chosen.
 
     >>> from tinyxla.lax import switch
     >>> switch(2, [lambda x: x, lambda x: -x, lambda x: x * x], 7)
@@ -923,6 +931,12 @@ def _attribute_text(value: Any) -> str:
 def optimization_barrier(operand: Carried) -> Carried:
     """The argument, a pytree of arrays: all of them are computed before anything that is made of the result, and the
     compiler moves and merges nothing across.
+
+    Args:
+        operand: a pytree of arrays.
+
+    Returns:
+        The same pytree.
 
     >>> from tinyxla.lax import optimization_barrier
     >>> optimization_barrier((1, 2.0))
