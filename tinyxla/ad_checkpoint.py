@@ -132,6 +132,13 @@ remat = checkpoint
 def checkpoint_name(x: Any, name: str) -> Any:
     """The argument, a pytree of arrays, under a name by which a policy can speak of it.
 
+    Args:
+        x: a pytree of arrays.
+        name: the name.
+
+    Returns:
+        The pytree.
+
     Example:
         >>> import tinyxla as tx
         >>> keep = tx.checkpoint_policies.save_only_these_names("hidden")
@@ -148,6 +155,10 @@ def checkpoint_name(x: Any, name: str) -> Any:
 @boundary
 def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Print what the way back of a derivative of a function keeps: shape, and the line that it comes from.
+
+    Args:
+        fun: the function.
+        *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
 
     Example:
         >>> import tinyxla as tx

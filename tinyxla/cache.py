@@ -108,6 +108,9 @@ counts = _Counts()
 def directory() -> Path | None:
     """Where the cache is; made, if need be. None where there is no cache.
 
+    Returns:
+        The directory, which exists; None if there is no cache.
+
     Example:
         >>> from tinyxla import cache
         >>> cache.directory() == cache.directory()
@@ -118,6 +121,9 @@ def directory() -> Path | None:
 
 def info() -> Info:
     """Where the cache is, how large, and what this process did with it.
+
+    Returns:
+        The directory, its size, and counts of this process.
 
     Raises:
         AttributeValueError: TINYXLA_CACHE_BYTES is not a number.
@@ -137,6 +143,9 @@ def info() -> Info:
 def entries() -> list[Entry]:
     """What is in the cache, the last used first.
 
+    Returns:
+        The entries, the last used first.
+
     Example:
         >>> from tinyxla import cache
         >>> all(entry.bytes > 0 for entry in cache.entries())
@@ -148,6 +157,9 @@ def entries() -> list[Entry]:
 
 def verify() -> list[str]:
     """Drop the entries that are damaged, and give their names; such are never run, and replaced when they are needed.
+
+    Returns:
+        The names of the entries that were dropped.
 
     Example:
         >>> from tinyxla import cache
@@ -165,6 +177,9 @@ def verify() -> list[str]:
 
 def clear() -> int:
     """Empty the cache, and give the number of entries that were dropped. (What this process has compiled stays.)
+
+    Returns:
+        The number of entries that were dropped.
 
     Example:
         >>> from tinyxla import cache

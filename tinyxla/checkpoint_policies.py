@@ -18,6 +18,14 @@ Policy = Callable[..., bool]
 def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     """Keep all results, as without a checkpoint.
 
+    Args:
+        op: the operation.
+        *shapes: the shapes of its operands.
+        **attributes: the attributes of the operation.
+
+    Returns:
+        True.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -34,6 +42,14 @@ def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
 def nothing_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     """Keep the arguments alone, as without a policy.
 
+    Args:
+        op: the operation.
+        *shapes: the shapes of its operands.
+        **attributes: the attributes of the operation.
+
+    Returns:
+        False.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -46,6 +62,14 @@ def nothing_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
 
 def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     """Keep the results of products of matrices and of convolutions.
+
+    Args:
+        op: the operation.
+        *shapes: the shapes of its operands.
+        **attributes: the attributes of the operation.
+
+    Returns:
+        Whether the result is kept.
 
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
@@ -60,6 +84,14 @@ def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
 
 def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     """Keep the results of products without batch dimensions, as those with the weights of layers are.
+
+    Args:
+        op: the operation.
+        *shapes: the shapes of its operands.
+        **attributes: the attributes of the operation.
+
+    Returns:
+        Whether the result is kept.
 
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
@@ -79,6 +111,12 @@ checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
     """`dots_with_no_batch_dims_saveable`: what would be moved from one memory to the other is kept.
 
+    Args:
+        offload_src, offload_dst: kinds of memory, accepted for compatibility: there is one.
+
+    Returns:
+        A policy for `checkpoint`.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -92,6 +130,12 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     """Keep what `checkpoint_name` gives one of these names.
+
+    Args:
+        *names_which_can_be_saved: names given by `checkpoint_name`.
+
+    Returns:
+        A policy for `checkpoint`.
 
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
@@ -111,6 +155,12 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     """Keep what has a name, but for these names.
 
+    Args:
+        *names_not_to_save: names given by `checkpoint_name`.
+
+    Returns:
+        A policy for `checkpoint`.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -127,6 +177,12 @@ def save_any_names_but_these(*names_not_to_save: str) -> Policy:
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     """Keep all results but what has one of these names.
+
+    Args:
+        *names_not_to_save: names given by `checkpoint_name`.
+
+    Returns:
+        A policy for `checkpoint`.
 
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
@@ -154,6 +210,14 @@ def save_and_offload_only_these_names(
 ) -> Policy:
     """Keep what has one of the names of either list.
 
+    Args:
+        names_which_can_be_saved: names given by `checkpoint_name`.
+        names_which_can_be_offloaded: names given by `checkpoint_name`.
+        offload_src, offload_dst: kinds of memory, accepted for compatibility: there is one.
+
+    Returns:
+        A policy for `checkpoint`.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -169,6 +233,12 @@ def save_and_offload_only_these_names(
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     """Keep what either policy keeps.
+
+    Args:
+        policy_1, policy_2: policies.
+
+    Returns:
+        A policy for `checkpoint`.
 
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals

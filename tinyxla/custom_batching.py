@@ -48,6 +48,12 @@ class custom_vmap(CustomFunction[P, R]):
         The rule takes the size of the mapped axis, for each argument whether it is batched, and the arguments; it gives
         the result and whether that is batched.
 
+        Args:
+            vmap_rule: the rule.
+
+        Returns:
+            The rule.
+
         >>> import tinyxla.numpy as jnp
         >>> import tinyxla
         >>> @tinyxla.custom_batching.custom_vmap
@@ -85,6 +91,12 @@ class custom_vmap(CustomFunction[P, R]):
 
 def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
     """A function that under `vmap` runs for one example after the other, by `lax.map`.
+
+    Args:
+        f: a function of pytrees of arrays.
+
+    Returns:
+        A function of the same arguments.
 
     Example:
         >>> import tinyxla as tx

@@ -355,6 +355,13 @@ class custom_jvp(CustomFunction[P, R]):
 
         The rule takes a tuple of primals and one of tangents, and gives the result and its tangent.
 
+        Args:
+            jvp: the rule.
+            symbolic_zeros: whether tangents may be `SymbolicZero` objects.
+
+        Returns:
+            The rule.
+
         >>> import tinyxla.numpy as jnp
         >>> import tinyxla
         >>> @tinyxla.custom_jvp
@@ -376,6 +383,9 @@ class custom_jvp(CustomFunction[P, R]):
 
         Each takes the argument's tangent, the result and all arguments, and gives its part of the result's tangent;
         None stands for zero.
+
+        Args:
+            *jvps: a function for each argument, or None.
 
         >>> import tinyxla
         >>> @tinyxla.custom_jvp
@@ -459,6 +469,8 @@ class custom_vjp(CustomFunction[P, R]):
         Args:
             fwd: takes the arguments, and gives the result and residuals.
             bwd: takes the residuals and the result's cotangent, and gives a tuple of a cotangent for each argument.
+            symbolic_zeros: whether `fwd` gets `CustomVJPPrimal` objects.
+            optimize_remat: accepted for compatibility.
 
         >>> import tinyxla
         >>> @tinyxla.custom_vjp
@@ -508,6 +520,9 @@ def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     Args:
         fun: of pytrees of arrays; gives `(result, pullback)`, where `pullback(cotangent)` is the cotangent of the
             argument, or a tuple of those of several.
+
+    Returns:
+        A function of the same arguments that gives the result alone, with this derivative.
 
     Example:
         >>> import tinyxla as tx
@@ -592,6 +607,9 @@ def linear_call(fun: Function, fun_transpose: Function, residual_args: Any, line
             linear arguments. The transpose of that is `fun` again.
         residual_args: what the function need not be linear in. There is no derivative by them.
         linear_args: what it is linear in.
+
+    Returns:
+        The result of the function.
 
     Raises:
         DifferentiationError: a derivative by the residual arguments is wanted, or the transpose gives another structure

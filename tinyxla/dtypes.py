@@ -24,6 +24,13 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 
     With `allow_extended_dtype`, a type that is no number, such as `float0`, stays as it is.
 
+    Args:
+        dtype: an element type.
+        allow_extended_dtype: whether types of no numbers are allowed.
+
+    Returns:
+        A NumPy dtype.
+
     >>> from tinyxla.dtypes import canonicalize_dtype, float0
     >>> canonicalize_dtype("int64"), canonicalize_dtype(float0, allow_extended_dtype=True)
     (dtype('int32'), dtype([('float0', 'V')]))
@@ -39,6 +46,12 @@ TypePromotionError = PromotionError
 def scalar_type_of(x: Any) -> type:
     """The Python type of which a value is: bool, int, float or complex.
 
+    Args:
+        x: an array, a number, or an element type.
+
+    Returns:
+        A Python type.
+
     >>> import numpy as np
     >>> from tinyxla.dtypes import scalar_type_of
     >>> scalar_type_of(np.float32(1))
@@ -50,6 +63,12 @@ def scalar_type_of(x: Any) -> type:
 
 def itemsize_bits(dtype: Any) -> int:
     """The width of an element in bits.
+
+    Args:
+        dtype: an element type.
+
+    Returns:
+        The number of bits.
 
     >>> from tinyxla.dtypes import itemsize_bits
     >>> itemsize_bits("int4")

@@ -51,6 +51,12 @@ class ResizeMethod(enum.Enum):
         """The method of that name; of linear and cubic also the names bilinear, trilinear, triangle, bicubic, tricubic
         and bicubic-pytorch.
 
+        Args:
+            s: the name.
+
+        Returns:
+            The method.
+
         Raises:
             AttributeValueError: another name.
 
@@ -121,6 +127,9 @@ def resize(
         antialias: where the array shrinks, widen the kernel by as much, so that all elements take part.
         precision: accepted for JAX's sake.
 
+    Returns:
+        An array of these sizes; floating point unless the method is "nearest".
+
     Raises:
         ShapeError: the rank is another.
         AttributeValueError: there is no such method.
@@ -168,6 +177,9 @@ def scale_and_translate(
         scale, translation: a factor, and a distance in new elements, for each of these; may be traced.
         method: as for `resize`, except "nearest".
         antialias, precision: as for `resize`.
+
+    Returns:
+        An array of the sizes `shape`, and of the type of the image.
 
     >>> import numpy as np
     >>> from tinyxla.image import scale_and_translate

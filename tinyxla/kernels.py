@@ -79,6 +79,12 @@ class Kernel:
         as for `custom_jvp`; it must be linear in the tangents, which backward mode transposes. `static` are the static
         values of the call.
 
+        Args:
+            jvp: the rule.
+
+        Returns:
+            The rule.
+
         >>> import numpy as np
         >>> import tinyxla
         >>> @tinyxla.kernel
@@ -98,6 +104,9 @@ class Kernel:
         """Set the derivative in backward mode: `fwd(*args, **static)` gives the results and residuals,
         `bwd(residuals, g, **static)` a tuple of cotangents of the arguments, as for `custom_vjp`.
 
+        Args:
+            fwd, bwd: the rules.
+
         >>> import numpy as np
         >>> import tinyxla
         >>> @tinyxla.kernel
@@ -113,6 +122,12 @@ class Kernel:
     def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the batching rule: `rule(axis_size, in_batched, *args, **static)` gives the results and which are
         batched, as for `custom_vmap`.
+
+        Args:
+            rule: the rule.
+
+        Returns:
+            The rule.
 
         >>> import numpy as np
         >>> import tinyxla

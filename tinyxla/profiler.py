@@ -58,6 +58,9 @@ def machine() -> Machine:
     are what loops of the compiler's own kind reach: a sum of two arrays into one of them, independent fused
     multiply-adds in registers, exponentials of what is in the first cache.
 
+    Returns:
+        Bandwidths in bytes per second by size, and operations per second.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.profiler.machine().operations > 1e8
@@ -485,6 +488,14 @@ class StepTraceAnnotation(TraceAnnotation):
 
 def annotate_function(function: Callable[..., Any], name: str | None = None, **details: Any) -> Callable[..., Any]:
     """A function whose calls are named in traces.
+
+    Args:
+        function: any function.
+        name: the name in traces; by default that of the function.
+        **details: values that are shown with the name.
+
+    Returns:
+        A function of the same arguments.
 
     Example:
         >>> import tinyxla as tx

@@ -23,6 +23,9 @@ def get_abstract_mesh() -> AbstractMesh:
     """The axes of the current mesh, without devices, and of the kinds that they have here: inside of `shard_map`,
     `auto_axes` and `explicit_axes` they may have others than the mesh says.
 
+    Returns:
+        An abstract mesh.
+
     >>> import tinyxla
     >>> from tinyxla.sharding import get_abstract_mesh
     >>> with tinyxla.make_mesh((1,), ("x",)):

@@ -31,6 +31,12 @@ def static(**options: Any) -> Any:
     """A dataclass field that belongs to the structure, for `tree_util.register_dataclass`; takes what
     `dataclasses.field` takes.
 
+    Args:
+        **options: arguments of `dataclasses.field`.
+
+    Returns:
+        A field.
+
     >>> from tinyxla.tree import static
     >>> static(default="add").metadata["static"]
     True

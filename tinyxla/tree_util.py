@@ -116,6 +116,14 @@ KeyPath = tuple[Any, ...]
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """The way to a leaf as text: as one would write it in Python, or (`simple`) the bare names with a separator.
 
+    Args:
+        keys: the keys that lead to a leaf.
+        simple: whether to show bare names.
+        separator: what is between simple names.
+
+    Returns:
+        The text.
+
     >>> from tinyxla.tree_util import DictKey, GetAttrKey, SequenceKey, keystr
     >>> keystr((DictKey("layers"), SequenceKey(0), GetAttrKey("bias")))
     "['layers'][0].bias"
@@ -151,6 +159,13 @@ def _key(entry: optree.PyTreeEntry) -> Any:
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves, in order, and the structure without them.
 
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        The list of leaves, and the structure.
+
     >>> from tinyxla.tree_util import tree_flatten
     >>> leaves, treedef = tree_flatten([1, (2, 3)])
     >>> leaves
@@ -161,6 +176,13 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of that structure with those leaves.
+
+    Args:
+        treedef: a structure.
+        leaves: the leaves, in order.
+
+    Returns:
+        A tree.
 
     Raises:
         PytreeError: another number of leaves than the structure has.
@@ -178,6 +200,13 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves, in order.
 
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        A list.
+
     >>> from tinyxla.tree_util import tree_leaves
     >>> tree_leaves({"b": 2, "a": 1})
     [1, 2]
@@ -187,6 +216,13 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The structure of a tree; structures are compared with ==.
+
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        The structure.
 
     Example:
         >>> import tinyxla as tx
@@ -201,6 +237,14 @@ def tree_flatten_with_path(
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """The leaves, each with the keys that lead to it, and the structure. With `is_leaf_takes_path`, `is_leaf` gets
     these keys before the value.
+
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+        is_leaf_takes_path: whether `is_leaf` gets the keys before the value.
+
+    Returns:
+        A list of pairs (keys, leaf), and the structure.
 
     >>> from tinyxla.tree_util import keystr, tree_flatten_with_path
     >>> pairs, _ = tree_flatten_with_path({"w": [1, 2]})
@@ -243,6 +287,14 @@ def tree_leaves_with_path(
 ) -> list[tuple[KeyPath, Any]]:
     """The leaves, each with the keys that lead to it; `is_leaf_takes_path` as for `tree_flatten_with_path`.
 
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+        is_leaf_takes_path: whether `is_leaf` gets the keys before the value.
+
+    Returns:
+        A list of pairs (keys, leaf).
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree.leaves_with_path({"a": [1, 2]})
@@ -254,6 +306,13 @@ def tree_leaves_with_path(
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Whether no element is a container.
 
+    Args:
+        iterable: an iterable of values.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        True or False.
+
     >>> from tinyxla.tree_util import all_leaves
     >>> all_leaves([1, 2]), all_leaves([1, (2,)])
     (True, False)
@@ -263,6 +322,12 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 
 def is_tree_node(typ: type) -> bool:
     """Whether instances of a class are containers.
+
+    Args:
+        typ: a class.
+
+    Returns:
+        True or False.
 
     >>> from tinyxla.tree_util import is_tree_node
     >>> is_tree_node(list), is_tree_node(int)
@@ -274,6 +339,12 @@ def is_tree_node(typ: type) -> bool:
 
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     """The immediate children of a container, and what the rest of it is.
+
+    Args:
+        tree: a container.
+
+    Returns:
+        The list of children, and the rest.
 
     Raises:
         PytreeError: what is no container.
@@ -291,6 +362,12 @@ def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """The same, each child with its key.
+
+    Args:
+        tree: a container.
+
+    Returns:
+        The list of pairs (key, child), and the rest.
 
     >>> from tinyxla.tree_util import flatten_one_level_with_keys
     >>> flatten_one_level_with_keys([1])
@@ -310,6 +387,12 @@ def _child_keys(tree: Any) -> list[Any]:
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether the structure is that of one leaf.
 
+    Args:
+        treedef: a structure.
+
+    Returns:
+        True or False.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree_util.treedef_is_leaf(tx.tree.structure(1)), tx.tree_util.treedef_is_leaf(tx.tree.structure([1]))
@@ -321,6 +404,12 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """The structures of the immediate children.
 
+    Args:
+        treedef: a structure.
+
+    Returns:
+        A list of structures.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree_util.treedef_children(tx.tree.structure([1, (2, 3)]))
@@ -331,6 +420,12 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """The structure of a tuple of trees of those structures.
+
+    Args:
+        treedefs: structures.
+
+    Returns:
+        A structure.
 
     Example:
         >>> import tinyxla as tx
@@ -363,6 +458,15 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 
     The further trees have the structure of the first, or go on where it has leaves.
 
+    Args:
+        f: a function of as many leaves as there are trees.
+        tree: a pytree.
+        *rest: further trees.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        A tree of the structure of the first.
+
     Raises:
         PytreeError: a further tree with another structure; the error says where.
 
@@ -389,6 +493,16 @@ def tree_map_with_path(
 ) -> Any:
     """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument, and so does `is_leaf` with
     `is_leaf_takes_path`.
+
+    Args:
+        f: a function of the keys and of as many leaves as there are trees.
+        tree: a pytree.
+        *rest: further trees.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+        is_leaf_takes_path: whether `is_leaf` gets the keys before the value.
+
+    Returns:
+        A tree of the structure of the first.
 
     Raises:
         PytreeError: a further tree with another structure; the error says where.
@@ -482,6 +596,15 @@ def tree_reduce(
     """The left fold (reduction) of the leaves: f(f(first, second), third) and so on; it begins with an initializer, if
     there is one.
 
+    Args:
+        function: a function of the accumulator and a leaf.
+        tree: a pytree.
+        initializer: the accumulator at first.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        The last accumulator.
+
     Raises:
         PytreeError: a tree without leaves, and no initializer.
 
@@ -503,6 +626,15 @@ def tree_reduce_associative(
 ) -> Any:
     """The fold (reduction) of the leaves by an associative operation, pairwise, so that each leaf passes few
     operations.
+
+    Args:
+        operation: an associative function of two values.
+        tree: a pytree.
+        identity: the result for a tree without leaves.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        The reduction.
 
     Raises:
         PytreeError: a tree without leaves, and no identity.
@@ -526,6 +658,13 @@ def tree_reduce_associative(
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true.
 
+    Args:
+        tree: a pytree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        True or False.
+
     >>> from tinyxla.tree_util import tree_all
     >>> tree_all({"a": True, "b": [1, 0]})
     False
@@ -535,6 +674,14 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
     """A tree of trees turned inside out; `inner_treedef` None takes the structure of the first inner tree.
+
+    Args:
+        outer_treedef: the structure of the outer tree.
+        inner_treedef: the structure of the inner ones, or None.
+        pytree_to_transpose: an outer tree of inner trees.
+
+    Returns:
+        An inner tree of outer trees.
 
     Raises:
         PytreeError: a tree that does not begin with the outer structure, or go on with the inner one.
@@ -576,6 +723,14 @@ def _inner_trees(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, tree
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """A tree with the structure of `full_tree` whose leaves are those of a tree that may stop earlier.
+
+    Args:
+        prefix_tree: a tree that may stop earlier.
+        full_tree: a tree.
+        is_leaf: a function of a subtree that says whether it is a leaf; by default containers are none.
+
+    Returns:
+        A tree.
 
     Raises:
         PytreeError: a tree that is no prefix of the other.
@@ -644,6 +799,12 @@ def register_pytree_with_keys(
 ) -> None:
     """As `register_pytree_node`, with a name for each child: `flatten_with_keys` gives (key, child) pairs.
 
+    Args:
+        nodetype: a class.
+        flatten_with_keys: from an instance to its (key, child) pairs and the rest, which is hashable.
+        unflatten_func: from the rest and the children to an instance.
+        flatten_func: from an instance to its children and the rest, without keys; optional.
+
     Example:
         >>> import tinyxla as tx
         >>> class Pair:
@@ -668,6 +829,9 @@ def register_pytree_with_keys(
 def register_pytree_node_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten` and (a class method) `tree_unflatten`.
 
+    Returns:
+        The class.
+
     >>> from tinyxla.tree_util import register_pytree_node_class, tree_map
     >>> @register_pytree_node_class
     ... class Point:
@@ -684,6 +848,9 @@ def register_pytree_node_class(cls: C) -> C:
 
 def register_pytree_with_keys_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten_with_keys` and (a class method) `tree_unflatten`.
+
+    Returns:
+        The class.
 
     Example:
         >>> import tinyxla as tx
@@ -717,6 +884,13 @@ def register_dataclass(
 
     Without either, fields are data unless declared with `metadata={"static": True}`. `drop_fields` are left out, and
     get their default again.
+
+    Args:
+        nodetype: a dataclass.
+        data_fields, meta_fields, drop_fields: names of fields.
+
+    Returns:
+        The class.
 
     Raises:
         ArgumentError: a class that is no dataclass, without fields.
@@ -780,6 +954,9 @@ def _set_text(names: set[str]) -> str:
 
 def register_static(cls: C) -> C:
     """Class decorator: instances have no leaves and belong to the structure whole, so they must be hashable.
+
+    Returns:
+        The class.
 
     Example:
         >>> import dataclasses

@@ -26,6 +26,9 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: A
         out_sharding: how the results are split, a pytree of shardings or `PartitionSpec`s that may stop earlier than
             they do. A call may pass it instead.
 
+    Returns:
+        A function of the same arguments.
+
     Raises:
         ArgumentError: there is no out_sharding, or no such axis.
 
@@ -60,6 +63,9 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
         f: of pytrees of arrays; without it there is a decorator.
         axes: the axes, a name or several; by default all.
         in_sharding: how the arguments are split, a pytree as for `auto_axes`. A call may pass it instead.
+
+    Returns:
+        A function of the same arguments.
 
     Raises:
         ArgumentError: there is no in_sharding, or no such axis.

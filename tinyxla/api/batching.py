@@ -48,6 +48,9 @@ def vmap(
         spmd_axis_name: accepted for JAX's sake; there is one device.
         sum_match: where `out_axes` is None for a result that differs between examples, give their sum.
 
+    Returns:
+        A function of the same arguments with one more axis, and results with one more axis.
+
     Raises:
         ArgumentError: an argument or result that is no array.
         PytreeError: axes in another structure than the arguments or results.

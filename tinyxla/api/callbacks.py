@@ -159,6 +159,9 @@ def pure_callback(
             is not mapped over, and gives results with that axis; with "broadcast_all" that axis has one size in all
             arguments; with "legacy_vectorized" what is not mapped over stays as it is.
 
+    Returns:
+        A pytree of arrays, as `result_shape_dtypes` says.
+
     Raises:
         ArgumentError: what it gives is not as declared; `vmap` without a `vmap_method`.
         DifferentiationError: a derivative is wanted; `custom_jvp` and `custom_vjp` can give the function one.
@@ -196,6 +199,9 @@ def io_callback(
         sharding: None, or the one device there is.
         ordered: the order matters, so that mapping over examples by `vmap` is an error. (Calls stay in order in any
             case.)
+
+    Returns:
+        A pytree of arrays, as `result_shape_dtypes` says.
 
     Raises:
         ArgumentError: what it gives is not as declared; `vmap` of an ordered call.

@@ -18,6 +18,12 @@ Context = AbstractContextManager[None]
 def disable_jit(disable: bool = True) -> Context:
     """Compiled functions run as plain Python inside, and loops and branches as Python's: values can be looked at.
 
+    Args:
+        disable: whether compilation is off inside.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.disable_jit():
@@ -29,6 +35,12 @@ def disable_jit(disable: bool = True) -> Context:
 
 def enable_x64(new_val: bool = True) -> Context:
     """Inside, 64-bit NumPy inputs and defaults stay 64-bit (or, with False, become 32-bit).
+
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
 
     Example:
         >>> import tinyxla as tx
@@ -44,6 +56,12 @@ def debug_nans(new_val: bool = True) -> Context:
 
     Results of compiled functions are looked at when they return; only where one has a NaN the program runs once more,
     op by op, to find where it arose. What is NaN in the arguments, or as a constant, is let through.
+
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
 
     Raises:
         NonFiniteError: (a FloatingPointError) there is a NaN.
@@ -63,6 +81,12 @@ def debug_nans(new_val: bool = True) -> Context:
 def debug_infs(new_val: bool = True) -> Context:
     """As `debug_nans`, for infinities.
 
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> try:
@@ -77,6 +101,12 @@ def debug_infs(new_val: bool = True) -> Context:
 
 def numpy_dtype_promotion(new_val: str = "standard") -> Context:
     """With "strict", operations on arrays of different element types are errors inside; Python numbers still adapt.
+
+    Args:
+        new_val: "standard" or "strict".
+
+    Returns:
+        A context manager.
 
     Raises:
         PromotionError: the types differ.
@@ -94,6 +124,12 @@ def numpy_dtype_promotion(new_val: str = "standard") -> Context:
 def numpy_rank_promotion(new_val: str = "allow") -> Context:
     """What to do inside where arrays of different ranks broadcast (scalars may always): "allow", "warn" or "raise".
 
+    Args:
+        new_val: "allow", "warn" or "raise".
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> import tinyxla.numpy as jnp
@@ -108,6 +144,12 @@ def numpy_rank_promotion(new_val: str = "allow") -> Context:
 def default_prng_impl(new_val: str = "threefry2x32") -> Context:
     """Inside, keys that are made where no generator is named are of that one, and arrays of words stand for its keys.
 
+    Args:
+        new_val: the name of a generator.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.default_prng_impl("rbg"):
@@ -120,6 +162,12 @@ def default_prng_impl(new_val: str = "threefry2x32") -> Context:
 def enable_custom_prng(new_val: bool = True) -> Context:
     """Inside, `random.PRNGKey` makes keys as `random.key` does, and no arrays of words.
 
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.enable_custom_prng():
@@ -131,6 +179,12 @@ def enable_custom_prng(new_val: bool = True) -> Context:
 
 def legacy_prng_key(new_val: str = "allow") -> Context:
     """What to do inside where a function of `random` takes an array of words for a key: "allow", "warn" or "error".
+
+    Args:
+        new_val: "allow", "warn" or "error".
+
+    Returns:
+        A context manager.
 
     Raises:
         ArgumentError: with "error", there is such a key.
@@ -148,6 +202,12 @@ def threefry_partitionable(new_val: bool = True) -> Context:
     """With False, the bits that keys of Threefry stand for are inside those that were drawn before none depended on how
     many are drawn.
 
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.threefry_partitionable(False):
@@ -160,6 +220,12 @@ def threefry_partitionable(new_val: bool = True) -> Context:
 def check_tracer_leaks(new_val: bool = True) -> Context:
     """Nothing changes inside: a leaked tracer is always an error where it is used.
 
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.check_tracer_leaks():
@@ -171,6 +237,12 @@ def check_tracer_leaks(new_val: bool = True) -> Context:
 
 def default_matmul_precision(new_val: str | None = None) -> Context:
     """Nothing changes inside: products are as exact as their element type always.
+
+    Args:
+        new_val: the name of a precision.
+
+    Returns:
+        A context manager.
 
     Example:
         >>> import tinyxla as tx
@@ -187,6 +259,12 @@ def log_compiles(new_val: bool = True) -> Context:
 
     Messages are warnings of the logger "tinyxla" of Python's `logging`.
 
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.log_compiles():
@@ -199,6 +277,12 @@ def log_compiles(new_val: bool = True) -> Context:
 def explain_cache_misses(new_val: bool = True) -> Context:
     """Inside, where a compiled function is traced, a warning of the logger "tinyxla" says why: which argument has
     another shape, type, weak type or structure, or which static value is another, than in the nearest call before.
+
+    Args:
+        new_val: the value of the option inside; by default it is on.
+
+    Returns:
+        A context manager.
 
     Example:
         >>> import tinyxla as tx
@@ -215,6 +299,9 @@ def transfer_guard(new_val: str = "allow") -> Context:
 
     Args:
         new_val: "allow", "log", "disallow", "log_explicit" or "disallow_explicit".
+
+    Returns:
+        A context manager.
 
     Example:
         >>> import tinyxla as tx
@@ -297,6 +384,13 @@ class named_scope(Block):
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """The function inside a `named_scope`, by default of its own name.
+
+    Args:
+        fun: a function.
+        name: the name; by default that of the function.
+
+    Returns:
+        A function of the same arguments.
 
     Example:
         >>> import tinyxla as tx

@@ -344,6 +344,14 @@ def value_and_grad(
 ) -> Function:
     """The value of a scalar function together with its gradient; arguments as for `grad`.
 
+    Args:
+        fun: a function whose result is a scalar.
+        argnums: the positions of the arguments by which derivatives are taken: an integer, or a tuple.
+        has_aux: whether the function gives a pair (result, auxiliary), of which the second has no derivative.
+        holomorphic: whether arguments and results are complex, and the function is holomorphic.
+        allow_int: whether arguments may be integers; their derivatives are of type `dtypes.float0`.
+        reduce_axes: accepted for compatibility; it must be empty.
+
     Returns:
         A function that gives `(value, gradient)`, or `((value, auxiliary), gradient)`.
 
@@ -489,6 +497,10 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
     """The derivative of a function that works on each element by itself, at all elements; for any other function the
     gradient of the sum of its results.
 
+    Args:
+        fun: a function of pytrees of arrays.
+        argnums: the positions of the arguments by which derivatives are taken: an integer, or a tuple.
+
     Returns:
         A function of the same arguments whose result has the structure of the argument (a tuple for several).
 
@@ -523,6 +535,11 @@ def jvp(
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its derivative along `tangents`, which have the structure of the arguments `primals`,
     their shapes and types; the tangent of an integer is a zero of type `dtypes.float0`.
+
+    Args:
+        fun: a function of pytrees of arrays.
+        primals, tangents: tuples of the arguments and of their tangents.
+        has_aux: whether the function gives a pair (result, auxiliary), of which the second has no derivative.
 
     Returns:
         `(result, tangent)`, or `(result, tangent, auxiliary)` with `has_aux`.
@@ -659,6 +676,9 @@ def jacrev(
 
     Arguments and result are as for `jacfwd`.
 
+    Returns:
+        A function of the same arguments.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.jacrev(lambda x: x.sum())(tx.numpy.ones(2))
@@ -719,6 +739,15 @@ def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
     """The matrix of second derivatives of a function, forward over reverse mode; structured as `jacfwd` of `jacrev`.
+
+    Args:
+        fun: a function of pytrees of arrays.
+        argnums: the positions of the arguments by which derivatives are taken: an integer, or a tuple.
+        has_aux: whether the function gives a pair (result, auxiliary), of which the second has no derivative.
+        holomorphic: whether arguments and results are complex, and the function is holomorphic.
+
+    Returns:
+        A function of the same arguments.
 
     Example:
         >>> import tinyxla as tx

@@ -32,6 +32,12 @@ from tinyxla.util.version import VERSION
 def devices(backend: str | None = None) -> list[Device]:
     """The devices of all processes: one for each, or as many as the option `num_cpu_devices` says.
 
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        A list.
+
     Raises:
         PlatformError: a platform that is not "cpu".
 
@@ -46,6 +52,14 @@ def devices(backend: str | None = None) -> list[Device]:
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> Any:
     """The devices of a process, by default of this one.
+
+    Args:
+        process_index: the number of a process.
+        backend: None or "cpu".
+        host_id: the same, by its old name.
+
+    Returns:
+        A list.
 
     Raises:
         PlatformError: a platform that is not "cpu".
@@ -66,6 +80,12 @@ def local_devices(process_index: int | None = None, backend: str | None = None, 
 def device_count(backend: str | None = None) -> int:
     """The number of devices of all processes.
 
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        A positive integer.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.device_count()
@@ -76,6 +96,12 @@ def device_count(backend: str | None = None) -> int:
 
 def local_device_count(backend: str | None = None) -> int:
     """The number of devices of this process.
+
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        A positive integer.
 
     Example:
         >>> import tinyxla as tx
@@ -88,6 +114,9 @@ def local_device_count(backend: str | None = None) -> int:
 def default_backend() -> str:
     """The platform that computes: "cpu".
 
+    Returns:
+        "cpu".
+
     Example:
         >>> import tinyxla as tx
         >>> tx.default_backend()
@@ -98,6 +127,12 @@ def default_backend() -> str:
 
 def default_device(new_val: Any = None) -> AbstractContextManager[None]:
     """A context in which arrays go to a device: there is one, so to that.
+
+    Args:
+        new_val: a device of this process, or None.
+
+    Returns:
+        A context manager.
 
     Raises:
         ArgumentError: another device.
@@ -115,6 +150,12 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
 def process_index(backend: str | None = None) -> int:
     """The number of this process among those that compute together.
 
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        An integer from 0 on.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.process_index()
@@ -125,6 +166,12 @@ def process_index(backend: str | None = None) -> int:
 
 def process_count(backend: str | None = None) -> int:
     """The number of processes that compute together.
+
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        A positive integer.
 
     Example:
         >>> import tinyxla as tx
@@ -137,6 +184,12 @@ def process_count(backend: str | None = None) -> int:
 def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of the processes that compute together.
 
+    Args:
+        backend: None or "cpu".
+
+    Returns:
+        A list of integers.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.process_indices()
@@ -147,6 +200,12 @@ def process_indices(backend: str | None = None) -> list[int]:
 
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print what one should know to understand a report of an error: versions, and the machine.
+
+    Args:
+        return_string: return the text instead of printing it.
+
+    Returns:
+        The text, or None.
 
     Example:
         >>> import tinyxla as tx
@@ -170,6 +229,12 @@ def print_environment_info(return_string: bool = False) -> str | None:
 def block_until_ready(x: Any) -> Any:
     """The argument: results are ready when a call returns.
 
+    Args:
+        x: a pytree of arrays.
+
+    Returns:
+        The pytree.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.block_until_ready(tx.numpy.arange(3))
@@ -188,6 +253,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
         may_alias: False makes another array of each; it shares memory, but deleting one leaves the other. With None or
             True an array that is there already stays itself.
         src, donate: as in JAX; nothing depends on them. (An array is not both donated and an alias.)
+
+    Returns:
+        A pytree of arrays of the same structure.
 
     Raises:
         ArgumentError: a leaf that is no array, or a device that there is not.
@@ -217,6 +285,12 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
 def copy_to_host_async(x: Any) -> Any:
     """The same arrays: they are in the memory that Python has.
 
+    Args:
+        x: a pytree of arrays.
+
+    Returns:
+        The pytree.
+
     >>> import numpy as np
     >>> from tinyxla import copy_to_host_async
     >>> copy_to_host_async([np.float32(1)])
@@ -231,6 +305,12 @@ def copy_to_host_async(x: Any) -> Any:
 def live_arrays(platform: str | None = None) -> list[Array]:
     """The concrete arrays that something still refers to, without those that were deleted or donated.
 
+    Args:
+        platform: None or "cpu".
+
+    Returns:
+        A list.
+
     >>> from tinyxla import live_arrays
     >>> import tinyxla.numpy as jnp
     >>> x = jnp.ones(3)
@@ -243,6 +323,12 @@ def live_arrays(platform: str | None = None) -> list[Array]:
 
 def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays; tracers, and what is no array, as they are.
+
+    Args:
+        x: a pytree.
+
+    Returns:
+        A pytree of the same structure.
 
     Example:
         >>> from tinyxla import device_get

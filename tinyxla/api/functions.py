@@ -338,6 +338,13 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. Arguments and leaves
     of the result may be such structures themselves.
 
+    Args:
+        function: a function of pytrees of arrays.
+        *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
+
+    Returns:
+        A pytree of `ShapeDtypeStruct`s.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
@@ -370,6 +377,12 @@ def _zeros_of_struct(x: Any) -> Any:
 
 def typeof(x: Any) -> ShapeDtypeStruct:
     """The shape and element type of an array, a tracer or a number; and how it is split along explicit axes.
+
+    Args:
+        x: an array or a number.
+
+    Returns:
+        The type: a `ShapeDtypeStruct`.
 
     Example:
         >>> import tinyxla as tx

@@ -50,6 +50,9 @@ def pmap(
         axis_size: the number of copies, needed only where no argument has the axis.
         donate_argnums: positions of arguments that the caller does not use again.
 
+    Returns:
+        A function of the same arguments with one more axis.
+
     Raises:
         ArgumentError: another device.
         The errors of `vmap` and `jit`.

@@ -53,6 +53,9 @@ def shard_map(
             derivative that f takes by a value that all devices have is the sum over them. Without it, a derivative is
             that of one device.
 
+    Returns:
+        A function of whole arrays.
+
     Raises:
         ArgumentError: there is no mesh.
         ShapeError: a spec that does not fit an array, or a result that varies along an axis which its spec does not

@@ -27,6 +27,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         xs: a pytree of arrays.
         out_shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier.
 
+    Returns:
+        A pytree of arrays.
+
     Raises:
         ArgumentError: a device that there is not.
         ShapeError: a sharding that does not fit an array.
@@ -81,6 +84,9 @@ def make_array_from_callback(
         data_callback: from a tuple of slices, the places of its elements, to a part.
         dtype: the element type; by default that of the first part.
 
+    Returns:
+        An array.
+
     Raises:
         ShapeError: a part has another shape, or the sharding does not fit.
         ArgumentError: a device that there is not.
@@ -110,6 +116,9 @@ def make_array_from_single_device_arrays(
         sharding: which part is on which device.
         arrays: the parts, in the order of the devices of this process in the sharding.
         dtype: the element type; by default that of the first part.
+
+    Returns:
+        An array.
 
     Raises:
         ShapeError: a part has another shape.
@@ -160,6 +169,9 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
             a dimension that has its global size already is taken to be whole.
         global_shape: of the whole arrays, a shape for all or a pytree of them; by default as many times that of
             `local_data` as there are processes along each dimension.
+
+    Returns:
+        A pytree of arrays.
 
     Raises:
         ShapeError: the shapes do not fit.

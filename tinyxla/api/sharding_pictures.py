@@ -127,6 +127,10 @@ def visualize_sharding(
 def visualize_array_sharding(arr: Array, **kwargs: Any) -> None:
     """Show which part of an array is on which devices; see `visualize_sharding`.
 
+    Args:
+        arr: an array of one or two dimensions.
+        **kwargs: arguments of `visualize_sharding`.
+
     Raises:
         ConcretizationError: the array is traced.
         ShapeError: it has no dimension, or more than two.
@@ -144,6 +148,10 @@ def visualize_array_sharding(arr: Array, **kwargs: Any) -> None:
 
 def inspect_array_sharding(value: Array, *, callback: Callable[[Sharding], None]) -> None:
     """Call a function with the sharding of an array.
+
+    Args:
+        value: an array.
+        callback: a function of a sharding.
 
     Raises:
         ArgumentError: it is no array.

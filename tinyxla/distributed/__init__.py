@@ -47,6 +47,9 @@ def initialize(
         num_processes: how many there must be.
         process_id: the number that this one must have.
         coordinator_address: nothing but a warning, as for the other arguments of JAX: MPI knows its processes.
+        local_device_ids, cluster_detection_method, coordinator_bind_address: accepted, with a warning.
+        initialization_timeout, heartbeat_timeout_seconds, shutdown_timeout_seconds: accepted, with a warning.
+        slice_index, partition_index: accepted, with a warning.
 
     Raises:
         MissingPackageError: there is a launcher, but no mpi4py or MPI library.
@@ -105,6 +108,9 @@ def shutdown() -> None:
 
 def is_initialized() -> bool:
     """Whether `initialize` was called, and `shutdown` was not.
+
+    Returns:
+        True or False.
 
     Example:
         >>> from tinyxla import distributed

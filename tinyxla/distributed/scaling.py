@@ -45,6 +45,12 @@ class Network(NamedTuple):
     def seconds(self, communication: Communication) -> float:
         """How long a process sends, receives and combines.
 
+        Args:
+            communication: what a process communicates.
+
+        Returns:
+            Seconds.
+
         >>> from tinyxla.distributed import scaling
         >>> network = scaling.Network(latency=1e-6, seconds_per_byte=1e-9)
         >>> f"{network.seconds(scaling.collective('collective-permute', 2000, 2)):.1e}"
@@ -60,6 +66,9 @@ class Network(NamedTuple):
 
         Args:
             measured: for each measurement what a process communicates (`collective`), and the seconds it took.
+
+        Returns:
+            A network.
 
         Raises:
             ArgumentError: there is no measurement.
@@ -94,6 +103,13 @@ class Processor(NamedTuple):
     def seconds(self, cost: Cost, kernels: int) -> float:
         """How long a process computes.
 
+        Args:
+            cost: what the process computes.
+            kernels: the number of kernels, each of which takes time to start.
+
+        Returns:
+            Seconds.
+
         >>> from tinyxla.distributed import scaling
         >>> processor = scaling.Processor(1e-6, 1e-9, 1e-9)
         >>> f"{processor.seconds(scaling.Cost(bytes_read=1000, bytes_written=1000), kernels=1):.1e}"
@@ -108,6 +124,9 @@ class Processor(NamedTuple):
 
         Args:
             measured: for each measurement what the program costs (`lowered.process_cost()`), and the seconds it took.
+
+        Returns:
+            A processor.
 
         Raises:
             ArgumentError: there is no measurement.
@@ -173,6 +192,9 @@ def predict(lowered: Lowered, processor: Processor, network: Network) -> Predict
         processor: of each process.
         network: between any two of them.
 
+    Returns:
+        Seconds of a call, of its computation and of its communication.
+
     Example:
         >>> import tinyxla as tx
         >>> from tinyxla.distributed import scaling
@@ -198,6 +220,9 @@ def collective(kind: str, operand_bytes: int, processes: int) -> Communication:
             "collective-broadcast".
         operand_bytes: of the array that each process gives.
         processes: how many take part.
+
+    Returns:
+        The bytes, messages and operations of a process.
 
     Raises:
         ArgumentError: there is no such operation.

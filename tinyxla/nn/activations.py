@@ -26,6 +26,12 @@ from tinyxla.tracing.promotion import join_types
 def identity(x: ArrayLike) -> Array:
     """x itself.
 
+    Args:
+        x: an array, or a number.
+
+    Returns:
+        The argument.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.nn.identity(tx.numpy.arange(3))
@@ -53,6 +59,9 @@ def _parameter(value: ArrayLike, what: str) -> Any:
 @replayed
 def relu(x: ArrayLike) -> Array:
     """The rectified linear unit (ReLU): max(x, 0), with the derivative 0 at 0 and at NaN, which stays NaN.
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape and element type of x; of booleans, of integers.
@@ -82,6 +91,9 @@ def relu(x: ArrayLike) -> Array:
 def relu6(x: ArrayLike) -> Array:
     """The rectified linear unit up to 6: min(max(x, 0), 6), with the derivative 0 at both corners.
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -103,6 +115,10 @@ def relu6(x: ArrayLike) -> Array:
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """The leaky rectified linear unit: x where it is positive, else x times a small slope.
 
+    Args:
+        x: an array, or a number.
+        negative_slope: the slope for negative values.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -121,6 +137,9 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
 @replayed
 def hard_tanh(x: ArrayLike) -> Array:
     """The hard hyperbolic tangent, which is piecewise linear: x, or -1 or 1 beyond them.
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape and element type of x; of booleans, of integers.
@@ -142,6 +161,9 @@ def hard_tanh(x: ArrayLike) -> Array:
 def hard_sigmoid(x: ArrayLike) -> Array:
     """The hard sigmoid, which is piecewise linear: relu6(x + 3) / 6.
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -159,6 +181,9 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 @replayed
 def hard_silu(x: ArrayLike) -> Array:
     """The hard SiLU (hard swish): x times hard_sigmoid(x).
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -184,6 +209,10 @@ hard_swish = hard_silu
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """The exponential linear unit (ELU): x where it is positive, else alpha (exp(x) - 1).
 
+    Args:
+        x: an array, or a number.
+        alpha: the scale of negative values.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -206,6 +235,10 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     alpha) - 1).
 
     Source: J. T. Barron, "Continuously differentiable exponential linear units", arXiv:1704.07483.
+
+    Args:
+        x: an array, or a number.
+        alpha: the scale of negative values, positive.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -233,6 +266,9 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 def selu(x: ArrayLike) -> Array:
     """The scaled exponential linear unit (SELU): `elu` with the factors that keep activations normalised.
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -255,6 +291,9 @@ _SATURATED = 1000.0  # exp(-x) is 0 beyond, in all types
 def sigmoid(x: ArrayLike) -> Array:
     """The sigmoid (logistic) function: 1 / (1 + exp(-x)).
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -271,6 +310,9 @@ def sigmoid(x: ArrayLike) -> Array:
 @replayed
 def softplus(x: ArrayLike) -> Array:
     """The softplus function: log(1 + exp(x)), without overflow.
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -295,6 +337,9 @@ def softplus(x: ArrayLike) -> Array:
 def log_sigmoid(x: ArrayLike) -> Array:
     """The logarithm of the sigmoid, accurate also where that is nearly 0 or 1.
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -312,6 +357,9 @@ def log_sigmoid(x: ArrayLike) -> Array:
 @replayed
 def soft_sign(x: ArrayLike) -> Array:
     """The soft sign: x / (1 + |x|).
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -331,6 +379,9 @@ def soft_sign(x: ArrayLike) -> Array:
 @replayed
 def silu(x: ArrayLike) -> Array:
     """The sigmoid linear unit (SiLU, swish): x times sigmoid(x).
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -356,6 +407,9 @@ swish = silu
 def mish(x: ArrayLike) -> Array:
     """The mish function: x times tanh(softplus(x)).
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -376,6 +430,10 @@ def mish(x: ArrayLike) -> Array:
 @replayed
 def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     """The squareplus function: (x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
+
+    Args:
+        x: an array, or a number.
+        b: the curvature at 0; with 0 it is `relu`.
 
     Returns:
         An array of the shape of x, in floating point also for integers.
@@ -402,6 +460,10 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian error linear units", arXiv:1606.08415, section 2.
 
+    Args:
+        x: an array, or a number.
+        approximate: whether to use the formula with tanh.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -424,6 +486,10 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 @replayed
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The gated linear unit (GLU): the first half of x along an axis times the sigmoid of the second.
+
+    Args:
+        x: an array whose size along the axis is even.
+        axis: the axis.
 
     Returns:
         An array of half the size along the axis, in floating point.
@@ -450,6 +516,12 @@ def log1mexp(x: ArrayLike) -> Array:
     """log(1 - exp(-x)) of positive x, exact for small and for large x.
 
     Source: M. Mächler, "Accurately computing log(1 - exp(-|a|))", 2012, equation (7).
+
+    Args:
+        x: positive floating-point numbers.
+
+    Returns:
+        An array of the shape of x.
 
     >>> import numpy as np
     >>> from tinyxla.nn import log1mexp
@@ -479,6 +551,12 @@ _log_of_complement = with_slope("log1mexp", _log_one_minus_exp, _log1mexp_slope)
 def tanh(x: ArrayLike) -> Array:
     """The hyperbolic tangent.
 
+    Args:
+        x: an array, or a number.
+
+    Returns:
+        An array of the shape of x, in floating point also for integers.
+
     >>> from tinyxla.nn import tanh
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -495,6 +573,9 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
         num_classes: the length of the vectors.
         dtype: of the result, by default floating point.
         axis: where the vectors lie in the result.
+
+    Returns:
+        An array of the shape of x with one more axis, of size `num_classes`.
 
     >>> import numpy as np
     >>> from tinyxla.nn import one_hot
@@ -518,6 +599,9 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
 def sparse_plus(x: ArrayLike) -> Array:
     """The sparse plus function: 0 up to -1, x from 1, and (x + 1)^2 / 4 between; a `softplus` that vanishes.
 
+    Args:
+        x: an array, or a number.
+
     Returns:
         An array of the shape of x, in floating point also for integers.
 
@@ -536,6 +620,9 @@ def sparse_plus(x: ArrayLike) -> Array:
 @replayed
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """The sparse sigmoid, the derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
+
+    Args:
+        x: an array, or a number.
 
     Returns:
         An array of the shape of x, in floating point also for integers.

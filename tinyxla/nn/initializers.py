@@ -31,6 +31,15 @@ class Initializer(Protocol):
 def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
     """All zeros; the key is not used.
 
+    Args:
+        key: a random key.
+        shape: the sizes of the result.
+        dtype: the element type of the weights.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of zeros.
+
     Example:
         >>> from tinyxla import nn, random
         >>> nn.initializers.zeros(random.key(0), (3,))
@@ -42,6 +51,15 @@ def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any
 def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
     """All ones; the key is not used.
 
+    Args:
+        key: a random key.
+        shape: the sizes of the result.
+        dtype: the element type of the weights.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of ones.
+
     Example:
         >>> from tinyxla import nn, random
         >>> nn.initializers.ones(random.key(0), (3,))
@@ -52,6 +70,13 @@ def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """One value, or an array that broadcasts to the shape.
+
+    Args:
+        value: a number, or an array.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
 
     >>> from tinyxla.nn.initializers import constant, random
     >>> constant(2.0)(random.key(0), (2,))
@@ -72,6 +97,13 @@ def _drawing(default: Any, draw: Callable[[Array, Sequence[int], Any], Array]) -
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform from 0 to `scale`.
 
+    Args:
+        scale: the upper limit.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
+
     Example:
         >>> from tinyxla import nn, random
         >>> weights = nn.initializers.uniform(0.1)(random.key(0), (64, 10))
@@ -84,6 +116,13 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0 and that standard deviation.
 
+    Args:
+        stddev: the standard deviation.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
+
     Example:
         >>> from tinyxla import nn, random
         >>> nn.initializers.normal(0.1)(random.key(0), (64, 10)).shape
@@ -94,6 +133,14 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """Normal with that standard deviation, cut off at `lower` and `upper` times it, which makes the actual one less.
+
+    Args:
+        stddev: the standard deviation.
+        dtype: the element type of the weights.
+        lower, upper: the limits, in standard deviations.
+
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
 
     Example:
         >>> from tinyxla import nn, random
@@ -164,6 +211,9 @@ def variance_scaling(
         batch_axis: axes that count for neither.
         dtype: of the weights.
 
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
+
     >>> from tinyxla.nn.initializers import random, variance_scaling
     >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
     (3, 4)
@@ -206,6 +256,14 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) 
 
     text = f"""`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}.
 
+    Args:
+        in_axis, out_axis: the axes of the shape that are the layer's inputs and outputs.
+        batch_axis: axes that count for neither.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape and an element type that gives an array.
+
     Example:
         >>> from tinyxla import nn, random
         >>> nn.initializers.{name}()(random.key(0), (64, 10)).shape
@@ -233,6 +291,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     columns, and all others together its rows. Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of
     learning in deep linear neural networks", ICLR 2014.
 
+    Args:
+        scale: a positive factor.
+        column_axis: the axis of the outputs.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape of at least two sizes and an element type that gives an array.
+
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.nn.initializers import orthogonal, random
     >>> weights = orthogonal()(random.key(0), (4, 3))
@@ -256,6 +322,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """Kernels of convolutions, [..., inputs, outputs], that are `orthogonal` in the middle and zero elsewhere. Source:
     L. Xiao et al., "Dynamical isometry and a mean field theory of CNNs", ICML 2018.
+
+    Args:
+        scale: a positive factor.
+        column_axis: the axis of the outputs.
+        dtype: the element type of the weights.
+
+    Returns:
+        A function of a key, a shape of three to five sizes and an element type that gives an array.
 
     >>> from tinyxla.nn.initializers import delta_orthogonal, random
     >>> delta_orthogonal()(random.key(0), (3, 3, 2, 4)).shape

@@ -21,6 +21,9 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
         axis: one axis, several, or None for all.
         where: elements where it is false are left out, and become 0.
 
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> import numpy as np
     >>> from tinyxla.nn import softmax
     >>> softmax(np.array([0.0, 0.0, -np.inf]))
@@ -38,6 +41,14 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
 @replayed
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of softmax(x): x minus the logarithm of the sum of exp(x).
+
+    Args:
+        x: an array of real numbers.
+        axis: one axis, several, or None for all.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.nn import log_softmax
@@ -81,6 +92,9 @@ def logsumexp(
         return_sign: give the logarithm of the magnitude, and the sign, of a sum that may be negative.
         where: elements where it is false are left out.
 
+    Returns:
+        An array without the axes, in floating point; with `return_sign` also the sign.
+
     >>> import numpy as np
     >>> from tinyxla.nn import logsumexp
     >>> logsumexp(np.array([1000.0, -np.inf]))
@@ -114,6 +128,15 @@ def logsumexp(
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) without overflow.
 
+    Args:
+        x: an array of real numbers.
+        axis: one axis, several, or None for all.
+        where: elements where it is false are left out.
+        keepdims: keep the axes, with size 1.
+
+    Returns:
+        An array without the axes, in floating point.
+
     >>> import numpy as np
     >>> from tinyxla.nn import logmeanexp
     >>> logmeanexp(np.array([1000.0, 1000.0]))
@@ -140,6 +163,17 @@ def standardize(
     """x with its mean taken away, divided by the square root of its variance plus epsilon.
 
     `algorithm` is "fast" or "stable"; the variance is that of x with its mean taken away with both.
+
+    Args:
+        x: an array of real numbers.
+        axis: one axis, several, or None for all.
+        mean, variance: those of x along the axes; computed unless given.
+        epsilon: a small number added to the variance.
+        where: elements where it is false are left out.
+        algorithm: "fast" or "stable".
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.nn import standardize

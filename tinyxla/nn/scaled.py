@@ -42,7 +42,11 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
             16 elements of float4_e2m1fn, with scales of float8_e4m3fn).
         global_scale: of nvfp4 a factor of all scales, float32, 1 by default.
 
-    Errors: `ArgumentError` for another mode.
+    Returns:
+        A configuration for `scaled_dot_general`.
+
+    Raises:
+        ArgumentError: another mode.
 
     >>> from tinyxla.nn import get_scaled_dot_general_config
     >>> get_scaled_dot_general_config("mxfp8").block_size
@@ -67,7 +71,11 @@ def scaled_matmul(
         rhs_scales: of shape [batch, n, k / block].
         preferred_element_type: of the result, of shape [batch, m, n].
 
-    Errors: `ShapeError` if the shapes do not fit.
+    Returns:
+        An array [batch, m, n].
+
+    Raises:
+        ShapeError: the shapes do not fit.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.nn import scaled_matmul
@@ -119,7 +127,12 @@ def scaled_dot_general(
             pass, where operands are quantized along the axes that are contracted then; or None for no quantization.
         implementation: accepted for compatibility.
 
-    Errors: `ShapeError` if an axis is no multiple of the blocks, `ArgumentError` if there are not three configurations.
+    Returns:
+        Batch dimensions, then the other ones of lhs, then those of rhs.
+
+    Raises:
+        ShapeError: an axis is no multiple of the blocks.
+        ArgumentError: there are not three configurations.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.nn import get_scaled_dot_general_config, scaled_dot_general

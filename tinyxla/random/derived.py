@@ -803,6 +803,17 @@ def binomial(key: Array, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeL
     where n is negative or NaN, or p is no probability; of infinitely many trials infinitely many succeed, unless p is
     0.
 
+    Args:
+        key: a random key.
+        n: numbers of trials.
+        p: probabilities.
+        shape: the shape of the result; by default the broadcast shape of the parameters.
+        dtype: a floating-point type, `float32` unless another is asked for.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of counts, in floating point.
+
     Raises:
         ArgumentError: what is no key.
         DTypeError: a `dtype` that is not floating-point.
@@ -893,6 +904,10 @@ def multinomial(
         shape: of the result; its last axis are the outcomes. By default the broadcast shape of n and p.
         dtype: a floating-point type, `float32` unless another is asked for.
         unroll: how many outcomes to write out after one another in the loop over them.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of counts, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, multinomial

@@ -62,6 +62,10 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
         shape: of the result.
         dtype: a floating-point type, `float32` unless another is asked for.
         minval, maxval: the limits, which may be arrays that broadcast to the shape.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of this shape and type.
 
     >>> from tinyxla.random import PRNGKey, uniform
     >>> uniform(PRNGKey(42), (2,))
@@ -95,6 +99,16 @@ def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DType
 
     Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
     likely.
+
+    Args:
+        key: a random key.
+        shape: the shape of the result.
+        minval, maxval: the limits: integers, or arrays that broadcast to the shape.
+        dtype: an integer type, `int32` unless another is asked for.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of this shape and type.
 
     Raises:
         ArgumentError: what is no key.
@@ -171,6 +185,10 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
         shape: of the result; p broadcasts to it.
         mode: "high" draws twice as many bits, so that also probabilities that the distance of random numbers exceeds
             are met.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of booleans.
 
     >>> from tinyxla.random import PRNGKey, bernoulli
     >>> bernoulli(PRNGKey(42), 0.5, (3,))
@@ -200,6 +218,7 @@ def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
         key: a random key.
         shape: of the result.
         out_sharding: where the result is to be.
+        dtype: the element type of the result.
 
     Returns:
         An array of the shape `shape`, of integers unless a type is asked for.
@@ -425,6 +444,10 @@ def gumbel(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str
         dtype: a floating-point type, `float32` unless another is asked for.
         mode: "low" (as None is), "high" or "highest": the latter two draw twice as many bits, for the tails; "highest"
             differs for `float32`.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of this shape and type.
 
     >>> from tinyxla.random import PRNGKey, gumbel
     >>> gumbel(PRNGKey(42), (2,)).shape

@@ -108,6 +108,12 @@ def _key_type(what: str, impl: Any, dtype: Any = None) -> KeyType:
 def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     """The element type of keys of a generator: of that named, or of the default one.
 
+    Args:
+        impl_spec: the name of a generator, or None.
+
+    Returns:
+        An element type.
+
     Raises:
         AttributeValueError: an unknown generator.
 
@@ -126,6 +132,9 @@ def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Array:
         impl: the name of a generator; that of the option `default_prng_impl` unless given. Functions take arrays of
             words for keys of the default one.
 
+    Returns:
+        An array of uint32 of as many words as a key of the generator has.
+
     >>> from tinyxla.random import PRNGKey
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
@@ -142,8 +151,13 @@ def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | 
             "philox4x32"; that of the option `default_prng_impl` unless given.
         dtype: the same, by a name or a `key_dtype`.
 
-    Errors: `AttributeValueError` for an unknown generator, `ArgumentError` for a seed that is not one integer,
-    `NumberRangeError` for one that does not fit 64 bits.
+    Returns:
+        A key.
+
+    Raises:
+        AttributeValueError: an unknown generator.
+        ArgumentError: a seed that is not one integer.
+        NumberRangeError: one that does not fit 64 bits.
 
     >>> from tinyxla.random import key
     >>> key(42).shape, key(42).dtype
@@ -154,6 +168,13 @@ def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | 
 
 def random_seed(seed: Any, *, impl: str | KeyType | None = None) -> KeyArray:
     """Keys from an array of integers, in its shape.
+
+    Args:
+        seed: integers.
+        impl: the name of a generator; that of the option `default_prng_impl` unless given.
+
+    Returns:
+        An array of keys of this shape.
 
     Raises:
         ArgumentError: seeds that are no integers.
@@ -206,6 +227,12 @@ def _words_of(what: str, seeds: Any) -> tuple[Any, Any]:
 def key_data(keys: Any) -> Array:
     """The words of keys: an array of uint32 with one more axis than the keys.
 
+    Args:
+        keys: an array of random keys.
+
+    Returns:
+        An array of uint32.
+
     Raises:
         ArgumentError: what are no keys.
 
@@ -218,6 +245,12 @@ def key_data(keys: Any) -> Array:
 
 def key_impl(keys: Any) -> str:
     """The name of the generator that keys are for.
+
+    Args:
+        keys: an array of random keys.
+
+    Returns:
+        The name.
 
     Raises:
         ArgumentError: what are no keys.
@@ -238,6 +271,9 @@ def wrap_key_data(
         key_bits_array: the words, u32 of a shape that ends with as many as a key of the generator has.
         impl, dtype: the generator, as in `key`.
 
+    Returns:
+        An array of keys, without the last dimension.
+
     >>> import numpy as np
     >>> from tinyxla.random import wrap_key_data
     >>> wrap_key_data(np.array([[0, 1], [0, 2]], np.uint32)).shape
@@ -254,6 +290,12 @@ def wrap_key_data(
 
 def clone(key: Any) -> Array:
     """The same key, to say that it is used again on purpose.
+
+    Args:
+        key: a random key.
+
+    Returns:
+        The key.
 
     Example:
         >>> import tinyxla as tx
@@ -299,6 +341,13 @@ def split_words(key: KeyArray, sizes: tuple[int, ...]) -> KeyArray:
 def fold_in(key: Any, data: Any) -> Array:
     """A new key from one and a number from 0 to 2**32 - 1, such as that of a training step.
 
+    Args:
+        key: a random key.
+        data: an integer.
+
+    Returns:
+        A key.
+
     Raises:
         NumberRangeError: a number outside this range.
         ArgumentError: what is no key, or data that is not one integer.
@@ -339,6 +388,15 @@ def _fold_in_now(words: Any, number: Any) -> Array:
 @drawn("shape", "dtype")
 def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
+
+    Args:
+        key: a random key.
+        shape: the shape of the result.
+        dtype: an unsigned integer type.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of this shape and type.
 
     Raises:
         ArgumentError: what is no key.

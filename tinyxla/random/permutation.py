@@ -37,6 +37,10 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
         x: an array, or an integer n for 0 ... n - 1.
         axis: the axis along which elements change place.
         independent: every line along the axis gets an order of its own, instead of one for all.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the shape and type of x.
 
     >>> from tinyxla.random import PRNGKey, permutation
     >>> permutation(PRNGKey(42), 3)
@@ -94,6 +98,10 @@ def choice(
         p: the elements' probabilities, which add up to 1; all equal unless given.
         axis: the axis along which `a` is chosen from; the shape takes its place in the result.
         mode: that of `gumbel`, by whose numbers is chosen with probabilities and without replacement.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the type of `a`.
 
     >>> from tinyxla.random import PRNGKey, choice
     >>> choice(PRNGKey(42), 10, (6,))
@@ -169,6 +177,10 @@ def categorical(
         shape: of the result; it ends with the other axes of logits, or with what broadcasts with them.
         replace: the same index may be chosen again along the leading axes of the shape.
         mode: that of `gumbel`.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        Integers of this shape; by default that of logits without the axis.
 
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, categorical

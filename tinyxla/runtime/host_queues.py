@@ -259,6 +259,11 @@ class Client:
     def transfer_to_infeed(self, value: Any, replica: int = 0, timeout: float | None = None) -> None:
         """Put an array, or a tuple of arrays, into the infeed of a replica.
 
+        Args:
+            value: an array, or a tuple of arrays.
+            replica: the number of the replica.
+            timeout: seconds to wait; by default those of the client.
+
         Raises:
             TransferError: the infeed stayed full for `timeout` seconds (the client's, unless given).
             ShapeError: a nested tuple.
@@ -305,6 +310,12 @@ class Client:
     def transfer_to_channel(self, channel: Any, value: Any, replica: int = 0, timeout: float | None = None) -> None:
         """Put an array into the queue from which `RecvFromHost` over this channel reads.
 
+        Args:
+            channel: the number of a channel.
+            value: an array.
+            replica: the number of the replica.
+            timeout: seconds to wait; by default those of the client.
+
         Raises:
             ShapeError: a value that is a tuple.
             TransferError: the queue stayed full for `timeout` seconds (the client's, unless given).
@@ -325,6 +336,14 @@ class Client:
 
     def transfer_from_channel(self, channel: Any, replica: int = 0, timeout: float | None = None) -> Any:
         """Take what `SendToHost` has sent over this channel.
+
+        Args:
+            channel: the number of a channel.
+            replica: the number of the replica.
+            timeout: seconds to wait; by default those of the client.
+
+        Returns:
+            An array.
 
         Raises:
             TransferError: nothing was there for `timeout` seconds (the client's, unless given).

@@ -42,6 +42,9 @@ _watchers: list[Callable[[int], None]] = []
 def get_num_threads() -> int:
     """How many threads, the caller's included, share the work of a compiled function.
 
+    Returns:
+        The number of threads.
+
     Raises:
         AttributeValueError: TINYXLA_NUM_THREADS is not a number of threads.
 

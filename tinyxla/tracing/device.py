@@ -89,6 +89,9 @@ def set_devices_each(count: int) -> None:
 def process_index() -> int:
     """The number of this process.
 
+    Returns:
+        An integer from 0 on.
+
     >>> from tinyxla import distributed
     >>> distributed.process_index()
     0
@@ -98,6 +101,9 @@ def process_index() -> int:
 
 def process_count() -> int:
     """The number of processes.
+
+    Returns:
+        A positive integer.
 
     >>> from tinyxla import distributed
     >>> distributed.process_count()

@@ -347,6 +347,12 @@ class _MeshContext:
 def set_mesh(mesh: AbstractMesh) -> _MeshContext:
     """Make a mesh the current one, also as a context.
 
+    Args:
+        mesh: a mesh.
+
+    Returns:
+        A context manager, at whose end the mesh is the one before.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
@@ -366,6 +372,9 @@ def make_mesh(
         axis_names: the name of each axis.
         axis_types: an `AxisType`, or one for each axis.
         devices: by default the first ones of all processes.
+
+    Returns:
+        A mesh.
 
     Raises:
         ArgumentError: there are fewer devices.
