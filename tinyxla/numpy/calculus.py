@@ -71,6 +71,15 @@ from tinyxla.util.tracebacks import boundary
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule, of values at places x or dx apart.
 
+    Args:
+        y: values.
+        x: their places; `dx` apart if None.
+        dx: the distance of places.
+        axis: the axis; negative ones count from the end.
+
+    Returns:
+        An array without the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]))
@@ -102,6 +111,15 @@ def _part(x: Any, axis: int, start: int, limit: int) -> Any:
 @replayed
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps.
+
+    Args:
+        f: an array of values on a grid.
+        *varargs: the distance of points, or their coordinates, for each axis or one for all; 1 by default.
+        axis: an axis, or several; all by default.
+        edge_order: 1; differences at the ends are of the first order.
+
+    Returns:
+        An array of the shape of f, or a list of one for each axis.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -160,6 +178,19 @@ def cov(
 ) -> Array:
     """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights; computed in
     `dtype` if that is given.
+
+    Args:
+        m: a vector, or a matrix of variables and their observations.
+        y: further variables, of the same form.
+        rowvar: whether variables are in rows.
+        bias: whether to divide by the number of observations n, instead of n - 1.
+        ddof: what is subtracted from n in the divisor; it overrides `bias`.
+        fweights: integers, how often each observation counts.
+        aweights: weights of observations.
+        dtype: the element type of the result.
+
+    Returns:
+        A matrix with a row and a column for each variable; a scalar for one.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -222,6 +253,14 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`); computed in `dtype` if
     that is given.
 
+    Args:
+        x, y: variables and their observations, as for `cov`.
+        rowvar: whether variables are in rows.
+        dtype: the element type of the result.
+
+    Returns:
+        A matrix with a row and a column for each variable.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.corrcoef(jnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
@@ -242,6 +281,14 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule. Further
     dimensions of p, which broadcast with those of x, are those of several polynomials.
+
+    Args:
+        p: coefficients along the first axis.
+        x: an array.
+        unroll: the number of steps of the loop that are unrolled.
+
+    Returns:
+        An array of the shape of x, broadcast with the further dimensions of p.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -266,6 +313,14 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """The powers of a vector as columns, highest first unless `increasing`.
 
+    Args:
+        x: a vector.
+        N: the number of columns; that of elements by default.
+        increasing: whether powers increase.
+
+    Returns:
+        A matrix of a row for each element.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.vander(jnp.array([2, 3]), 3)
@@ -287,6 +342,12 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of polynomials given by their coefficients, highest power first.
 
+    Args:
+        a1, a2: vectors of coefficients.
+
+    Returns:
+        A vector of coefficients.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
@@ -298,6 +359,12 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 @replayed
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of polynomials given by their coefficients, highest power first.
+
+    Args:
+        a1, a2: vectors of coefficients.
+
+    Returns:
+        A vector of coefficients.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -313,6 +380,13 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
     With `trim_leading_zeros`, leading coefficients that are zero are left out before, so that their values must be
     known: then the result has NumPy's shape.
+
+    Args:
+        a1, a2: vectors of coefficients.
+        trim_leading_zeros: whether leading zeros are removed.
+
+    Returns:
+        A vector of coefficients.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -343,6 +417,13 @@ def _led(x: Any, length: int) -> Any:
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial given by its coefficients, highest power first.
 
+    Args:
+        p: a vector of coefficients.
+        m: the order of the derivative.
+
+    Returns:
+        A vector of m coefficients fewer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
@@ -358,6 +439,14 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 @replayed
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The m-th antiderivative of a polynomial, with the constants k (zero if not given).
+
+    Args:
+        p: a vector of coefficients.
+        m: the order of the antiderivative.
+        k: the constants of integration, a number or m of them.
+
+    Returns:
+        A vector of m coefficients more.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -386,6 +475,15 @@ def convolve(
     `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely). Products are summed
     in the `preferred_element_type`, which the result has; `precision` has no effect.
 
+    Args:
+        a, v: vectors.
+        mode: "full", "same" or "valid".
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        A vector: of n + m - 1, max(n, m) or max(n, m) - min(n, m) + 1 elements, by the mode.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
@@ -406,6 +504,15 @@ def correlate(
     a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
 ) -> Array:
     """The cross-correlation of two vectors, the second conjugated; options as for `convolve`.
+
+    Args:
+        a, v: vectors.
+        mode: "full", "same" or "valid".
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        A vector, of the lengths of `convolve`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -459,6 +566,15 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """A function of vectors, applied to all along an axis at once: it is called with a traced vector.
 
+    Args:
+        func1d: a function of a vector, and of `args` and `kwargs`.
+        axis: the axis; negative ones count from the end.
+        arr: an array.
+        *args, **kwargs: further arguments of the function.
+
+    Returns:
+        An array: the axis is replaced by those of the function's result.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
@@ -480,6 +596,14 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
     """A reduction over several axes, one after the other; axes that it removes come back with size 1.
 
+    Args:
+        func: a function of an array and an axis, such as `numpy.sum`.
+        a: an array.
+        axes: an axis, or several.
+
+    Returns:
+        An array of the same rank.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), (0, 2))
@@ -498,6 +622,13 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
 @boundary
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements in another shape, repeated from the start as often as needed.
+
+    Args:
+        a: an array.
+        new_shape: the sizes of the result.
+
+    Returns:
+        An array of this shape.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -518,6 +649,15 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 @replayed
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers.
+
+    Args:
+        p: angles.
+        discont: the smallest jump that is removed; half a period by default.
+        axis: the axis; negative ones count from the end.
+        period: the period, 2 pi by default.
+
+    Returns:
+        An array of the shape of p.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -81,6 +81,15 @@ def dot(
 
     With a scalar it is the product.
 
+    Args:
+        a, b: arrays.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array without the axes that are summed over.
+
     Raises:
         ShapeError: sizes that do not fit.
 
@@ -113,6 +122,15 @@ def matmul(
     out_sharding: Any = None,
 ) -> Array:
     """The matrix product; further axes in front broadcast against each other. A vector is a row, or a column.
+
+    Args:
+        a, b: arrays.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array [..., m, n] for a [..., m, k] and b [..., k, n].
 
     Raises:
         ShapeError: an array without dimensions, or sizes that do not fit.
@@ -155,6 +173,14 @@ def matmul(
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The dot product of the flattened arrays, the first conjugated.
 
+    Args:
+        a, b: arrays.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        A scalar.
+
     Raises:
         ShapeError: sizes that do not fit.
 
@@ -179,6 +205,15 @@ def vecdot(
     """The dot products along an axis, the first conjugated. Products are summed in the `preferred_element_type`, which
     the result has; `precision` has no effect.
 
+    Args:
+        x1, x2: arrays.
+        axis: the axis of vectors.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An array without the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
@@ -198,6 +233,13 @@ def vecdot(
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors: the last axes; further axes in front broadcast against each other.
 
+    Args:
+        x1: matrices [..., m, n].
+        x2: vectors [..., n].
+
+    Returns:
+        Vectors [..., m].
+
     Raises:
         ShapeError: sizes that do not fit.
 
@@ -215,6 +257,13 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @replayed
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other.
+
+    Args:
+        x1: vectors [..., m].
+        x2: matrices [..., m, n].
+
+    Returns:
+        Vectors [..., n].
 
     Raises:
         ShapeError: sizes that do not fit.
@@ -234,6 +283,14 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The sum over the last axes of both.
 
+    Args:
+        a, b: arrays.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An array of the other axes of a, then those of b.
+
     Raises:
         ShapeError: sizes that do not fit.
 
@@ -252,6 +309,13 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 @replayed
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a with one of b, both flattened.
+
+    Args:
+        a, b: arrays.
+        out: must be None.
+
+    Returns:
+        A matrix.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -275,6 +339,16 @@ def tensordot(
     out_sharding: Any = None,
 ) -> Array:
     """The sum of products over axes of both: the last `axes` of a and the first of b, or a list of axes of each.
+
+    Args:
+        a, b: arrays.
+        axes: a number of axes, or a list of axes of a and one of axes of b.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the other axes of a, then those of b.
 
     Raises:
         ShapeError: sizes that do not fit.
@@ -313,6 +387,12 @@ def tensordot(
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: each element of a times the whole of b.
 
+    Args:
+        a, b: arrays.
+
+    Returns:
+        An array whose sizes are products of those of a and b.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2]))
@@ -333,6 +413,14 @@ def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
     """The cross product of vectors of 3 (or 2) elements along an axis.
+
+    Args:
+        a, b: arrays.
+        axisa, axisb, axisc: the axis of vectors in a, in b and in the result.
+        axis: one axis instead of the three.
+
+    Returns:
+        An array of vectors, or of scalars for vectors of 2 elements.
 
     Raises:
         ShapeError: vectors of other sizes.
@@ -394,6 +482,19 @@ def einsum(
     Letters name axes; those that are not in the result are summed over; `...` stands for axes that broadcast. Several
     operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`),
     by `_dot_general` if that is given, which is called as `lax.dot_general` is.
+
+    Args:
+        subscripts: the letters of the operands and, after "->", of the result; or operands with lists of axes.
+        *operands: arrays.
+        out: must be None.
+        optimize: the order of products, as in `numpy.einsum_path`.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        _dot_general: a function that multiplies two operands, as `lax.dot_general`.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array with the axes of the result.
 
     Raises:
         ShapeError: letters that do not fit the dimensions, or that have different sizes.
@@ -613,6 +714,14 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
 @boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and a report.
+
+    Args:
+        subscripts: as for `einsum`.
+        *operands: arrays, or anything with a shape.
+        optimize: the order of products, as in `numpy.einsum_path`.
+
+    Returns:
+        A pair of the list of contractions and a text.
 
     Example:
         >>> import tinyxla.numpy as jnp

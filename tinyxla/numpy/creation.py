@@ -75,6 +75,11 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
             deleting one, by donating it say, leaves the other.
         order: accepted for NumPy's sake; it makes no difference.
         ndmin: axes of size 1 are put in front until there are that many.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -97,6 +102,17 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`.
+
+    Args:
+        a: a number, an array of any library, or nested lists or tuples of numbers and arrays.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        order: accepted for compatibility; it makes no difference.
+        copy: whether an array of this library becomes another one.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -213,6 +229,12 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
     Args:
         copy: by default the array is a copy, so that it stays what it is when its exporter writes to its own. With
             False the memory is shared, and nobody may write to it from then on.
+        x: an object with `__dlpack__`.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
 
     Raises:
         ArgumentError: not an array that exports its elements.
@@ -238,6 +260,15 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer.
 
+    Args:
+        buffer: an object with the buffer protocol.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        count: the number of elements; -1 for all.
+        offset: the bytes that are skipped.
+
+    Returns:
+        A vector.
+
     Raises:
         ShapeError: a buffer that is too short, or whose size is no multiple of that of an element.
 
@@ -259,6 +290,15 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Array:
     """`function` of the index arrays of a shape.
 
+    Args:
+        function: a function of an index array for each axis.
+        shape: the sizes of the result.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        **options: keyword arguments of the function.
+
+    Returns:
+        The result of the function.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 2))
@@ -275,6 +315,13 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
     """An array of the same elements; deleting one of the two, by donating it say, leaves the other.
+
+    Args:
+        a: an array.
+        order: accepted for compatibility; it makes no difference.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -293,6 +340,13 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 @replayed
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """An array with one value everywhere (or a value that broadcasts to the shape).
+
+    Args:
+        shape: the sizes of the result.
+        fill_value: a number, or an array that broadcasts to the shape.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         An array of the element type of the value, unless a `dtype` is given.
@@ -339,6 +393,15 @@ def _full_of_keys(fill_value: Any, dtype: Any, sizes: tuple[int, ...]) -> Any:
 def zeros(shape: Any, dtype: Any = None) -> Array:
     """An array of zeros, of the default floating-point type unless a `dtype` is given.
 
+    Args:
+        shape: the sizes of the result.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
+
     Raises:
         ShapeError: a negative size.
 
@@ -365,6 +428,15 @@ def _constant(what: str, shape: Any, value: int, dtype: Any) -> Array:
 def ones(shape: Any, dtype: Any = None) -> Array:
     """An array of ones, of the default floating-point type unless a `dtype` is given.
 
+    Args:
+        shape: the sizes of the result.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
+
     Raises:
         ShapeError: a negative size.
 
@@ -381,6 +453,15 @@ def ones(shape: Any, dtype: Any = None) -> Array:
 def empty(shape: Any, dtype: Any = None) -> Array:
     """Zeros: there is no array with undefined elements.
 
+    Args:
+        shape: the sizes of the result.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of zeros.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.empty((2, 3)).shape
@@ -392,6 +473,17 @@ def empty(shape: Any, dtype: Any = None) -> Array:
 @with_device
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """One value everywhere, in the shape and type of another array.
+
+    Args:
+        a: an array.
+        fill_value: a number, or an array that broadcasts to the shape.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        shape: the sizes of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -424,6 +516,16 @@ def _template(a: Any) -> tuple[np.dtype[Any], bool]:
 def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and type of another array.
 
+    Args:
+        a: an array.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        shape: the sizes of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.zeros_like(jnp.array([5, 6]))
@@ -436,6 +538,16 @@ def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
 def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Ones in the shape and type of another array.
 
+    Args:
+        a: an array.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        shape: the sizes of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ones_like(jnp.array([5, 6]))
@@ -447,6 +559,16 @@ def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
 @with_device
 def empty_like(prototype: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and type of another array.
+
+    Args:
+        prototype: an array.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        shape: the sizes of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of zeros.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -486,6 +608,14 @@ def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Arr
 @with_device
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
     """The numbers start, start + step, ... below stop; `arange(stop)` counts from 0.
+
+    Args:
+        start: the first number.
+        stop: the end, which is not included.
+        step: the distance of numbers.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         A vector, of integers if all arguments are, unless a `dtype` is given; it may be empty.
@@ -564,6 +694,17 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from start to stop, along a new axis; with `retstep` also their distance.
 
+    Args:
+        start: the first number.
+        stop: the end.
+        num: the number of numbers.
+        endpoint: whether `stop` is the last number; else the one after it.
+        retstep: whether to return the distance, too.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        axis: the position of the new axis, if `start` and `stop` are arrays.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
     Returns:
         An array in floating point unless there is a `dtype`, with an axis of size `num` beside those of the ends.
 
@@ -617,6 +758,18 @@ def logspace(
 ) -> Array:
     """base to the powers of `num` evenly spaced exponents from start to stop.
 
+    Args:
+        start: the first number.
+        stop: the last exponent.
+        num: the number of numbers.
+        endpoint: whether `stop` is the last number; else the one after it.
+        base: the base of the powers.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        axis: the position of the new axis, if `start` and `stop` are arrays.
+
+    Returns:
+        An array with an axis of size `num` beside those of the ends.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.logspace(0.0, 2.0, 3)
@@ -631,6 +784,16 @@ def geomspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Array:
     """`num` numbers from start to stop of which each is the same multiple of the one before.
+
+    Args:
+        start, stop: the first and the last number.
+        num: the number of numbers.
+        endpoint: whether `stop` is the last number; else the one after it.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        axis: the position of the new axis, if `start` and `stop` are arrays.
+
+    Returns:
+        An array with an axis of size `num` beside those of the ends.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -650,6 +813,16 @@ def geomspace(
 @with_device
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """A matrix with ones on the k-th diagonal and zeros elsewhere, of N rows and M columns (N unless given).
+
+    Args:
+        N, M: the numbers of rows and columns.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        A matrix.
 
     Raises:
         ShapeError: a negative size.
@@ -677,6 +850,15 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
 @with_device
 def identity(n: int, dtype: Any = None) -> Array:
     """The identity matrix.
+
+    Args:
+        n: the number of rows.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        A matrix.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -710,6 +892,14 @@ def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> An
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """A matrix with ones on and below the k-th diagonal and zeros above, of N rows and M columns (N unless given).
 
+    Args:
+        N, M: the numbers of rows and columns.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+        dtype: the element type of the result; by default it follows from the other arguments.
+
+    Returns:
+        A matrix.
+
     Raises:
         ShapeError: a negative size.
 
@@ -738,6 +928,13 @@ def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangles of matrices: the elements on and below the k-th diagonal, zeros above.
 
+    Args:
+        m: an array of at least two dimensions.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        An array of the same shape and type.
+
     Raises:
         ShapeError: an array of fewer than two dimensions.
 
@@ -753,6 +950,13 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 @replayed
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangles of matrices: the elements on and above the k-th diagonal, zeros below.
+
+    Args:
+        m: an array of at least two dimensions.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        An array of the same shape and type.
 
     Raises:
         ShapeError: an array of fewer than two dimensions.
@@ -775,6 +979,9 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
         copy: has no effect: arrays are immutable.
         sparse: whether each array has size 1 along the axes of the others.
         indexing: "xy", where the first vector runs along axis 1, or "ij", where it runs along axis 0.
+
+    Returns:
+        A list of arrays, one for each vector.
 
     Raises:
         ShapeError: what are no vectors.
@@ -815,6 +1022,14 @@ def indices(dimensions: Any, dtype: Any = None, *, sparse: Literal[True]) -> tup
 @replayed
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis).
+
+    Args:
+        dimensions: the sizes of the grid.
+        dtype: the element type of the result; by default it follows from the other arguments.
+        sparse: whether each array has size 1 along the axes of the others.
+
+    Returns:
+        An array with a new first axis, or a tuple of arrays.
 
     Example:
         >>> import tinyxla.numpy as jnp

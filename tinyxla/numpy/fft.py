@@ -146,6 +146,9 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
         norm: where the factor 1/n goes: `"backward"` (the default) to the inverse, `"forward"` to the transform,
             `"ortho"` half to each.
 
+    Returns:
+        A complex array of the shape of `a`, with the length n along the axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0]))
@@ -157,6 +160,12 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 @replayed
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft`; the arguments are the same.
+
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros; that of the axis if None.
+        axis: the axis of the signals.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A complex array of the shape of `a`, with the length n along the axis.
@@ -178,6 +187,12 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of real signals: the first n // 2 + 1 coefficients, whose conjugates the others are.
 
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros; that of the axis if None.
+        axis: the axis of the signals.
+        norm: where the factor 1/n goes, as in `fft`.
+
     Returns:
         A complex array of the shape of `a`, with n // 2 + 1 coefficients along the axis.
 
@@ -197,6 +212,12 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 @replayed
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`. The length n of the signals is even unless it is given.
+
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros; that of the axis if None.
+        axis: the axis of the signals.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A real array of the shape of `a`, with the length n along the axis: 2 (m - 1) for m coefficients, if None.
@@ -218,6 +239,12 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of signals that are Hermitian, given by their first half.
 
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros; that of the axis if None.
+        axis: the axis of the signals.
+        norm: where the factor 1/n goes, as in `fft`.
+
     Returns:
         A real array of the shape of `a`, with the length n along the axis: 2 (m - 1) for m elements, if None.
 
@@ -238,6 +265,12 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 @replayed
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`.
+
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros; that of the axis if None.
+        axis: the axis of the signals.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A complex array of the shape of `a`, with n // 2 + 1 elements along the axis.
@@ -273,6 +306,9 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
         axes: all if None, or as many last ones as `s` has lengths.
         norm: as in `fft`.
 
+    Returns:
+        A complex array of the shape of `a`, with the lengths `s` along the axes.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fftn(jnp.ones((2, 2))).real
@@ -285,6 +321,12 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
 @replayed
 def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
+
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: the axes; as in `fftn`.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A complex array of the shape of `a`, with the lengths `s` along the axes.
@@ -307,6 +349,12 @@ def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, no
 def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The Fourier transform of real signals along several axes, the last of which has only half the coefficients.
 
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: the axes; as in `fftn`.
+        norm: where the factor 1/n goes, as in `fft`.
+
     Returns:
         A complex array of the shape of `a` with the lengths `s`, but n // 2 + 1 coefficients for the last of them, n.
 
@@ -326,6 +374,12 @@ def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, no
 @replayed
 def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
+
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: the axes; as in `fftn`.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A real array of the shape of `a`, but with the lengths `s`: the last is by default 2 (m - 1) for m coefficients.
@@ -348,6 +402,12 @@ def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, n
 def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform along two axes.
 
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: two axes.
+        norm: where the factor 1/n goes, as in `fft`.
+
     Returns:
         A complex array of the shape of `a`, with the lengths `s` along the axes.
 
@@ -368,6 +428,12 @@ def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: 
 @replayed
 def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
+
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: two axes.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A complex array of the shape of `a`, with the lengths `s` along the axes.
@@ -390,6 +456,12 @@ def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm:
 def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform of real signals along two axes.
 
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: two axes.
+        norm: where the factor 1/n goes, as in `fft`.
+
     Returns:
         A complex array of the shape of `a` with the lengths `s`, but n // 2 + 1 coefficients for the last of them, n.
 
@@ -409,6 +481,12 @@ def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm:
 @replayed
 def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`.
+
+    Args:
+        a: an array.
+        s: the lengths along the axes, as in `fftn`.
+        axes: two axes.
+        norm: where the factor 1/n goes, as in `fft`.
 
     Returns:
         A real array of the shape of `a`, but with the lengths `s`: the last is by default 2 (m - 1) for m coefficients.
@@ -446,6 +524,13 @@ def _check_spacing(what: str, d: ArrayLike) -> None:
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `fft`, in cycles per unit of the sample spacing d.
 
+    Args:
+        n: the length of the signals.
+        d: the distance of samples.
+        dtype: the element type of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
     Returns:
         A vector of n numbers: from 0 up, then the negative ones.
 
@@ -466,6 +551,13 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
 @with_device
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `rfft`.
+
+    Args:
+        n: the length of the signals.
+        d: the distance of samples.
+        dtype: the element type of the result.
+        device: a device, or a sharding.
+        out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
         A vector of n // 2 + 1 numbers, from 0 up.
@@ -494,6 +586,13 @@ def _positive(what: str, n: Any) -> int:
 def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The elements in the order of their frequencies, zero in the middle, along all axes or those given.
 
+    Args:
+        x: an array.
+        axes: an axis, or several; all by default.
+
+    Returns:
+        An array of the shape and type of x.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -508,6 +607,13 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
 @boundary
 def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """The inverse of `fftshift`.
+
+    Args:
+        x: an array.
+        axes: an axis, or several; all by default.
+
+    Returns:
+        An array of the shape and type of x.
 
     Raises:
         AxisError: an axis that the array does not have.

@@ -44,6 +44,11 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
     Types that NumPy lacks (bfloat16, those of 8 bits and less) are written as raw bytes; `load` knows bfloat16 again,
     others it takes by its `dtype`. `tinyxla.save` keeps all types, and whole trees.
 
+    Args:
+        file: a path, or a file that is open for writing.
+        arr: an array.
+        allow_pickle: accepted for compatibility.
+
     Example:
         >>> import os, tempfile
         >>> import tinyxla.numpy as jnp
@@ -57,6 +62,12 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
 
 def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: ArrayLike) -> None:
     """Write several arrays to one file, by name. Arrays of numbers need no pickles, whatever `allow_pickle`.
+
+    Args:
+        file: a path, or a file that is open for writing.
+        *args: arrays, which are named `arr_0`, `arr_1` and so on.
+        allow_pickle: accepted for compatibility.
+        **kwargs: arrays by name.
 
     Example:
         >>> import os, tempfile
@@ -84,6 +95,9 @@ def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options:
         allow_pickle: whether arrays of numbers that were written as objects are read, which runs code of the file.
         options: those of `numpy.load`.
 
+    Returns:
+        An array, or a mapping of names to arrays.
+
     Raises:
         DTypeError: the elements are raw bytes, and `dtype` is not given.
 
@@ -109,6 +123,12 @@ def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options:
 def fromfile(*args: Any, **kwargs: Any) -> Array:
     """An array of the numbers in a file, by `numpy.fromfile`.
 
+    Args:
+        *args, **kwargs: arguments of `numpy.fromfile`.
+
+    Returns:
+        A vector.
+
     Example:
         >>> import os, tempfile
         >>> import numpy as np
@@ -124,6 +144,12 @@ def fromfile(*args: Any, **kwargs: Any) -> Array:
 def fromiter(*args: Any, **kwargs: Any) -> Array:
     """An array of the numbers of an iterator, by `numpy.fromiter`.
 
+    Args:
+        *args, **kwargs: arguments of `numpy.fromiter`.
+
+    Returns:
+        A vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fromiter((k * k for k in range(4)), dtype="int32")
@@ -135,6 +161,15 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
 @boundary
 def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) -> Array:
     """An array of the numbers in a text, between separators.
+
+    Args:
+        string: the text.
+        dtype: the element type.
+        count: the number of elements; -1 for all.
+        sep: the separator.
+
+    Returns:
+        A vector.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -160,6 +195,15 @@ def array_repr(
 ) -> str:
     """The array as Python would show it; options are NumPy's.
 
+    Args:
+        arr: an array.
+        max_line_width: the number of characters of a line.
+        precision: the number of digits.
+        suppress_small: whether numbers that are close to 0 are shown as 0.
+
+    Returns:
+        The text.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.array_repr(jnp.array([1, 2]))
@@ -174,6 +218,15 @@ def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
     """The elements of the array as text; options are NumPy's.
+
+    Args:
+        a: an array.
+        max_line_width: the number of characters of a line.
+        precision: the number of digits.
+        suppress_small: whether numbers that are close to 0 are shown as 0.
+
+    Returns:
+        The text.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -111,6 +111,9 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
         axis: the axis of vectors, or the two of matrices; None takes all (flattened if there is no `ord`).
         keepdims: the axes stay with size 1.
 
+    Returns:
+        A real number, or one for each vector or matrix.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
@@ -180,6 +183,15 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm of vectors along axes, or of all elements: a real number.
 
+    Args:
+        x: an array.
+        axis: an axis, or several; all elements if None.
+        keepdims: whether the result keeps the axes, with size 1.
+        ord: the order of the norm: a real number, 2 by default.
+
+    Returns:
+        Real numbers, of the shape of x without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
         ArgumentError: an `ord` that is no real number.
@@ -204,6 +216,9 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
         ord: "fro" (Frobenius), "nuc" (the sum of singular values), 2 or -2 (the largest or smallest singular value), 1
             or -1 (the largest or smallest sum of magnitudes of a column), infinity or -infinity (of a row).
 
+    Returns:
+        Real numbers, of the shape of x without its last two axes.
+
     Raises:
         ShapeError: an array of fewer than two dimensions.
         ArgumentError: another `ord`.
@@ -225,6 +240,13 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 @replayed
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """The n-th power of square matrices, by repeated squaring; a negative one of their inverses.
+
+    Args:
+        a: square matrices, of shape [..., n, n].
+        n: the exponent, a Python integer.
+
+    Returns:
+        Matrices of the shape of a.
 
     Raises:
         SquareMatrixError: what are no square matrices.
@@ -250,6 +272,13 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 @replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices, or batches of them (the first and last may be vectors), in the cheapest order.
+
+    Args:
+        arrays: arrays whose sizes fit one after the other.
+        precision: accepted for compatibility: products are computed in full precision.
+
+    Returns:
+        An array.
 
     Raises:
         ArgumentError: fewer than two arrays.
@@ -282,6 +311,14 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product; see `tinyxla.numpy.matmul`.
 
+    Args:
+        x1, x2: arrays.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        Matrices [..., m, n] for x1 [..., m, k] and x2 [..., k, n].
+
     Raises:
         ShapeError: an array without dimensions, or sizes that do not fit.
 
@@ -295,6 +332,12 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+
+    Returns:
+        An array of the same type.
 
     Raises:
         ShapeError: an array of fewer than two dimensions.
@@ -310,6 +353,12 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """All products of an element of one vector with one of the other.
+
+    Args:
+        x1, x2: vectors.
+
+    Returns:
+        A matrix.
 
     Raises:
         ShapeError: arrays that are no vectors.
@@ -330,6 +379,13 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The cross product of vectors of 3 elements along an axis.
 
+    Args:
+        x1, x2: arrays.
+        axis: the axis of vectors.
+
+    Returns:
+        An array of vectors.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
@@ -349,6 +405,15 @@ def vecdot(
     preferred_element_type: Any = None,
 ) -> Array:
     """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given.
+
+    Args:
+        x1, x2: arrays.
+        axis: the axis of vectors.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An array without the axis.
 
     Raises:
         ShapeError: sizes that do not fit.
@@ -379,6 +444,16 @@ def tensordot(
 ) -> Array:
     """The sum over axes of both; see `tinyxla.numpy.tensordot`.
 
+    Args:
+        x1, x2: arrays.
+        axes: a number of axes, or a list of axes of x1 and one of axes of x2.
+        precision: accepted for compatibility: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the other axes of x1, then those of x2.
+
     Raises:
         ShapeError: sizes that do not fit.
 
@@ -394,6 +469,10 @@ def tensordot(
 @boundary
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices in the last two axes.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+        offset: the diagonal: 0 is the main one, positive ones are above it.
 
     Returns:
         An array of the shape of `x` with the diagonal as its last axis, in place of two.
@@ -412,6 +491,14 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 @boundary
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+        offset: the diagonal: 0 is the main one, positive ones are above it.
+        dtype: the element type of the result.
+
+    Returns:
+        An array of the shape of x without its last two axes.
 
     Raises:
         AxisError: an array of fewer than two dimensions.
@@ -451,6 +538,9 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
         upper: give U instead of L.
         symmetrize_input: take the mean of a and its conjugate transpose; else only one triangle is read.
 
+    Returns:
+        Triangular matrices, of the shape of a.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -489,6 +579,9 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
         mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R; `"raw"` gives the
             transposed Householder reflectors with R, and their scalar factors, without derivatives.
 
+    Returns:
+        Q and R; R alone for "r"; the reflectors and their factors for "raw".
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
@@ -516,6 +609,9 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
         UPLO: which triangle is read, `"L"` (the default) or `"U"`, if the input is not made symmetric.
         symmetrize_input: take the mean of a and its conjugate transpose.
 
+    Returns:
+        The eigenvalues [..., n], which are real, and the eigenvectors [..., n, n].
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
@@ -536,6 +632,9 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
         UPLO: the triangle that is read, "L" or "U", unless `symmetrize_input`.
         symmetrize_input: whether the mean of a matrix and its conjugate transpose is taken.
 
+    Returns:
+        Real numbers [..., n].
+
     Raises:
         SquareMatrixError: what are no square matrices.
         ArgumentError: another `UPLO`.
@@ -550,6 +649,9 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 def eig(a: ArrayLike) -> EigResult:
     """The eigenvalues and eigenvectors of square matrices.
+
+    Args:
+        a: square matrices, of shape [..., n, n].
 
     Returns:
         `(eigenvalues, eigenvectors)`, complex, of shapes [..., n] and [..., n, n], in which columns are eigenvectors.
@@ -568,6 +670,12 @@ def eig(a: ArrayLike) -> EigResult:
 
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices, as complex numbers of shape [..., n], in no particular order.
+
+    Args:
+        a: square matrices, of shape [..., n, n].
+
+    Returns:
+        Complex numbers [..., n].
 
     Raises:
         SquareMatrixError: what are no square matrices.
@@ -649,6 +757,10 @@ def svd(
         subset_by_index: the range (start, end) of those singular values that are given, with vectors only if not
             `full_matrices`.
 
+    Returns:
+        U, S and Vh of shapes [..., m, k], [..., k] and [..., k, n], k the smaller of m and n unless `full_matrices`; S
+        alone without `compute_uv`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]])).S
@@ -662,6 +774,12 @@ def svd(
 @replayed
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices [..., m, n], as real numbers of shape [..., min(m, n)] in descending order.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+
+    Returns:
+        Real numbers [..., min(m, n)].
 
     Raises:
         SquareMatrixError: an array of fewer than two dimensions.
@@ -706,6 +824,9 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         a: matrices, of shape [..., n, n].
         b: a vector of n elements, or matrices of shape [..., n, k].
 
+    Returns:
+        An array of the shape of b.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.solve(jnp.array([[2.0, 1.0], [0.0, 4.0]]), jnp.array([4.0, 8.0]))
@@ -719,6 +840,12 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 @replayed
 def inv(a: ArrayLike) -> Array:
     """The inverses of square matrices; where there is none the elements are not finite.
+
+    Args:
+        a: square matrices, of shape [..., n, n].
+
+    Returns:
+        Matrices of the shape of a.
 
     Raises:
         SquareMatrixError: what are no square matrices.
@@ -745,6 +872,9 @@ def pinv(
         rtol: by default 10 times the larger size and the precision of the type; a number, or one for each matrix.
         hermitian: whether the matrices are equal to their adjoints; these are square.
         rcond: another name of `rtol`.
+
+    Returns:
+        Matrices [..., n, m].
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -928,6 +1058,9 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
         a: matrices, of shape [..., n, n].
         method: None, `"lu"` or `"qr"`; factors L U are taken in any case.
 
+    Returns:
+        The signs, and the logarithms, which are real; of the shape of a without its last two axes.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.slogdet(jnp.eye(3)).logabsdet
@@ -945,6 +1078,9 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 @replayed
 def det(a: ArrayLike) -> Array:
     """The determinants of square matrices, those of more than 3 rows by factors L U.
+
+    Args:
+        a: square matrices, of shape [..., n, n].
 
     Returns:
         An array of the shape of `a` without its last two axes, in floating point or complex.
@@ -1023,6 +1159,11 @@ def matrix_rank(
 ) -> Array:
     """How many singular values are more than `rtol` times the largest; `tol` is another name of that.
 
+    Args:
+        M: matrices, or a vector.
+        rtol, tol: the relative tolerance; the larger size times the precision of the type by default.
+        hermitian: whether the matrices are equal to their adjoints.
+
     Returns:
         Integers of the default type, of the shape of `M` without its last two axes.
 
@@ -1049,6 +1190,9 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
         x: matrices.
         p: the order of the norm, as in `norm`; 2 by default.
 
+    Returns:
+        Real numbers, of the shape of x without its last two axes.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.cond(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
@@ -1067,6 +1211,13 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 @replayed
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product.
+
+    Args:
+        a: an array.
+        ind: the number of axes of the result's domain.
+
+    Returns:
+        An array with the last axes first.
 
     Raises:
         ShapeError: sizes before and after axis `ind` whose products differ.
@@ -1088,6 +1239,13 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
 @replayed
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first.
+
+    Args:
+        a, b: arrays.
+        axes: axes of a that are moved to the end.
+
+    Returns:
+        An array of the shape of the last axes of a.
 
     Raises:
         ShapeError: shapes that make no square system.

@@ -54,6 +54,16 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
     `order="F"` takes and puts the elements with the first index varying fastest.
 
+    Args:
+        a: an array.
+        shape: the sizes of the result.
+        order: "C" or "F".
+        copy: accepted for compatibility.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the same elements.
+
     Raises:
         ShapeError: a shape for another number of elements, or with several -1.
         ArgumentError: an unknown order.
@@ -93,6 +103,14 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The elements in one dimension: row-major, or with the first index varying fastest if `order="F"`.
 
+    Args:
+        a: an array.
+        order: "C" or "F".
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        A vector.
+
     Raises:
         ArgumentError: an unknown order.
 
@@ -111,6 +129,12 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The sizes of the dimensions: none of a number, and of None, as in NumPy.
 
+    Args:
+        a: an array.
+
+    Returns:
+        A tuple of integers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.shape(jnp.ones((2, 3)))
@@ -122,6 +146,12 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions.
 
+    Args:
+        a: an array.
+
+    Returns:
+        An integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ndim(jnp.ones((2, 3)))
@@ -132,6 +162,13 @@ def ndim(a: ArrayLike) -> int:
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or the product of the sizes of axes.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all if None.
+
+    Returns:
+        An integer.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -154,6 +191,13 @@ def _sizes(what: str, a: Any) -> tuple[int, ...]:
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The axes in another order: that of `axes`, or reversed.
 
+    Args:
+        a: an array.
+        axes: a permutation of the axes; reversed if None.
+
+    Returns:
+        An array of the same elements.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
@@ -175,6 +219,12 @@ permute_dims = transpose
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
 
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the same elements.
+
     Raises:
         ShapeError: an array of fewer than two dimensions.
 
@@ -194,6 +244,13 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
+    Args:
+        a: an array.
+        axis1, axis2: two axes.
+
+    Returns:
+        An array of the same elements.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -212,6 +269,14 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 @boundary
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places; the others keep their order.
+
+    Args:
+        a: an array.
+        source: an axis, or several.
+        destination: their positions in the result.
+
+    Returns:
+        An array of the same elements.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -239,6 +304,14 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly.
 
+    Args:
+        a: an array.
+        axis: the axis; negative ones count from the end.
+        start: the position before which the axis is moved.
+
+    Returns:
+        An array of the same elements.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -258,6 +331,13 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """New axes of size 1, at these places of the result.
+
+    Args:
+        a: an array.
+        axis: a position, or several.
+
+    Returns:
+        An array of the same elements.
 
     Raises:
         AxisError: a place that the result does not have.
@@ -279,6 +359,13 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Without axes of size 1: all of them, or those named.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all of size 1 if None.
+
+    Returns:
+        An array of the same elements.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -302,6 +389,14 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
     """The array broadcast to a shape: axes of size 1 repeat, and new ones come in front.
 
+    Args:
+        array: an array.
+        shape: the sizes of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of this shape.
+
     Raises:
         ShapeError: a shape to which the array does not broadcast.
 
@@ -319,6 +414,12 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays broadcast to their common shape.
 
+    Args:
+        *args: arrays.
+
+    Returns:
+        As many arrays of one shape.
+
     Raises:
         ShapeError: shapes that do not broadcast.
 
@@ -334,6 +435,12 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The common shape of arrays of these shapes.
+
+    Args:
+        *shapes: tuples of sizes.
+
+    Returns:
+        A shape.
 
     Raises:
         ShapeError: shapes that do not broadcast.
@@ -353,6 +460,12 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
         return found[0] if len(found) == 1 else found
 
     text = f"""The arrays with at least {what[-2]} dimensions.
+
+    Args:
+        *arys: arrays.
+
+    Returns:
+        An array, or a list of them for several.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -377,6 +490,14 @@ def _check_one_list(what: str, second: Any) -> None:
 
 def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: Any = None) -> Array:
     """Arrays one after another along an axis (flattened if None).
+
+    Args:
+        arrays: arrays.
+        axis: the axis; None for flattened arrays.
+        dtype: the element type of the result; the common type of the arrays by default.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -425,6 +546,12 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis.
 
+    Args:
+        arrays: arrays.
+        axis: the position of the new axis.
+        out: must be None.
+        dtype: the element type of the result; the common type of the arrays by default.
+
     Returns:
         An array with one dimension more, of the type to which theirs are promoted, or `dtype`.
 
@@ -453,6 +580,13 @@ def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, 
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays side by side: along axis 1, or 0 for arrays of one dimension.
 
+    Args:
+        tup: arrays.
+        dtype: the element type of the result; the common type of the arrays by default.
+
+    Returns:
+        An array.
+
     Raises:
         ShapeError: shapes that differ outside of the axis.
 
@@ -469,6 +603,13 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 @replayed
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays as rows below each other.
+
+    Args:
+        tup: arrays.
+        dtype: the element type of the result; the common type of the arrays by default.
+
+    Returns:
+        An array of at least two dimensions.
 
     Raises:
         ShapeError: shapes that differ outside of the axis.
@@ -487,6 +628,13 @@ def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays behind each other, along axis 2.
 
+    Args:
+        tup: arrays.
+        dtype: the element type of the result; the common type of the arrays by default.
+
+    Returns:
+        An array of at least three dimensions.
+
     Raises:
         ShapeError: shapes that differ outside of the axis.
 
@@ -504,6 +652,12 @@ def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
     """Arrays of one dimension as columns, others side by side.
 
+    Args:
+        tup: arrays.
+
+    Returns:
+        A matrix.
+
     Raises:
         ShapeError: different numbers of rows.
 
@@ -520,6 +674,12 @@ def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
 @replayed
 def block(arrays: Any) -> Array:
     """An array of blocks, given as nested lists: the innermost are joined along the last axis.
+
+    Args:
+        arrays: nested lists of arrays.
+
+    Returns:
+        An array.
 
     Raises:
         ShapeError: blocks that do not fit side by side.
@@ -579,6 +739,14 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts of an array along an axis: so many equal ones, or cut before these indices.
 
+    Args:
+        ary: an array.
+        indices_or_sections: the number of equal parts, or the indices before which to cut.
+        axis: the axis; negative ones count from the end.
+
+    Returns:
+        A list of arrays.
+
     Raises:
         ShapeError: a number of parts that does not divide the axis; `array_split` takes it.
         AxisError: an axis that the array does not have.
@@ -594,6 +762,14 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
 @replayed
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, but the first parts may be one longer.
+
+    Args:
+        ary: an array.
+        indices_or_sections: the number of equal parts, or the indices before which to cut.
+        axis: the axis; negative ones count from the end.
+
+    Returns:
+        A list of arrays.
 
     Raises:
         ShapeError: no parts.
@@ -611,6 +787,13 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 1, or 0 for an array of one dimension.
 
+    Args:
+        ary: an array.
+        indices_or_sections: the number of equal parts, or the indices before which to cut.
+
+    Returns:
+        A list of arrays.
+
     Raises:
         ShapeError: a number of parts that does not divide the axis.
 
@@ -627,6 +810,13 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 0.
 
+    Args:
+        ary: an array.
+        indices_or_sections: the number of equal parts, or the indices before which to cut.
+
+    Returns:
+        A list of arrays.
+
     Raises:
         ShapeError: a number of parts that does not divide the axis.
 
@@ -641,6 +831,13 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 @replayed
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 2.
+
+    Args:
+        ary: an array.
+        indices_or_sections: the number of equal parts, or the indices before which to cut.
+
+    Returns:
+        A list of arrays.
 
     Raises:
         ShapeError: a number of parts that does not divide the axis.
@@ -658,6 +855,13 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, without it.
 
+    Args:
+        x: an array.
+        axis: the axis; negative ones count from the end.
+
+    Returns:
+        As many arrays as the size of the axis.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -674,6 +878,14 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 @replayed
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Two arrays one after the other; flattened if no axis is given.
+
+    Args:
+        arr: an array.
+        values: an array.
+        axis: the axis; None for flattened arrays.
+
+    Returns:
+        An array.
 
     Raises:
         ShapeError: shapes that differ outside of the axis.
@@ -693,6 +905,13 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 @replayed
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """The array repeated as a whole, so many times along each axis.
+
+    Args:
+        A: an array.
+        reps: the counts, for the last axes; further ones make new axes in front.
+
+    Returns:
+        An array.
 
     Raises:
         ShapeError: a negative count.
@@ -733,6 +952,10 @@ def repeat(
         axis: along which; None flattens the array.
         total_repeat_length: the size of the result along the axis, which compiled functions need if counts are traced.
             What is beyond is cut off, and the last element repeats where some lack.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        An array of the type of a.
 
     Raises:
         ShapeError: another number of counts, or a negative one.
@@ -832,6 +1055,13 @@ def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all if None).
 
+    Args:
+        m: an array.
+        axis: an axis, or several; all if None.
+
+    Returns:
+        An array of the shape and type of m.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -850,6 +1080,12 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
 def flipud(m: ArrayLike) -> Array:
     """The rows in reverse order.
 
+    Args:
+        m: an array.
+
+    Returns:
+        An array of the shape and type of m.
+
     Raises:
         AxisError: an array without dimensions.
 
@@ -866,6 +1102,12 @@ def flipud(m: ArrayLike) -> Array:
 def fliplr(m: ArrayLike) -> Array:
     """The columns in reverse order.
 
+    Args:
+        m: an array.
+
+    Returns:
+        An array of the shape and type of m.
+
     Raises:
         AxisError: an array of fewer than two dimensions.
 
@@ -881,6 +1123,14 @@ def fliplr(m: ArrayLike) -> Array:
 @replayed
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turned k times by 90 degrees, from the first axis towards the second.
+
+    Args:
+        m: an array.
+        k: the number of quarter turns.
+        axes: the two axes of the plane.
+
+    Returns:
+        An array of the same elements.
 
     Raises:
         ShapeError: two equal axes.
@@ -909,6 +1159,14 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """The elements moved by `shift` along axes; what leaves at the end comes in at the start.
 
     Shifts are integers, one or as many as the axes; they may be traced.
+
+    Args:
+        a: an array.
+        shift: an integer, or one for each axis.
+        axis: an axis, or several; None for the flattened array.
+
+    Returns:
+        An array of the shape and type of a.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -964,6 +1222,14 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis.
 
+    Args:
+        a: an array.
+        offset: the diagonal: 0 is the main one, positive ones are above it.
+        axis1, axis2: two axes.
+
+    Returns:
+        An array with the diagonal as its last axis, in place of two.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: two equal axes.
@@ -992,6 +1258,13 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 @replayed
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix that has a vector there.
+
+    Args:
+        v: a vector or a matrix.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A vector or a matrix.
 
     Raises:
         ShapeError: an array of no or of more than two dimensions.
@@ -1022,6 +1295,13 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix that has the flattened elements on its k-th diagonal.
 
+    Args:
+        v: an array.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A matrix.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.diagflat(jnp.array([[1, 2]]))
@@ -1034,6 +1314,16 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 @replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the elements on a diagonal; integers narrower than the default one are summed in that width.
+
+    Args:
+        a: an array.
+        offset: the diagonal: 0 is the main one, positive ones are above it.
+        axis1, axis2: two axes.
+        dtype: the type to sum in, and of the result.
+        out: must be None.
+
+    Returns:
+        An array without the two axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -1052,6 +1342,15 @@ def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
     """The differences of neighbours along an axis, taken n times.
+
+    Args:
+        a: an array.
+        n: how often differences are taken.
+        axis: the axis; negative ones count from the end.
+        prepend, append: values before and after the array along the axis.
+
+    Returns:
+        An array with n elements fewer along the axis.
 
     Raises:
         ShapeError: a negative n.
@@ -1083,6 +1382,13 @@ def diff(
 @replayed
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours of the flattened array, with elements before and after.
+
+    Args:
+        ary: an array.
+        to_end, to_begin: values after and before the differences.
+
+    Returns:
+        A vector.
 
     Example:
         >>> import tinyxla.numpy as jnp

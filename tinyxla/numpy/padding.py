@@ -72,6 +72,9 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         options: `constant_values`; `end_values`; `stat_length`, how many elements at the edge a statistic is of (all
             unless given); `reflect_type`, which is "even" or, for 2 edge - reflection, "odd".
 
+    Returns:
+        An array of the type of `array`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.pad(jnp.array([1, 2]), (1, 2))

@@ -39,6 +39,12 @@ def _coefficients(given: ArrayLike, what: str) -> Any:
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots, or with those of the characteristic polynomial of a matrix.
 
+    Args:
+        seq_of_zeros: a vector of roots, or a square matrix.
+
+    Returns:
+        A vector of coefficients, the first of which is 1.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import poly
     >>> poly(np.array([1.0, 2.0]))
@@ -67,6 +73,9 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         strip_zeros: leave out leading and trailing zeros, which takes known values; with False (inside `jit`) the first
             coefficient must not be zero.
 
+    Returns:
+        A vector of complex numbers.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import roots
     >>> roots(np.array([1.0, -3.0, 2.0])).shape
@@ -92,6 +101,13 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 @replayed
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials; `trim_leading_zeros` of the remainder takes known values.
+
+    Args:
+        u, v: vectors of coefficients.
+        trim_leading_zeros: whether leading zeros of the remainder are removed.
+
+    Returns:
+        The coefficients of the quotient and of the remainder.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import polydiv
@@ -137,6 +153,9 @@ def polyfit(
         full: also give residuals, rank, singular values and rcond.
         w: weights, by which the distances are multiplied.
         cov: also give the covariance of the coefficients, scaled by the residuals unless it is "unscaled".
+
+    Returns:
+        The coefficients; with `full` or `cov` a tuple that begins with them.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import polyfit

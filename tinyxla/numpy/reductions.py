@@ -172,6 +172,9 @@ def sum(
         where: a mask of the elements to sum.
         promote_integers: whether narrow integers are summed in the wider type.
 
+    Returns:
+        An array without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -196,6 +199,19 @@ def prod(
     promote_integers: bool = True,
 ) -> Array:
     """The product of the elements over axes; arguments and element types as for `sum`.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+        promote_integers: whether narrow integers are summed in the default integer type.
+
+    Returns:
+        An array without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -236,6 +252,14 @@ def max(
 ) -> Array:
     """The largest element over axes; NaN if there is one.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
     Returns:
         An array of the element type of `a`, without the axes (all, if None).
 
@@ -263,6 +287,14 @@ def min(
 ) -> Array:
     """The smallest element over axes; NaN if there is one.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
     Returns:
         An array of the element type of `a`, without the axes (all, if None).
 
@@ -286,6 +318,15 @@ amax, amin = max, min
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest, over axes (all, if None).
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        An array of the type of a without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: no elements.
@@ -307,6 +348,16 @@ def all(
 ) -> Array:
     """Whether all elements over axes (all, if None) are true: not zero. So it is of no elements.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array of booleans without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -325,6 +376,16 @@ def any(
 ) -> Array:
     """Whether any element over axes (all, if None) is true: not zero. Of no elements it is false.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array of booleans without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -340,6 +401,14 @@ def any(
 @boundary
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements over axes (all, if None) that are not zero, as the default integer.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        Integers without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -358,6 +427,12 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements, as a boolean scalar; NaN equals NaN only with `equal_nan`.
 
+    Args:
+        a1, a2: arrays.
+        equal_nan: whether NaN equals NaN.
+
+    Returns:
+        A boolean scalar.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -375,6 +450,12 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays have the same elements once they are broadcast to one shape.
+
+    Args:
+        a1, a2: arrays.
+
+    Returns:
+        A boolean scalar.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -394,6 +475,14 @@ def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
     """Whether all elements of two arrays are close, as a boolean scalar; see `isclose`.
+
+    Args:
+        a, b: arrays.
+        rtol, atol: the relative and the absolute tolerance.
+        equal_nan: whether NaN is close to NaN.
+
+    Returns:
+        A boolean scalar.
 
     Raises:
         ShapeError: shapes that do not broadcast.
@@ -436,6 +525,17 @@ def mean(
 ) -> Array:
     """The arithmetic mean over axes (all, if None), of integers in floating point; NaN of no elements.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array in floating point without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -473,6 +573,20 @@ def var(
     """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements.
 
     A `mean` that is known already, of a shape that broadcasts with the array's, is not computed again.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        ddof: what is subtracted from the number of elements in the divisor.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+        mean: the mean, if it is known, with the axes kept.
+        correction: another name of `ddof`.
+
+    Returns:
+        Real numbers without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -527,6 +641,20 @@ def std(
 ) -> Array:
     """The standard deviation, the square root of the variance; arguments as for `var`.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        ddof: what is subtracted from the number of elements in the divisor.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+        mean: the mean, if it is known, with the axes kept.
+        correction: another name of `ddof`.
+
+    Returns:
+        Real numbers without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -575,6 +703,16 @@ def average(
     a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
     """The mean over axes, weighted if there are weights; with `returned` also the sum of the weights.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        weights: an array of the shape of a, or a vector along the axis.
+        returned: whether to return the sum of the weights, too.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        An array in floating point without the axes; with `returned` a pair.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -663,6 +801,12 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the largest.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+
     Returns:
         Integers of the default type, without the axis.
 
@@ -684,6 +828,12 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     """The index of the smallest element along an axis (of the flattened array if None).
 
     Of equal ones it is the first; NaN counts as the smallest.
+
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
 
     Returns:
         Integers of the default type, without the axis.
@@ -723,6 +873,18 @@ def nansum(
 ) -> Array:
     """The sum of what is not NaN; arguments and element types as for `sum`.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -746,6 +908,18 @@ def nanprod(
     where: ArrayLike | None = None,
 ) -> Array:
     """The product of what is not NaN; arguments and element types as for `sum`.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -785,6 +959,17 @@ def nanmax(
 ) -> Array:
     """The largest element over axes that is not NaN; NaN where all are.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array of the type of a without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: no elements, and no `initial`.
@@ -809,6 +994,17 @@ def nanmin(
 ) -> Array:
     """The smallest element over axes that is not NaN; NaN where all are.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        initial: a further element.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array of the type of a without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: no elements, and no `initial`.
@@ -832,6 +1028,17 @@ def nanmean(
     where: ArrayLike | None = None,
 ) -> Array:
     """The mean of what is not NaN, over axes (all, if None); NaN where all are.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+
+    Returns:
+        An array in floating point without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -859,6 +1066,19 @@ def nanvar(
     mean: ArrayLike | None = None,
 ) -> Array:
     """The variance of what is not NaN; arguments as for `var`.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        ddof: what is subtracted from the number of elements in the divisor.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+        mean: the mean, if it is known, with the axes kept.
+
+    Returns:
+        Real numbers without the axes.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -888,6 +1108,19 @@ def nanstd(
 ) -> Array:
     """The standard deviation of what is not NaN; arguments as for `var`.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all, if None.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+        ddof: what is subtracted from the number of elements in the divisor.
+        keepdims: whether the result keeps these axes, with size 1.
+        where: elements where it is false are left out.
+        mean: the mean, if it is known, with the axes kept.
+
+    Returns:
+        Real numbers without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -911,6 +1144,15 @@ def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the largest element that is not NaN; -1 where all are.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        Integers without the axis.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: no elements.
@@ -927,6 +1169,15 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 @boundary
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the smallest element that is not NaN; -1 where all are.
+
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        out: must be None.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        Integers without the axis.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -964,6 +1215,12 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative sum along an axis (of the flattened array if None).
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+
     Returns:
         An array of the shape of `a` (flat, without an axis) and of its element type, or of `dtype`; of booleans, of the
         default integer type.
@@ -984,6 +1241,15 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None =
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative product along an axis (of the flattened array if None); element types as for `cumsum`.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+
+    Returns:
+        An array of the shape of a.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -1000,6 +1266,15 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None 
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative sum of what is not NaN; arguments as for `cumsum`.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+
+    Returns:
+        An array of the shape of a.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -1015,6 +1290,15 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: Non
 @replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative product of what is not NaN; arguments as for `cumprod`.
+
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        dtype: the type to compute in, and of the result.
+        out: must be None.
+
+    Returns:
+        An array of the shape of a.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -1035,6 +1319,15 @@ def cumulative_sum(
     """The sums of the elements so far, as the array API standard has it: small integers are summed in the default
     integer type. `include_initial` puts a zero in front.
 
+    Args:
+        x: an array.
+        axis: the axis.
+        dtype: the type to compute in, and of the result.
+        include_initial: whether the result begins with the neutral element.
+
+    Returns:
+        An array of the shape of x, or with one more element along the axis.
+
     Raises:
         AxisError: an axis that the array does not have.
         ArgumentError: no axis, of an array with several.
@@ -1053,6 +1346,15 @@ def cumulative_prod(
 ) -> Array:
     """The products so far, as the array API standard has it: those of small integers are of the default integer type.
     `include_initial` puts a one in front.
+
+    Args:
+        x: an array.
+        axis: the axis.
+        dtype: the type to compute in, and of the result.
+        include_initial: whether the result begins with the neutral element.
+
+    Returns:
+        An array of the shape of x, or with one more element along the axis.
 
     Raises:
         AxisError: an axis that the array does not have.

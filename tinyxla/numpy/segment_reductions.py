@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -36,29 +37,33 @@ def _reduction(what: str, method: str, doc: str) -> Callable[..., Array]:
         return _reduced(what, method, data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
     reduced.__name__ = reduced.__qualname__ = what
-    reduced.__doc__ = doc
+    text, _, example = inspect.cleandoc(doc).partition("\n\n")
+    reduced.__doc__ = f"{text}\n\n{_SECTIONS}\n{example}"
     return replayed(reduced)
 
+
+_SECTIONS = """Args:
+    data: an array; elements along its first axis are reduced. A scalar, or an axis of size 1, is broadcast.
+    segment_ids: integers: the segment of each element. Negative ones, and those from `num_segments` on, are none.
+    num_segments: the number of segments; by default one more than the largest id, which must be known then.
+    indices_are_sorted: a promise that the ids do not decrease.
+    unique_indices: a promise that no id occurs twice.
+    bucket_size: accepted for compatibility; elements are reduced in their order.
+    mode: what becomes of ids that are too large: None or "drop", or as for `x.at`.
+    out_sharding: the sharding of the result, with explicit mesh axes.
+
+Returns:
+    An array of the shape `(num_segments, *data.shape[1:])` and of the type of `data`.
+
+Raises:
+    ShapeError: shapes that do not broadcast.
+    ConcretizationError: ids that are traced, without `num_segments`.
+"""
 
 segment_sum = _reduction(
     "segment_sum",
     "add",
     """The sums of the elements that belong to each segment.
-
-    Args:
-        data: an array; what is summed runs along its first axis. A scalar, or an axis of size 1, counts for each of
-            `segment_ids`.
-        segment_ids: for each place of that axis the number of its segment. Negative numbers, and those from
-            `num_segments` on, belong to none.
-        num_segments: the length of the result; by default one more than the largest number, which must be known then.
-        indices_are_sorted: a promise that the numbers do not decrease.
-        unique_indices: a promise that each number is there once.
-        bucket_size: accepted as in JAX; sums are added up in the order of the elements.
-        mode: what to do with numbers that are too large: None or "drop", or as for `x.at`.
-        out_sharding: accepted for JAX's sake; the one device there is.
-
-    Returns:
-        An array of shape `(num_segments, *data.shape[1:])`, with 0 for segments without elements.
 
     Example:
         >>> import tinyxla as tx
@@ -69,7 +74,7 @@ segment_sum = _reduction(
 segment_prod = _reduction(
     "segment_prod",
     "multiply",
-    """The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`.
+    """The products of the elements that belong to each segment; 1 where there are none.
 
     Example:
         >>> import tinyxla as tx
@@ -80,7 +85,7 @@ segment_prod = _reduction(
 segment_max = _reduction(
     "segment_max",
     "max",
-    """The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`.
+    """The largest elements of each segment; the type's least value where there are none.
 
     Example:
         >>> import tinyxla as tx
@@ -91,7 +96,7 @@ segment_max = _reduction(
 segment_min = _reduction(
     "segment_min",
     "min",
-    """The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`.
+    """The least elements of each segment; the type's largest value where there are none.
 
     Example:
         >>> import tinyxla as tx

@@ -95,6 +95,19 @@ def unique(
     With `size` the result has that many: what is too many is left out, and what is missing is `fill_value` (or the
     smallest; of slices along an axis, a slice or a number). Then the values need not be known.
 
+    Args:
+        ar: an array.
+        return_index, return_inverse, return_counts: whether to return the first position of each value, the value of
+            each element, and how often each occurs.
+        axis: the axis along which slices are compared; None for elements.
+        equal_nan: whether NaNs are one value.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+        sorted: accepted for compatibility: values are sorted in any case.
+
+    Returns:
+        The values, and what else is asked for.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique(jnp.array([3, 1, 3]))
@@ -216,6 +229,14 @@ class UniqueInverse(NamedTuple):
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
     """The distinct values in ascending order, and all about them; NaNs are distinct.
 
+    Args:
+        x: an array.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        The values, their first positions, the value of each element, and the counts.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique_all(jnp.array([3, 1, 3])).counts
@@ -227,6 +248,14 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = No
 @boundary
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
     """The distinct values in ascending order, and how often each occurs; NaNs are distinct.
+
+    Args:
+        x: an array.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        The values and the counts.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -240,6 +269,14 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
     """The distinct values in ascending order, and where each element is among them; NaNs are distinct.
 
+    Args:
+        x: an array.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        The values, and the value of each element.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
@@ -251,6 +288,14 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any 
 @boundary
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct values in ascending order; NaNs are distinct.
+
+    Args:
+        x: an array.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        A vector.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -270,6 +315,15 @@ def isin(
     method: str = "auto",
 ) -> Array:
     """For each element, whether it is among others; `method` is not used.
+
+    Args:
+        element, test_elements: arrays.
+        assume_unique: whether the values of each array are distinct.
+        invert: whether to return where it is not.
+        method: accepted for compatibility.
+
+    Returns:
+        Booleans, of the shape of `element`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -323,6 +377,14 @@ def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> A
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct values of two arrays in ascending order; `size` of them, as in `unique`.
 
+    Args:
+        ar1, ar2: arrays, which are flattened.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        A vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3]))
@@ -346,6 +408,16 @@ def intersect1d(
 ) -> Any:
     """The distinct values that two arrays both have, in ascending order, and where they are in each; or `size` values,
     as in `unique`. Of places that are missing, the index is the size of the array.
+
+    Args:
+        ar1, ar2: arrays, which are flattened.
+        assume_unique: whether the values of each array are distinct.
+        return_indices: whether to return the positions in both arrays, too.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        A vector; with `return_indices` also two vectors of integers.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -384,6 +456,15 @@ def setdiff1d(
     """The distinct values of the first array that the second has not, in ascending order; or `size` of them, and
     `fill_value` (0) for what is missing.
 
+    Args:
+        ar1, ar2: arrays, which are flattened.
+        assume_unique: whether the values of each array are distinct.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        A vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
@@ -404,6 +485,15 @@ def setxor1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Array:
     """The distinct values that one of two arrays has, in ascending order; `size` of them, as in `unique`.
+
+    Args:
+        ar1, ar2: arrays, which are flattened.
+        assume_unique: whether the values of each array are distinct.
+        size: the number of values of the result, where it would depend on values.
+        fill_value: what takes the place of missing values.
+
+    Returns:
+        A vector.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -428,6 +518,14 @@ def setxor1d(
 @boundary
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
     """An array without what is zero at the front (`f`) and the back (`b`) of axes, of all if None.
+
+    Args:
+        filt: an array.
+        trim: "f", "b" or "fb".
+        axis: an axis, or several.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -77,6 +77,16 @@ def sort(
     """The elements sorted along an axis (of the flattened array if None), in ascending order unless `descending`; NaN
     last.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        kind, order: accepted for compatibility.
+        stable: whether equal elements stay in order, which they always do.
+        descending: whether the largest element comes first.
+
+    Returns:
+        An array of the shape and type of a.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -103,6 +113,17 @@ def argsort(
     """The indices that sort along an axis (of the flattened array if None); equal elements stay in order.
     `dtype` is the integer type of the indices, which must hold them.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        kind, order: accepted for compatibility.
+        stable: whether equal elements stay in order, which they always do.
+        descending: whether the largest element comes first.
+        dtype: an integer type.
+
+    Returns:
+        Integers of the shape of a.
+
     Raises:
         AxisError: an axis that the array does not have.
 
@@ -122,6 +143,13 @@ def _places(x: Any, axis: int, dtype: Any = None) -> Any:
 @boundary
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The indices that sort by several keys, of which the last is the first in rank.
+
+    Args:
+        keys: arrays of one shape, or an array whose first axis they are along.
+        axis: the axis; None for the flattened array.
+
+    Returns:
+        Integers of the shape of a key.
 
     Raises:
         ShapeError: keys of different shapes.
@@ -145,6 +173,14 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here.
 
+    Args:
+        a: an array.
+        kth: a position along the axis.
+        axis: the axis; None for the flattened array.
+
+    Returns:
+        An array of the shape and type of a.
+
     Raises:
         AxisError: an axis, or a place `kth` on it, that the array does not have.
 
@@ -161,6 +197,14 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 @boundary
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The indices of `partition`.
+
+    Args:
+        a: an array.
+        kth: a position along the axis.
+        axis: the axis; None for the flattened array.
+
+    Returns:
+        Integers of the shape of a.
 
     Raises:
         AxisError: an axis, or a place `kth` on it, that the array does not have.
@@ -184,6 +228,13 @@ def searchsorted(
 ) -> Array:
     """The places at which values would be inserted into a sorted array: before equal elements, or behind them if
     `side="right"`.
+
+    Args:
+        a: a sorted vector.
+        v: values.
+        side: "left" or "right".
+        sorter: the indices that sort a, if it is not sorted.
+        method: accepted for compatibility: "scan", "scan_unrolled", "sort" or "compare_all".
 
     Returns:
         Integers of the shape of `v`.
@@ -258,6 +309,15 @@ def _nan_parts(z: Any) -> Any:
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each value, between edges that ascend or descend.
 
+    Args:
+        x: values.
+        bins: a vector of edges.
+        right: whether a bin includes its right edge, instead of the left one.
+        method: that of `searchsorted`.
+
+    Returns:
+        Integers of the shape of x.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.digitize(jnp.array([0.5, 2.5]), jnp.array([0.0, 1.0, 2.0]))
@@ -288,6 +348,15 @@ def interp(
 
     Outside they are `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values
     may be complex.
+
+    Args:
+        x: values.
+        xp, fp: the coordinates of the points, vectors.
+        left, right: the results below the first and above the last point.
+        period: the period of x, for periodic functions.
+
+    Returns:
+        An array of the shape of x.
 
     Raises:
         ShapeError: xp and fp that are no vectors of one length.
@@ -387,6 +456,7 @@ _QUANTILES = """Args:
     keepdims: whether the result keeps these axes, with size 1.
     weights: not negative, of the array's shape or that of its axes. They need the method "inverted_cdf": the
         smallest element up to which elements have that share of the total weight.
+    out_sharding: the sharding of the result, with explicit mesh axes.
 
 Returns:
     An array in floating point: the axes of q, and then those of the array that stay.
@@ -428,6 +498,16 @@ def median(
 ) -> Array:
     """The median over axes (all, if None): the middle one of the sorted elements, or the mean of the two in the middle.
 
+    Args:
+        a: an array.
+        axis: an axis, or several; all if None.
+        out: must be None.
+        overwrite_input: accepted for compatibility.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        An array in floating point without the axes.
+
     Raises:
         AxisError: an axis that the array does not have.
         ShapeError: no elements.
@@ -447,6 +527,16 @@ def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """The median, as of `median`, of what is not NaN.
+
+    Args:
+        a: an array.
+        axis: an axis, or several; all if None.
+        out: must be None.
+        overwrite_input: accepted for compatibility.
+        keepdims: whether the result keeps these axes, with size 1.
+
+    Returns:
+        An array in floating point without the axes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -606,6 +696,16 @@ def bincount(
     The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
     count.
 
+    Args:
+        x: a vector of integers, not negative.
+        weights: the weight of each value.
+        minlength: the least number of elements of the result.
+        length: the number of elements of the result.
+        out_sharding: the sharding of the result, with explicit mesh axes.
+
+    Returns:
+        A vector.
+
     Raises:
         DTypeError: what is no vector of integers.
 
@@ -642,6 +742,15 @@ def histogram_bin_edges(
 ) -> Array:
     """The edges of so many equal bins over the values or a range, or those that are given, of the type of the values.
 
+    Args:
+        a: an array.
+        bins: the number of bins, or their edges.
+        range: the lower and the upper end; those of the values by default.
+        weights: accepted for compatibility.
+
+    Returns:
+        A vector of one more edge than bins.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.histogram_bin_edges(jnp.array([0.0, 4.0]), bins=2)
@@ -677,6 +786,16 @@ def histogram(
     density: bool | None = None,
 ) -> tuple[Array, Array]:
     """How many values (or how much weight) each bin has, and the edges; the last bin has its upper edge too.
+
+    Args:
+        a: values.
+        bins: the number of bins, or their edges.
+        range: the lower and the upper end; those of the values by default.
+        weights: the weight of each value.
+        density: whether the result is divided by the sum and by the sizes of bins.
+
+    Returns:
+        The counts or weights, and one more edge than bins.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -717,6 +836,9 @@ def histogramdd(
         range: for each axis None or the ends.
         weights: of the points.
         density: divide by the sum and the boxes' sizes.
+
+    Returns:
+        An array of counts or weights, and a list of vectors of edges.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import histogramdd
@@ -774,6 +896,16 @@ def histogram2d(
 ) -> tuple[Array, Array, Array]:
     """As `histogramdd` for points in the plane: the counts, and the edges along x and y.
 
+    Args:
+        x, y: the coordinates of points, vectors.
+        bins: the number of bins, or their edges.
+        range: the lower and the upper end; those of the values by default.
+        weights: the weight of each value.
+        density: whether the result is divided by the sum and by the sizes of bins.
+
+    Returns:
+        A matrix of counts or weights, and two vectors of edges.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.histogram2d(jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0]), bins=2)[0]
@@ -788,6 +920,12 @@ def histogram2d(
 
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by the real and then the imaginary part along the last axis.
+
+    Args:
+        a: an array.
+
+    Returns:
+        Complex numbers of the shape of a.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import sort_complex

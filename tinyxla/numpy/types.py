@@ -121,6 +121,12 @@ dtype = np.dtype
 def finfo(dtype: Any) -> Any:
     """The limits of a floating type, or of the type of an array: max, min, eps, tiny, bits, ...
 
+    Args:
+        dtype: a floating-point or complex type, or an array.
+
+    Returns:
+        An object with the limits as attributes.
+
     >>> from tinyxla.numpy import finfo
     >>> import numpy as np
     >>> finfo(np.float32).bits
@@ -134,6 +140,12 @@ def finfo(dtype: Any) -> Any:
 
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer type, or of the type of an array: max, min, bits.
+
+    Args:
+        int_type: an integer type, or an array.
+
+    Returns:
+        An object with the limits as attributes.
 
     >>> from tinyxla.numpy import iinfo
     >>> import numpy as np
@@ -169,6 +181,12 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a type is another, or of a kind such as `floating`; bfloat16 and the 8-bit types are floating.
 
     Python's `float` and `int` mean 64 bits here, as in NumPy. Types that arrays cannot have are of no numeric kind.
+
+    Args:
+        arg1, arg2: element types, or abstract ones such as `floating`.
+
+    Returns:
+        True or False.
 
     >>> from tinyxla.numpy import floating, issubdtype
     >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
@@ -228,6 +246,13 @@ _NAMED_KINDS = {
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a type is of a kind, by the names of the array API standard, or of one of several.
 
+    Args:
+        dtype: an element type.
+        kind: an element type, a name such as "real floating", or a tuple of them.
+
+    Returns:
+        True or False.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isdtype("float32", "real floating")
@@ -247,6 +272,12 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way.
 
+    Args:
+        a, b: element types.
+
+    Returns:
+        A NumPy dtype.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.promote_types("int32", "float16")
@@ -262,6 +293,13 @@ def _is_weak(t: Any) -> bool:
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The type that arrays, numbers, types and anything else with a `dtype` have in common; with
     `return_weak_type_flag` a pair of it and of whether it gives way to other types.
+
+    Args:
+        *args: arrays, numbers, or element types.
+        return_weak_type_flag: whether to return the flag, too.
+
+    Returns:
+        A NumPy dtype, or a pair of it and a flag.
 
     >>> from tinyxla.numpy import result_type
     >>> import tinyxla as tx
@@ -286,6 +324,13 @@ def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a type converts to another under NumPy's casting rule of that name.
 
+    Args:
+        from_, to: element types, or arrays.
+        casting: "no", "equiv", "safe", "same_kind" or "unsafe".
+
+    Returns:
+        True or False.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.can_cast("int8", "int32")
@@ -297,6 +342,15 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """The array with elements of another type, also where that is a 64-bit one.
+
+    Args:
+        x: an array.
+        dtype: the element type of the result.
+        copy: accepted for compatibility.
+        device: a device, or a sharding.
+
+    Returns:
+        An array of the shape of x.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -313,6 +367,12 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
 def isscalar(element: Any) -> bool:
     """Whether it is a number or an array without dimensions.
 
+    Args:
+        element: any object.
+
+    Returns:
+        True or False.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isscalar(3.0)
@@ -325,6 +385,12 @@ def isscalar(element: Any) -> bool:
 
 def iscomplexobj(x: Any) -> bool:
     """Whether the type is complex.
+
+    Args:
+        x: an array, a number, or an element type.
+
+    Returns:
+        True or False.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -341,6 +407,12 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Whether the type is not complex.
 
+    Args:
+        x: an array, a number, or an element type.
+
+    Returns:
+        True or False.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isrealobj(jnp.array([1j]))
@@ -351,6 +423,12 @@ def isrealobj(x: Any) -> bool:
 
 def iterable(y: Any) -> bool:
     """Whether one can go through the elements.
+
+    Args:
+        y: any object.
+
+    Returns:
+        True or False.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -30,6 +30,9 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
             them; None is passed as it is, too.
         signature: the core dimensions of arguments and results, as `"(m,n),(n)->(m)"`; without it, there are none.
 
+    Returns:
+        A function of arrays of any further dimensions.
+
     Raises:
         ArgumentError: a signature that is none, or that does not fit the arguments or results.
         ShapeError: core dimensions of different sizes.

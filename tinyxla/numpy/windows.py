@@ -32,6 +32,12 @@ def _window(what: str, M: Any, weights: Any) -> Array:
 def bartlett(M: int) -> Array:
     """A triangle that is zero at both ends.
 
+    Args:
+        M: the number of points.
+
+    Returns:
+        A vector of M numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.bartlett(5)
@@ -42,6 +48,12 @@ def bartlett(M: int) -> Array:
 
 def hanning(M: int) -> Array:
     """One period of a raised cosine.
+
+    Args:
+        M: the number of points.
+
+    Returns:
+        A vector of M numbers.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -54,6 +66,12 @@ def hanning(M: int) -> Array:
 def hamming(M: int) -> Array:
     """A raised cosine on a small pedestal.
 
+    Args:
+        M: the number of points.
+
+    Returns:
+        A vector of M numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.hamming(3)
@@ -64,6 +82,12 @@ def hamming(M: int) -> Array:
 
 def blackman(M: int) -> Array:
     """A sum of two cosines with little leakage.
+
+    Args:
+        M: the number of points.
+
+    Returns:
+        A vector of M numbers.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -78,6 +102,12 @@ _SERIES_TERMS = 11
 
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
+
+    Args:
+        x: real numbers.
+
+    Returns:
+        An array of the shape of x.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -100,6 +130,13 @@ def i0(x: ArrayLike) -> Array:
 @replayed
 def kaiser(M: int, beta: ArrayLike) -> Array:
     """The window that has most of its energy in the main lobe, whose width grows with beta, which may be traced.
+
+    Args:
+        M: the number of points.
+        beta: the shape parameter.
+
+    Returns:
+        A vector of M numbers.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -78,6 +78,12 @@ abs = absolute
 def positive(x: ArrayLike, /) -> Array:
     """x.
 
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of the shape and type of x.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.positive(jnp.array([-1, 2]))
@@ -153,6 +159,12 @@ fmod = binary(
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """`(floor_divide(x, y), remainder(x, y))`.
 
+    Args:
+        x, y: an array of any shape, or a number.
+
+    Returns:
+        The quotient and the remainder, of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.divmod(jnp.array([7, -7]), 3)
@@ -166,6 +178,12 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power of y. An exponent that is a Python integer is worked off by multiplications.
+
+    Args:
+        x, y: an array of any shape, or a number.
+
+    Returns:
+        An array of the common shape.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -239,6 +257,12 @@ def raised(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:
 def square(x: ArrayLike, /) -> Array:
     """x * x; of booleans, as int32.
 
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of the shape of x.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.square(jnp.array([2, -3]))
@@ -286,6 +310,12 @@ _population_count = unary("bitwise_count", ops.population_count, "")
 def bitwise_count(x: ArrayLike, /) -> Array:
     """How many bits of x, or of its magnitude, are set, as uint8.
 
+    Args:
+        x: integers.
+
+    Returns:
+        An array of uint8.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.bitwise_count(jnp.array([0, 7, 8]))
@@ -312,6 +342,12 @@ def truth(x: ArrayLike, what: str) -> Array:
 def logical_not(x: ArrayLike, /) -> Array:
     """Whether x is zero, element by element.
 
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of booleans.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.logical_not(jnp.array([True, False]))
@@ -322,6 +358,14 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 def logical_and(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether neither x nor y is zero, element by element.
+
+    Args:
+        x, y: an array of any shape, or a number.
+        out: must be None.
+        where: must be None.
+
+    Returns:
+        An array of booleans.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -334,6 +378,14 @@ def logical_and(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = N
 def logical_or(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether x or y is not zero, element by element.
 
+    Args:
+        x, y: an array of any shape, or a number.
+        out: must be None.
+        where: must be None.
+
+    Returns:
+        An array of booleans.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.logical_or(jnp.array([True, False]), jnp.array([False, False]))
@@ -344,6 +396,14 @@ def logical_or(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = No
 
 def logical_xor(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether one of x and y is not zero, element by element.
+
+    Args:
+        x, y: an array of any shape, or a number.
+        out: must be None.
+        where: must be None.
+
+    Returns:
+        An array of booleans.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -436,6 +496,12 @@ _rint = unary("rint", _to_even, "", to_inexact=True)
 def rint(x: ArrayLike, /) -> Array:
     """The nearest integer, in floating point; halves go to the even one.
 
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.rint(jnp.array([0.5, 1.5, 1.7]))
@@ -447,6 +513,14 @@ def rint(x: ArrayLike, /) -> Array:
 @boundary
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """a rounded to that many decimals (before the point if negative); halves go to the even neighbour.
+
+    Args:
+        a: an array of any shape, or a number.
+        decimals: the number of decimals.
+        out: must be None.
+
+    Returns:
+        An array of the shape and type of a.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -497,6 +571,13 @@ def _rounded_to(decimals: int) -> Unary:
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction of x, and its integer part, both with the sign of x.
 
+    Args:
+        x: an array of any shape, or a number.
+        out: must be None.
+
+    Returns:
+        Two arrays of the shape of x.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.modf(jnp.array([1.5, -2.25]))
@@ -517,6 +598,13 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 @replayed
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """x, but `min` where it is below that, and `max` where it is above.
+
+    Args:
+        x: an array of any shape, or a number.
+        min, max: the limits, which broadcast with x; None for no limit.
+
+    Returns:
+        An array of the common shape.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -581,6 +669,12 @@ isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whe
 def isreal(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is zero.
 
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of booleans.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isreal(jnp.array([1j, 2.0]))
@@ -593,6 +687,12 @@ def isreal(x: ArrayLike, /) -> Array:
 @replayed
 def iscomplex(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is not zero.
+
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of booleans.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -609,6 +709,14 @@ def isclose(
 ) -> Array:
     """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`). Random keys are close
     if they are equal.
+
+    Args:
+        a, b: an array of any shape, or a number.
+        rtol, atol: the relative and the absolute tolerance.
+        equal_nan: whether NaN is close to NaN.
+
+    Returns:
+        An array of booleans.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -634,6 +742,14 @@ def nan_to_num(
     neginf: ArrayLike | None = None,
 ) -> Array:
     """x with NaN replaced by `nan`, infinities by `posinf` and `neginf` (if not given, the largest finite numbers).
+
+    Args:
+        x: an array of any shape, or a number.
+        copy: accepted for compatibility; the result is always another array.
+        nan, posinf, neginf: the replacements.
+
+    Returns:
+        An array of the shape and type of x.
 
     Example:
         >>> import tinyxla.numpy as jnp

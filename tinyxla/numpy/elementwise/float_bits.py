@@ -26,6 +26,13 @@ from tinyxla.util.tracebacks import boundary
 def view(x: ArrayLike, dtype: Any = None) -> Array:
     """The bits of an array as elements of another type; of another width, along the last axis.
 
+    Args:
+        x: an array.
+        dtype: the element type of the result.
+
+    Returns:
+        An array.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.view(jnp.array([1.0]), "int32")
@@ -100,6 +107,12 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     Read as integers, floats of one sign are in order of their magnitudes, so the neighbour is one away. Nothing is
     computed in floating point, where subnormal numbers may count as zeros.
 
+    Args:
+        x, y: floating-point numbers.
+
+    Returns:
+        An array of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nextafter(1.0, 2.0) > 1.0
@@ -144,6 +157,12 @@ def spacing(x: ArrayLike, /) -> Array:
 
     It is a power of two, whose bits follow from those of the exponent of x, also where it is subnormal.
 
+    Args:
+        x: floating-point numbers.
+
+    Returns:
+        An array of the shape of x.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.spacing(jnp.array([1.0])) < 1e-6
@@ -177,6 +196,12 @@ def spacing(x: ArrayLike, /) -> Array:
 @replayed
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """A mantissa from 0.5 to 1, with the sign of x, and an exponent of 2 whose product is x.
+
+    Args:
+        x: floating-point numbers.
+
+    Returns:
+        The mantissas, and the exponents as int32.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -35,6 +35,12 @@ def _integers(what: str, x1: ArrayLike, x2: ArrayLike) -> list[Any]:
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisors of integers, by Euclid's algorithm.
 
+    Args:
+        x1, x2: integers.
+
+    Returns:
+        An array of the common shape.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import gcd
     >>> gcd(12, np.array([8, 9]))
@@ -55,6 +61,12 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiples of integers; 0 where one of them is.
 
+    Args:
+        x1, x2: integers.
+
+    Returns:
+        An array of the common shape.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import lcm
     >>> lcm(4, np.array([6, 0]))
@@ -74,6 +86,14 @@ def _weights(what: str, bitorder: str) -> Any:
 @replayed
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements each, what is not zero counting as 1, as the bits of a byte; the last byte is filled up by zeros.
+
+    Args:
+        a: integers or booleans.
+        axis: the axis; None for the flattened array.
+        bitorder: "big" or "little": whether the first element is the highest or the lowest bit.
+
+    Returns:
+        An array of uint8, with an eighth of the size along the axis.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import packbits
@@ -99,6 +119,15 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 @boundary
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, each as a byte; `count` of them (without so many of the last, if it is negative).
+
+    Args:
+        a: bytes (uint8).
+        axis: the axis; None for the flattened array.
+        count: the number of bits.
+        bitorder: "big" or "little": whether the first element is the highest or the lowest bit.
+
+    Returns:
+        An array of uint8, with eight times the size along the axis.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import unpackbits

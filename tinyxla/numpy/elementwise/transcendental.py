@@ -265,6 +265,13 @@ logaddexp2 = _log_add("logaddexp2", 2.0, "log2(2**x + 2**y) without overflow.")
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range.
 
+    Args:
+        x: floating-point numbers.
+        exponent: integers.
+
+    Returns:
+        An array of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ldexp(jnp.array([1.0, 3.0]), jnp.array([3, -1]))
@@ -313,6 +320,13 @@ sinc = unary(
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The argument of complex numbers; of real ones, 0 or pi.
+
+    Args:
+        z: an array of real or complex numbers.
+        deg: whether the result is in degrees, instead of radians.
+
+    Returns:
+        An array of the shape of z.
 
     Example:
         >>> import tinyxla.numpy as jnp

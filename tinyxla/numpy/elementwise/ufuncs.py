@@ -254,6 +254,9 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
         nout: the number of results.
         identity: the value that changes no other one, if there is one.
 
+    Returns:
+        A ufunc.
+
     Raises:
         ArgumentError: numbers of arguments and results that do not fit the function.
 

@@ -44,6 +44,9 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> Slice 
         size: the number of places, which is static.
         stride: the distance between places.
 
+    Returns:
+        An index entry.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.jit(lambda x, i: x[tx.ds(i, 2)])(tx.numpy.arange(5), 3)

@@ -64,6 +64,18 @@ def take(
     `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default where `fill_value` is given, and
     for indices that are not known yet), `"clip"` or `"wrap"`.
 
+    Args:
+        a: an array.
+        indices: integers, of any shape.
+        axis: the axis; None for the flattened array.
+        out: must be None.
+        mode: "fill", "clip" or "wrap".
+        unique_indices, indices_are_sorted: promises about the indices.
+        fill_value: what takes the place of missing elements.
+
+    Returns:
+        An array: the axis is replaced by those of the indices.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.take(jnp.array([10, 20, 30]), jnp.array([2, 0]))
@@ -97,6 +109,17 @@ def take_along_axis(
 
     `mode` says what is read outside of the axis, as for `x.at[...].get`; with `"one_hot"` it is zero. Negative indices
     count from the end, unless `wrap_negative_indices` is False.
+
+    Args:
+        arr: an array.
+        indices: integers that broadcast against the array.
+        axis: the axis; None for the flattened array.
+        mode: what is read outside of the axis.
+        fill_value: what takes the place of missing elements.
+        wrap_negative_indices: whether negative indices count from the end.
+
+    Returns:
+        An array of the shape of the indices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -137,6 +160,17 @@ def put_along_axis(
 ) -> Array:
     """A copy with the elements at places along an axis replaced; `inplace=False` says that it is one.
 
+    Args:
+        arr: an array.
+        indices: integers that broadcast against the array.
+        values: values that broadcast against the indices.
+        axis: the axis; None for the flattened array.
+        inplace: must be False: arrays are immutable.
+        mode: what becomes of indices outside, as for `x.at[...].set`.
+
+    Returns:
+        An array of the shape and type of arr.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.put_along_axis(jnp.zeros((2, 2)), jnp.array([[1], [0]]), 5, 1, inplace=False)
@@ -156,6 +190,16 @@ def put_along_axis(
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
     """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
     negative indices stand for the first element, as in NumPy.
+
+    Args:
+        a: an array.
+        ind: integers: positions in the flattened array.
+        v: values, repeated as often as needed.
+        mode: "clip" or "wrap": what becomes of positions outside.
+        inplace: must be False: arrays are immutable.
+
+    Returns:
+        An array of the shape and type of a.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -187,6 +231,15 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = F
     """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
     that it is one.
 
+    Args:
+        arr: an array.
+        mask: booleans, of the shape of the array.
+        vals: a vector.
+        inplace: must be False: arrays are immutable.
+
+    Returns:
+        An array of the shape and type of arr.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.place(jnp.array([1, 2, 3]), jnp.array([True, False, True]), jnp.array([7, 8]), inplace=False)
@@ -211,6 +264,15 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
 
     How many different places there are decides the shape, so arrays of them must be known; unless
     `assume_unique_indices`, which promises that all of them differ. A single integer may be traced.
+
+    Args:
+        arr: an array.
+        obj: integers, or a slice: the positions.
+        axis: the axis; None for the flattened array.
+        assume_unique_indices: whether all positions differ.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -247,6 +309,15 @@ def _without(x: Array, places: Any, along: int) -> Array:
 @boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """With values before these places of an axis: an integer, which may be traced, or several that are known.
+
+    Args:
+        arr: an array.
+        obj: integers, or a slice: the positions.
+        values: an array that broadcasts.
+        axis: the axis; None for the flattened array.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -312,6 +383,15 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     """Element by element, the choice of that number. One that is outside is an error, for which the numbers must be
     known; `mode="clip"` takes the nearest choice, `"wrap"` counts on from the first.
 
+    Args:
+        a: integers: the number of a choice for each element.
+        choices: arrays that broadcast with a.
+        out: must be None.
+        mode: "raise", "clip" or "wrap".
+
+    Returns:
+        An array of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([10, 20])])
@@ -347,6 +427,15 @@ def _choose(chosen: Any, choices: list[Any], wraps: bool) -> Array:
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """The elements where a condition is true; as in `compress` its values must be known unless `size` is given.
 
+    Args:
+        condition: booleans, of the shape of the array.
+        arr: an array.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing elements.
+
+    Returns:
+        A vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.extract(jnp.array([True, False]), jnp.array([1, 2]))
@@ -369,6 +458,17 @@ def compress(
 
     How many there are decides the shape, so the condition's values must be known, unless `size` gives it: then what is
     missing is `fill_value`, and what is too many is left out.
+
+    Args:
+        condition: a vector of booleans.
+        a: an array.
+        axis: the axis; None for the flattened array.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing elements.
+        out: must be None.
+
+    Returns:
+        An array.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -409,6 +509,15 @@ def where(
 
     The gradient of what is not chosen is zero.
 
+    Args:
+        condition: booleans.
+        x, y: arrays that broadcast.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing elements.
+
+    Returns:
+        An array of the common shape; with the condition alone, a tuple of index arrays as from `nonzero`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.where(jnp.arange(3) > 0, 1.0, 2.0)
@@ -435,6 +544,14 @@ def where(
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Element by element, the choice of the first condition that is true, else the default.
 
+    Args:
+        condlist: arrays of booleans.
+        choicelist: as many arrays.
+        default: the value where no condition is true.
+
+    Returns:
+        An array of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.select([jnp.array([True, False])], [jnp.array([1, 2])], default=9)
@@ -454,6 +571,15 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
 @boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """Element by element, the function (or number) of the last condition that is true; one more of them is for none.
+
+    Args:
+        x: an array.
+        condlist: arrays of booleans of the shape of x.
+        funclist: functions of x, or numbers.
+        *args, **kw: further arguments of the functions.
+
+    Returns:
+        An array of the shape of x.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -481,6 +607,15 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 @boundary
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
     """A copy with the main diagonal replaced; `inplace=False` says that it is one.
+
+    Args:
+        a: an array.
+        val: a number, or an array.
+        wrap: whether the diagonal continues below a square, in a tall matrix.
+        inplace: must be False: arrays are immutable.
+
+    Returns:
+        An array of the shape and type of a.
 
     Example:
         >>> import tinyxla.numpy as jnp

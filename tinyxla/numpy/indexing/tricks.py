@@ -49,6 +49,14 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     How many there are decides the shape, so the values must be known, unless `size` gives it: then surplus indices
     are `fill_value` (0 if not given), and what is too many is left out.
 
+    Args:
+        a: an array.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing indices, 0 by default.
+
+    Returns:
+        A vector of integers for each axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nonzero(jnp.array([0, 5, 0, 7]))
@@ -102,6 +110,14 @@ def _fill(value: Any) -> int:
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of the elements of the flattened array that are not zero.
 
+    Args:
+        a: an array.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing indices, 0 by default.
+
+    Returns:
+        A vector of integers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.flatnonzero(jnp.array([[0, 1], [2, 0]]))
@@ -113,6 +129,14 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
 @boundary
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of the elements that are not zero, one row for each.
+
+    Args:
+        a: an array.
+        size: the number of elements of the result, where it would depend on values.
+        fill_value: what takes the place of missing indices, 0 by default.
+
+    Returns:
+        A matrix of integers with a row for each element that is not zero.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -133,6 +157,13 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Row-major places in an array of that shape as one index for each axis; those outside are moved inside. The sizes
     may be traced.
+
+    Args:
+        indices: integers: positions in the flattened array.
+        shape: the sizes of the axes.
+
+    Returns:
+        An array of integers for each axis.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -171,6 +202,16 @@ def ravel_multi_index(
     What is outside of an axis is an error; `mode="clip"` moves it to the end, `"wrap"` to the other side, and
     `"ignore"` computes with it.
 
+    Args:
+        multi_index: an array of integers for each axis.
+        dims: the sizes of the axes.
+        mode: "raise", "clip", "wrap" or "ignore".
+        order: "C" or "F".
+        dtype: the element type of the result.
+
+    Returns:
+        Integers of the common shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
@@ -206,6 +247,12 @@ def ravel_multi_index(
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Vectors of indices, each along its own axis, so that they pick the whole grid.
 
+    Args:
+        *args: vectors of integers or booleans.
+
+    Returns:
+        As many arrays, of as many dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1, 2]))]
@@ -231,6 +278,13 @@ def _known(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[Array, ...]:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array whose axes have size n.
 
+    Args:
+        n: the size of the axes.
+        ndim: the number of axes.
+
+    Returns:
+        A vector of integers for each axis.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.diag_indices(2)
@@ -243,6 +297,12 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array whose axes have one size.
+
+    Args:
+        arr: an array.
+
+    Returns:
+        A vector of integers for each axis.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -270,6 +330,13 @@ def _of_triangle(what: str, find: Callable[..., Any], n: Any, k: Any, m: Any) ->
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and below the k-th diagonal of an n by m matrix.
 
+    Args:
+        n, m: the numbers of rows and columns.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A vector of integers for rows and one for columns.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.tril_indices(2)
@@ -281,6 +348,13 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
 @replayed
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of an n by m matrix.
+
+    Args:
+        n, m: the numbers of rows and columns.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A vector of integers for rows and one for columns.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -300,6 +374,13 @@ def _matrix(what: str, arr: ArrayLike) -> Array:
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """The indices on and below the k-th diagonal of a matrix.
 
+    Args:
+        arr: an array.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A vector of integers for rows and one for columns.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.tril_indices_from(jnp.ones((2, 2)))
@@ -311,6 +392,13 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of a matrix.
+
+    Args:
+        arr: an array.
+        k: the diagonal: 0 is the main one, positive ones are above it.
+
+    Returns:
+        A vector of integers for rows and one for columns.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -324,6 +412,15 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
 @boundary
 def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None) -> Any:
     """The indices of what a function, such as `triu`, keeps of an n by n matrix.
+
+    Args:
+        n: the numbers of rows and columns.
+        mask_func: a function of a matrix and of k.
+        k: the second argument of the function.
+        size: the number of elements of the result, where it would depend on values.
+
+    Returns:
+        A vector of integers for rows and one for columns.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import mask_indices
