@@ -6,9 +6,11 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cache, cached_property
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -103,6 +105,67 @@ def methods_of(kind: type) -> Iterator[tuple[str, str]]:
 
 def test_public_names_have_examples() -> None:
     assert sorted({name for name, text in public_docstrings() if ">>> " not in text}) == []
+
+
+ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*): ", re.MULTILINE)
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a docstring, by title."""
+    parts = re.split(r"^(\w+):[ ]*$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@cache
+def public_functions() -> list[tuple[str, Any, str]]:
+    """The names of public functions, the functions and their docstrings. Ufuncs and element types are objects."""
+    reference = load("reference")
+    found: list[tuple[str, Any, str]] = []
+    for module in map(importlib.import_module, reference.MODULES):
+        for item in reference.public_items(module):
+            own = str(getattr(item.value, "__module__", "")).startswith("tinyxla")
+            if own and inspect.isfunction(item.value):
+                found.append((f"{module.__name__}.{item.name}", item.value, inspect.getdoc(item.value) or ""))
+    return found
+
+
+def parameters_of(name: str, function: Any) -> set[str]:
+    """The parameters that a docstring states. Functions of `xla` take a builder first, as the module says."""
+    parameters = set(inspect.signature(function).parameters)
+    return parameters - {"builder"} if name.startswith("tinyxla.xla.") else parameters
+
+
+def test_public_functions_state_their_arguments() -> None:
+    missing: dict[str, set[str]] = {}
+    for name, function, text in public_functions():
+        entries = ENTRY.findall(sections(text).get("Args", ""))
+        stated = {parameter.strip("* ") for entry in entries for parameter in entry.split(",")}
+        if not parameters_of(name, function) <= stated:
+            missing[name] = parameters_of(name, function) - stated
+    assert missing == {}
+
+
+def test_arguments_that_docstrings_state_are_parameters() -> None:
+    unknown: dict[str, set[str]] = {}
+    for name, function, text in public_functions():
+        signature = inspect.signature(inspect.unwrap(function)), inspect.signature(function)
+        known = {parameter for one in signature for parameter in one.parameters}
+        entries = ENTRY.findall(sections(text).get("Args", ""))
+        stated = {parameter.strip("* ") for entry in entries for parameter in entry.split(",")}
+        takes_any = {"kwargs", "options", "named"} & known
+        if not takes_any and not stated <= known:
+            unknown[name] = stated - known
+    assert unknown == {}
+
+
+def test_public_functions_state_their_results() -> None:
+    missing = [
+        name
+        for name, function, text in public_functions()
+        if inspect.signature(function).return_annotation not in (None, "None")
+        and not {"Returns", "Yields"} & set(sections(text))
+    ]
+    assert missing == []
 
 
 def test_examples_of_public_names_are_found() -> None:

@@ -73,6 +73,17 @@ def check_jvp(
 ) -> None:
     """Compare `f_jvp(args, tangents)`, which gives a value and its tangent, with finite differences of `f`.
 
+    Args:
+        f: a function of arrays.
+        f_jvp: a function of the arguments and tangents, such as `functools.partial(jvp, f)`.
+        args: its arguments.
+        atol, rtol: the absolute and the relative tolerance; by the element type if None.
+        eps: the step of finite differences; by the element type if None.
+        err_msg: a text in front of messages.
+
+    Raises:
+        AssertionError: the derivatives differ.
+
     Example:
         >>> from tinyxla.test_util import check_jvp
         >>> import tinyxla as tx
@@ -97,6 +108,17 @@ def check_vjp(
 ) -> None:
     """Compare `f_vjp(*args)`, which gives a value and its pullback, with finite differences of `f`: the product of a
     cotangent with the tangent of the result is that of the pulled-back cotangent with the tangent of the arguments.
+
+    Args:
+        f: a function of arrays.
+        f_vjp: a function of the arguments, such as `functools.partial(vjp, f)`.
+        args: its arguments.
+        atol, rtol: the absolute and the relative tolerance; by the element type if None.
+        eps: the step of finite differences; by the element type if None.
+        err_msg: a text in front of messages.
+
+    Raises:
+        AssertionError: the derivatives differ.
 
     Example:
         >>> from tinyxla.test_util import check_vjp

@@ -829,6 +829,9 @@ def register_pytree_with_keys(
 def register_pytree_node_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten` and (a class method) `tree_unflatten`.
 
+    Args:
+        cls: a class.
+
     Returns:
         The class.
 
@@ -848,6 +851,9 @@ def register_pytree_node_class(cls: C) -> C:
 
 def register_pytree_with_keys_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten_with_keys` and (a class method) `tree_unflatten`.
+
+    Args:
+        cls: a class.
 
     Returns:
         The class.
@@ -954,6 +960,9 @@ def _set_text(names: set[str]) -> str:
 
 def register_static(cls: C) -> C:
     """Class decorator: instances have no leaves and belong to the structure whole, so they must be hashable.
+
+    Args:
+        cls: a class.
 
     Returns:
         The class.

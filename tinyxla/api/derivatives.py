@@ -676,6 +676,13 @@ def jacrev(
 
     Arguments and result are as for `jacfwd`.
 
+    Args:
+        fun: a function of pytrees of arrays.
+        argnums: the positions of the arguments by which derivatives are taken: an integer, or a tuple.
+        has_aux: whether the function gives a pair (result, auxiliary), of which the second has no derivative.
+        holomorphic: whether arguments and results are complex, and the function is holomorphic.
+        allow_int: whether arguments may be integers; their derivatives are of type `dtypes.float0`.
+
     Returns:
         A function of the same arguments.
 

@@ -80,6 +80,12 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     """A maker of optimizers for pytrees from one of optimizers for an array: it gives `init(x)`,
     `update(step, gradient, state)` and `get_params(state)`, whose states may be any pytrees.
 
+    Args:
+        opt_maker: a function that gives `(init, update, get_params)` for one array.
+
+    Returns:
+        A function of the same arguments that gives an `Optimizer`.
+
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import optimizer
     >>> @optimizer
@@ -127,6 +133,12 @@ def _first(state: Any) -> Any:
 def sgd(step_size: float | Schedule) -> Any:
     """Gradient descent: steps of size `step_size`, a number or a function of the step, against the gradient.
 
+    Args:
+        step_size: a number, or a function of the step.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import sgd
     >>> init_fn, update_fn, params_fn = sgd(0.5)
@@ -154,6 +166,13 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
     """Gradient descent with momentum: steps against a sum of all gradients, each of which counts `mass` times as much
     as the next (B. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964).
 
+    Args:
+        step_size: a number, or a function of the step.
+        mass: the decay of the sum of gradients.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import momentum
     >>> init_fn, update_fn, params_fn = momentum(1.0, mass=0.5)
@@ -175,6 +194,13 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
 def nesterov(step_size: float | Schedule, mass: float) -> Any:
     """Nesterov's accelerated gradient: as `momentum`, but by what the sum will be (Y. Nesterov, "A method of solving a
     convex programming problem with convergence rate O(1/k^2)", 1983).
+
+    Args:
+        step_size: a number, or a function of the step.
+        mass: the decay of the sum of gradients.
+
+    Returns:
+        An `Optimizer`.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import nesterov
@@ -200,6 +226,13 @@ def adagrad(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     """Gradients over the root of the sum of all squares so far (J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient
     methods for online learning and stochastic optimization", 2011).
 
+    Args:
+        step_size: a number, or a function of the step.
+        momentum: the decay of the sum of gradients.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adagrad
     >>> init_fn, update_fn, params_fn = adagrad(1.0, momentum=0.0)
@@ -223,6 +256,14 @@ def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) 
     """Gradients over the root of a running mean of their squares (T. Tieleman, G. Hinton, "Neural networks for machine
     learning", lecture 6.5, 2012).
 
+    Args:
+        step_size: a number, or a function of the step.
+        gamma: the decay of the running mean of squares.
+        eps: a small number added to roots.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import rmsprop
     >>> init_fn, update_fn, params_fn = rmsprop(1.0, gamma=0.75)
@@ -242,6 +283,15 @@ def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) 
 @optimizer
 def rmsprop_momentum(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9) -> Any:
     """`rmsprop`, whose steps also have a momentum.
+
+    Args:
+        step_size: a number, or a function of the step.
+        gamma: the decay of the running mean of squares.
+        eps: a small number added to roots.
+        momentum: the decay of the sum of gradients.
+
+    Returns:
+        An `Optimizer`.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import rmsprop_momentum
@@ -268,6 +318,14 @@ def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: f
     """A running mean of gradients over the root of one of their squares, both as if they had begun long ago (D. Kingma,
     J. Ba, "Adam: a method for stochastic optimization", 2015).
 
+    Args:
+        step_size: a number, or a function of the step.
+        b1, b2: the decay of the running means of gradients and of their squares.
+        eps: a small number added to roots.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adam
     >>> init_fn, update_fn, params_fn = adam(0.5)
@@ -291,6 +349,14 @@ def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: f
 def adamax(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
     """`adam` with the largest of decaying magnitudes in place of a root (section 7.1 of the same paper).
 
+    Args:
+        step_size: a number, or a function of the step.
+        b1, b2: the decay of the running means of gradients and of their squares.
+        eps: a small number added to roots.
+
+    Returns:
+        An `Optimizer`.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adamax
     >>> init_fn, update_fn, params_fn = adamax(0.5)
@@ -313,6 +379,13 @@ def adamax(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps:
 def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     """As `adagrad`, but with a sum of squares for each index of each dimension instead of each element (R. Anil et al.,
     "Memory-efficient adaptive optimization", 2019, algorithm SM3-II).
+
+    Args:
+        step_size: a number, or a function of the step.
+        momentum: the decay of the sum of gradients.
+
+    Returns:
+        An `Optimizer`.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import sm3
@@ -342,6 +415,12 @@ def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
 def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
     """A step size as a function of the step: a number becomes a constant function, a function stays.
 
+    Args:
+        scalar_or_schedule: a number, or a function of the step.
+
+    Returns:
+        A function of the step.
+
     Raises:
         ArgumentError: an array that is no scalar.
 
@@ -362,6 +441,12 @@ def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
 def constant(step_size: Any) -> Schedule:
     """The step size that is the same at all steps.
 
+    Args:
+        step_size: a number, or a function of the step.
+
+    Returns:
+        A function of the step.
+
     >>> from tinyxla.example_libraries.optimizers import constant
     >>> constant(0.5)(100)
     0.5
@@ -372,6 +457,14 @@ def constant(step_size: Any) -> Schedule:
 def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Schedule:
     """`decay_rate` times as much after `decay_steps` steps.
 
+    Args:
+        step_size: a number, or a function of the step.
+        decay_steps: a number of steps.
+        decay_rate: a factor.
+
+    Returns:
+        A function of the step.
+
     >>> from tinyxla.example_libraries.optimizers import exponential_decay
     >>> float(exponential_decay(1.0, 10, 0.5)(20))
     0.25
@@ -381,6 +474,15 @@ def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Sche
 
 def inverse_time_decay(step_size: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False) -> Schedule:
     """1 / (1 + decay_rate t) times as much, t being the steps over `decay_steps`: as many as are whole, if `staircase`.
+
+    Args:
+        step_size: a number, or a function of the step.
+        decay_steps: a number of steps.
+        decay_rate: a factor.
+        staircase: whether only whole multiples of `decay_steps` count.
+
+    Returns:
+        A function of the step.
 
     >>> from tinyxla.example_libraries.optimizers import inverse_time_decay
     >>> float(inverse_time_decay(1.0, 10, 1.0)(10))
@@ -398,6 +500,15 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     """From `step_size` to `final_step_size` in `decay_steps` steps: what is left of the way is that power of what is
     left of the steps.
 
+    Args:
+        step_size: a number, or a function of the step.
+        decay_steps: a number of steps.
+        final_step_size: the step size after `decay_steps` steps.
+        power: the exponent.
+
+    Returns:
+        A function of the step.
+
     >>> from tinyxla.example_libraries.optimizers import polynomial_decay
     >>> float(polynomial_decay(1.0, 10, 0.5)(5))
     0.75
@@ -412,6 +523,13 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
 
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     """The first value up to and with the first boundary, and so on; there is one value more than boundaries.
+
+    Args:
+        boundaries: steps, ascending.
+        values: step sizes.
+
+    Returns:
+        A function of the step.
 
     >>> from tinyxla.example_libraries.optimizers import piecewise_constant
     >>> schedule = piecewise_constant([10, 20], [1.0, 0.5, 0.25])
@@ -434,6 +552,12 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
 def l2_norm(tree: Any) -> Array:
     """The root of the sum of the squares of all elements of a pytree.
 
+    Args:
+        tree: a pytree of arrays.
+
+    Returns:
+        A scalar.
+
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import l2_norm
     >>> float(l2_norm([tnp.float32(3.0), tnp.float32(4.0)]))
@@ -445,6 +569,13 @@ def l2_norm(tree: Any) -> Array:
 
 def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
     """Gradients divided by as much as makes their `l2_norm` at most `max_norm`.
+
+    Args:
+        grad_tree: a pytree of arrays.
+        max_norm: the largest norm.
+
+    Returns:
+        A pytree of arrays.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import clip_grads
@@ -478,6 +609,12 @@ class JoinPoint:
 def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
     """A pytree like the parameters, with the state of each array in a `JoinPoint`: what may be saved.
 
+    Args:
+        opt_state: a state.
+
+    Returns:
+        A pytree of `JoinPoint`s.
+
     >>> from tinyxla.example_libraries.optimizers import momentum, unpack_optimizer_state
     >>> state = momentum(0.1, 0.9).init_fn({"x": 1.0})
     >>> unpack_optimizer_state(state)["x"].subtree[0]
@@ -488,6 +625,12 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
 
 def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     """The inverse of `unpack_optimizer_state`: a state from a pytree with a `JoinPoint` for each array.
+
+    Args:
+        marked_pytree: a pytree of `JoinPoint`s.
+
+    Returns:
+        A state.
 
     Raises:
         ArgumentError: a leaf that is no `JoinPoint`.

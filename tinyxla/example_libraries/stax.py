@@ -64,6 +64,9 @@ def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -
         out_dim: the size of the last dimension of the output.
         W_init, b_init: initializers of W, of shape (in, out), and of b, of shape (out,).
 
+    Returns:
+        A pair `(init, apply)`.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, apply_fun = stax.Dense(3)
@@ -134,6 +137,9 @@ GeneralConv = _convolution(
         padding: "VALID", "SAME", or pairs, as for `lax.conv_general_dilated`.
         W_init, b_init: initializers of filters (Glorot's, if None) and biases.
 
+    Returns:
+        A pair `(init, apply)`.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.GeneralConv(("NHWC", "HWIO", "NHWC"), 16, (3, 3), strides=(2, 2), padding="SAME")
@@ -146,7 +152,14 @@ GeneralConv = _convolution(
 )
 GeneralConvTranspose = _convolution(
     "GeneralConvTranspose",
-    """A transposed convolution, which takes steps of 1 / `strides`; arguments as for `GeneralConv`.
+    """A transposed convolution, which takes steps of 1 / `strides`.
+
+    Args:
+        dimension_numbers, out_chan, filter_shape, padding, W_init, b_init: as for `GeneralConv`.
+        strides: the inverse of the steps; 1, if None.
+
+    Returns:
+        A pair `(init, apply)`.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -178,6 +191,9 @@ def BatchNorm(
         epsilon: what is added to variances.
         center, scale: whether there are these parameters.
         beta_init, gamma_init: initializers of the center and of the scale.
+
+    Returns:
+        A pair `(init, apply)`.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -211,6 +227,13 @@ def BatchNorm(
 def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     """A layer of an element-wise function, without parameters; `fun_kwargs` are passed to the function.
 
+    Args:
+        fun: a function of an array.
+        **fun_kwargs: its keyword arguments.
+
+    Returns:
+        A pair `(init, apply)`.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> import tinyxla.numpy as jnp
@@ -241,6 +264,13 @@ Flatten = _without_parameters(
 def Dropout(rate: float, mode: str = "train") -> Layer:
     """Dropout: elements are kept with the probability `rate` and divided by it, others are 0. All are kept as they are
     with the mode "test".
+
+    Args:
+        rate: the probability of an element to be kept.
+        mode: "train" or "test".
+
+    Returns:
+        A pair `(init, apply)`.
 
     Raises:
         ArgumentError: the layer's function is called without `rng` (when training), or another mode.
@@ -297,6 +327,9 @@ Args:
     padding: "VALID" or "SAME".
     spec: a letter for each dimension, "N" for the batch and "C" for channels: by default the first and the last one.
 
+Returns:
+    A pair `(init, apply)`.
+
 >>> import tinyxla.numpy as jnp
 >>> from tinyxla.example_libraries import stax
 >>> {1}
@@ -337,6 +370,12 @@ Array([3. , 3.5, 2. ], dtype=float32)""",
 def FanOut(num: int) -> Layer:
     """A layer that gives its input `num` times, as a list: for `parallel`.
 
+    Args:
+        num: the number of outputs.
+
+    Returns:
+        A pair `(init, apply)`.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.FanOut(2)
@@ -351,6 +390,12 @@ FanInSum = _without_parameters(lambda shapes: shapes[0], sum)
 
 def FanInConcat(axis: int = -1) -> Layer:
     """A layer that concatenates a list of inputs along an axis.
+
+    Args:
+        axis: the axis.
+
+    Returns:
+        A pair `(init, apply)`.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -375,6 +420,12 @@ def _keys(rng: Any, count: int) -> Any:
 
 def serial(*layers: Layer) -> Layer:
     """The composition of layers, one after the other; the parameters are a list of theirs. `rng` is split among them.
+
+    Args:
+        *layers: pairs `(init, apply)`.
+
+    Returns:
+        A pair `(init, apply)`.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -403,6 +454,12 @@ def serial(*layers: Layer) -> Layer:
 def parallel(*layers: Layer) -> Layer:
     """Layers side by side, each with an input of its own, as `FanOut` makes them; the outputs are a list.
 
+    Args:
+        *layers: pairs `(init, apply)`.
+
+    Returns:
+        A pair `(init, apply)`.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> layer = stax.parallel(stax.Dense(4), stax.Identity)
@@ -426,6 +483,12 @@ def parallel(*layers: Layer) -> Layer:
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
     """A layer that a function of the input's shape makes.
+
+    Args:
+        make_layer: a function from a shape to a pair `(init, apply)`.
+
+    Returns:
+        A pair `(init, apply)`.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax

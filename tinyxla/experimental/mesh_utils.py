@@ -28,6 +28,9 @@ def create_device_mesh(
         devices: by default those of all processes.
         contiguous_submeshes, allow_split_physical_axes: accepted for JAX's sake; there is no network of chips.
 
+    Returns:
+        An array of devices.
+
     Raises:
         ArgumentError: there are more or fewer devices.
 
@@ -64,6 +67,9 @@ def create_hybrid_device_mesh(
         dcn_mesh_shape: the processes along each axis.
         devices: by default those of all processes.
         process_is_granule, should_sort_granules_by_key, allow_split_physical_axes: accepted for JAX's sake.
+
+    Returns:
+        An array of devices.
 
     Raises:
         ArgumentError: the shapes have different lengths, or there are more or fewer devices.

@@ -139,6 +139,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
         global_mesh: the devices of all processes.
         pspecs: a pytree of `PartitionSpec`s that may stop earlier than the arrays.
 
+    Returns:
+        A pytree of arrays.
+
     Raises:
         PytreeError: the structures differ.
         ShapeError: a spec that does not fit an array.
@@ -166,6 +169,9 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
         global_inputs: a pytree of arrays.
         global_mesh: the devices of all processes.
         pspecs: a pytree of `PartitionSpec`s that may stop earlier than the arrays.
+
+    Returns:
+        A pytree of arrays.
 
     Raises:
         PytreeError: the structures differ.

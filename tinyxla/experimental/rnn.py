@@ -68,6 +68,14 @@ def _parts(weights: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
 def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> int:
     """The number of weights.
 
+    Args:
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
+        bidirectional: whether each layer also goes from the last element to the first one.
+
+    Returns:
+        An integer.
+
     >>> from tinyxla.experimental.rnn import get_num_params_in_lstm
     >>> get_num_params_in_lstm(3, 4, 1, False)
     144
@@ -77,6 +85,15 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
 
 def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
     """Random weights, uniform from -k to k for k = 1 / sqrt(hidden_size).
+
+    Args:
+        rng: a random key.
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
+        bidirectional: whether each layer also goes from the last element to the first one.
+
+    Returns:
+        A vector.
 
     >>> from tinyxla.experimental.rnn import init_lstm_weight
     >>> import tinyxla as tx
@@ -90,6 +107,15 @@ def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: in
 
 def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
     """The weights with the rows of the cell and of the output gate exchanged, as some libraries have them.
+
+    Args:
+        weights: a vector, as `init_lstm_weight` gives it.
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
+        bidirectional: whether each layer also goes from the last element to the first one.
+
+    Returns:
+        A vector.
 
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import swap_lstm_gates
@@ -106,6 +132,15 @@ def unpack_lstm_weights(
     weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool
 ) -> tuple[dict[int, Array], dict[int, Array], dict[int, Array], dict[int, Array]]:
     """`(W_ih, W_hh, b_ih, b_hh)`, each by the number of the layer, or in bidirectional networks of layer and direction.
+
+    Args:
+        weights: a vector, as `init_lstm_weight` gives it.
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
+        bidirectional: whether each layer also goes from the last element to the first one.
+
+    Returns:
+        Four dicts of arrays.
 
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import unpack_lstm_weights
@@ -142,6 +177,8 @@ def lstm(
         dropout: must be 0.
         bidirectional: each layer also goes from the last element to the first one.
         precision: accepted for JAX's sake; products are of full precision.
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
 
     Returns:
         `(y, h_n, c_n)`: the outputs of the last layer, of shape (batch, longest, directions * hidden_size) with zeros
@@ -181,6 +218,16 @@ def lstm_ref(
     bidirectional: bool,
 ) -> tuple[Array, Array, Array]:
     """`lstm` with the weights apart, as `unpack_lstm_weights` gives them.
+
+    Args:
+        x, h_0, c_0, seq_lengths, dropout: as for `lstm`.
+        W_ih, W_hh, b_ih, b_hh: matrices and biases by layer, as `unpack_lstm_weights` gives them.
+        input_size, hidden_size: the sizes of elements and of the state.
+        num_layers: the number of layers.
+        bidirectional: whether each layer also goes from the last element to the first one.
+
+    Returns:
+        `(y, h_n, c_n)`, as `lstm` gives them.
 
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import lstm_ref, unpack_lstm_weights

@@ -24,6 +24,9 @@ _SAFE_TARGETS = ("shape_assertion", "stablehlo.")
 def default_export_platform() -> str:
     """The platform for which functions are exported if none is named: "cpu".
 
+    Returns:
+        "cpu".
+
     Example:
         >>> from tinyxla import export
         >>> export.default_export_platform()
@@ -47,6 +50,7 @@ def export(
         platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is
             the same for all.
         disabled_checks: checks that are not made.
+        _override_lowering_rules: accepted for compatibility.
 
     Returns:
         A function of arguments of `fun_jit`, or of `ShapeDtypeStruct`s in their place, which gives an `Exported`. With

@@ -30,6 +30,12 @@ def loggamma(x: ArrayLike) -> Array:
 
     Source: "Digital Library of Mathematical Functions", 5.5.1, 5.5.3 and 5.11.1.
 
+    Args:
+        x: an array of real or complex numbers.
+
+    Returns:
+        An array of the shape of x.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.special import loggamma
     >>> round(float(loggamma(5.0)), 4)
@@ -78,6 +84,12 @@ def _right_half(z: Any) -> Any:
 
 def wofz(z: ArrayLike) -> Array:
     """The Faddeeva function exp(-z^2) erfc(-i z) of real or complex numbers, from SciPy.
+
+    Args:
+        z: an array of real or complex numbers.
+
+    Returns:
+        Complex numbers, of the shape of z.
 
     >>> from tinyxla.scipy.special import wofz
     >>> wofz(0.0)
@@ -131,6 +143,9 @@ def sph_harm_y(
 
     Source: S. A. Holmes and W. E. Featherstone, "A unified approach to the Clenshaw summation and the recursive
     computation of very high degree and order normalised associated Legendre functions", Journal of Geodesy 76 (2002).
+
+    Returns:
+        Complex numbers, of the common shape of the arguments.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import sph_harm_y

@@ -71,6 +71,9 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
         axis: along which the lines run.
         norm: None or "ortho".
 
+    Returns:
+        An array of the shape of x, with the length n along the axis.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dct
     >>> dct(np.array([1.0, 1.0])).round(4)
@@ -84,6 +87,16 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
 
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `dct`.
+
+    Args:
+        x: a real array.
+        type: must be 2.
+        n: the length of the lines, to which they are cut or padded with zeros.
+        axis: the axis of the lines.
+        norm: None or "ortho".
+
+    Returns:
+        An array of the shape of x, with the length n along the axis.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import idct
@@ -123,6 +136,16 @@ def dctn(
 ) -> Array:
     """`dct` along several axes (all, if None), with lengths s.
 
+    Args:
+        x: a real array.
+        type: must be 2.
+        s: the lengths along the axes.
+        axes: the axes; all if None.
+        norm: None or "ortho".
+
+    Returns:
+        An array of the shape of x, with the lengths s along the axes.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dctn
     >>> dctn(np.ones((2, 2))).round(4)[0, 0]
@@ -135,6 +158,16 @@ def idctn(
     x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
     """The inverse of `dctn`.
+
+    Args:
+        x: a real array.
+        type: must be 2.
+        s: the lengths along the axes.
+        axes: the axes; all if None.
+        norm: None or "ortho".
+
+    Returns:
+        An array of the shape of x, with the lengths s along the axes.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dctn, idctn

@@ -72,6 +72,9 @@ def _none(ans: Any, *_: Any) -> Any:
 def exp1(x: ArrayLike) -> Any:
     """The exponential integral E1: the integral of exp(-t) / t from x on, for x > 0.
 
+    Args:
+        x: an array of real numbers.
+
     Returns:
         An array of the shape of the argument, in floating point.
 
@@ -87,6 +90,9 @@ def exp1(x: ArrayLike) -> Any:
 @_with_derivatives(lambda ans, x: tnp.exp(x) / x)
 def expi(x: ArrayLike) -> Any:
     """The exponential integral Ei: the integral of exp(t) / t up to x, as a principal value.
+
+    Args:
+        x: an array of real numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -108,6 +114,10 @@ def _expn_slope(ans: Any, n: Any, x: Any) -> Any:
 def expn(n: ArrayLike, x: ArrayLike) -> Any:
     """The generalized exponential integral: that of exp(-x t) / t^n over t from 1 on, for whole numbers n that are not
     negative.
+
+    Args:
+        n: whole numbers.
+        x: an array of real numbers.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
@@ -131,6 +141,9 @@ _sine_integral, _cosine_integral = _parts(
 def sici(x: ArrayLike) -> tuple[Array, Array]:
     """The sine and cosine integrals: that of sin(t) / t from 0 to x, and that of cos(t) / t up to x.
 
+    Args:
+        x: an array of real numbers.
+
     Returns:
         Two arrays of the shape of x, in floating point.
 
@@ -153,6 +166,9 @@ _fresnel_sine, _fresnel_cosine = _parts(
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     """The Fresnel integrals: those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
 
+    Args:
+        x: an array of real numbers.
+
     Returns:
         Two arrays of the shape of x, in floating point.
 
@@ -170,6 +186,12 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 @_with_derivatives(lambda ans, x: 1 - 2 * x * ans)
 def dawsn(x: ArrayLike) -> Any:
     """Dawson's integral: exp(-x^2) times that of exp(t^2) from 0 to x.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import dawsn
     >>> round(float(dawsn(1.0)), 4)
@@ -212,6 +234,9 @@ _log_by_difference = with_slope(
 def spence(x: ArrayLike) -> Any:
     """Spence's function (the dilogarithm): the integral of log(t) / (1 - t) from 1 to x.
 
+    Args:
+        x: an array of real numbers.
+
     Returns:
         An array of the shape of the argument, in floating point.
 
@@ -233,6 +258,13 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Any:
     """Owen's function: the probability that of two normal numbers the first is above h, and the second between 0 and a
     times the first.
 
+    Args:
+        h: an array of real numbers.
+        a: arrays of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import owens_t
     >>> round(float(owens_t(1.0, 1.0)), 4)
     0.0667
@@ -250,6 +282,13 @@ def _hyp1f1_slope(ans: Any, a: Any, b: Any, x: Any) -> Any:
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     """Kummer's confluent hypergeometric function, whose series has the terms (a)_k / (b)_k x^k / k!.
 
+    Args:
+        a, b: arrays of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import hyp1f1
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 4)
     1.7183
@@ -263,6 +302,13 @@ def _hyp2f1_slope(ans: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
 @_with_derivatives(*(slope_on_host("hyp2f1", k) for k in range(3)), _hyp2f1_slope)
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Any:
     """Gauss' hypergeometric function, whose series has the terms (a)_k (b)_k / (c)_k x^k / k!.
+
+    Args:
+        a, b, c: arrays of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
 
     >>> from tinyxla.scipy.special import hyp2f1
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)
@@ -281,6 +327,14 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     """The Bessel functions of the first kind of orders 0 to v, one behind the other in a new first dimension; `n_iter`
     is taken, and not used.
 
+    Args:
+        z: an array of real numbers.
+        v: the largest order.
+        n_iter: accepted for compatibility.
+
+    Returns:
+        An array of v + 1 times the shape of z.
+
     >>> from tinyxla.scipy.special import bessel_jn
     >>> bessel_jn(1.0, v=1).round(4)
     Array([0.7652, 0.4401], dtype=float32)
@@ -293,6 +347,12 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
 
 def bernoulli(n: int) -> Array:
     """Bernoulli's numbers, from that of 0 to that of n; the one of 1 is -1/2.
+
+    Args:
+        n: an integer.
+
+    Returns:
+        A vector of n + 1 numbers.
 
     >>> from tinyxla.scipy.special import bernoulli
     >>> bernoulli(4).round(4)

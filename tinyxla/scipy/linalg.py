@@ -96,6 +96,14 @@ def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., An
 def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     """The factor U of positive definite matrices U* U, or L of L L* if `lower`; one triangle is read.
 
+    Args:
+        a: matrices, of shape [..., n, n].
+        lower: whether the lower triangle is read.
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        Triangular matrices, of the shape of a.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import cholesky
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -111,6 +119,14 @@ def cholesky(a: ArrayLike, lower: bool = False) -> Array:
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`.
 
+    Args:
+        a: matrices, of shape [..., n, n].
+        lower: whether the lower triangle is read.
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        The factor, and `lower`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
@@ -124,6 +140,14 @@ def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
 @_with_options("overwrite_b check_finite")
 def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
     """The x of a x = b, by the factor of a.
+
+    Args:
+        c_and_lower: what `cho_factor` gives.
+        b: vectors or matrices, of shape [..., n] or [..., n, k].
+        overwrite_b, check_finite: accepted for compatibility.
+
+    Returns:
+        An array of the shape of b.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
@@ -150,6 +174,10 @@ def solve_triangular(
         trans: 0 or `"N"` for a itself, 1 or `"T"` for its transpose, 2 or `"C"` for the conjugate of that.
         lower: read the lower triangle.
         unit_diagonal: the diagonal is all 1, and not read.
+        overwrite_b, debug, check_finite: accepted for compatibility.
+
+    Returns:
+        An array of the shape of b.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import solve_triangular
@@ -179,6 +207,16 @@ def solve(
     """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones. The arguments
     between `lower` and `assume_a` have no meaning here.
 
+    Args:
+        a: matrices, of shape [..., n, n].
+        b: a vector of n elements, or matrices of shape [..., n, k].
+        lower: whether the lower triangle is read.
+        overwrite_a, overwrite_b, debug, check_finite: accepted for compatibility.
+        assume_a: "gen" or "pos", and the other names of SciPy, which are taken as "gen".
+
+    Returns:
+        An array of the shape of b.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import solve
     >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
@@ -191,6 +229,13 @@ def solve(
 @_with_options("overwrite_a check_finite")
 def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
     """What `lu_solve` takes: the factors of a, and the exchanges of rows.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        The factors in one matrix, and int32 row indices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -206,6 +251,15 @@ def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
 @_with_options("overwrite_b check_finite")
 def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0) -> Array:
     """The x of a x = b, by the factors of a; or, as `trans` is 1 or 2, of the equation with its transpose or adjoint.
+
+    Args:
+        lu_and_piv: what `lu_factor` gives.
+        b: vectors or matrices, of shape [..., n] or [..., n, k].
+        trans: 0, 1 or 2.
+        overwrite_b, check_finite: accepted for compatibility.
+
+    Returns:
+        An array of the shape of b.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import lu_factor, lu_solve
@@ -228,6 +282,14 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
 def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1; or,
     with `permute_l`, P L and U.
+
+    Args:
+        a: matrices, of shape [..., m, n].
+        permute_l: whether to multiply L by P.
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        P, L and U of shapes [..., m, m], [..., m, k] and [..., k, n], k the smaller of m and n.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import lu
@@ -255,6 +317,10 @@ def qr(a: ArrayLike, overwrite_a: Any = False, lwork: Any = None, mode: str = "f
         overwrite_a, lwork: accepted for compatibility.
         mode: `"full"` for a square Q, `"economic"` for one with min(m, n) columns, or `"r"` for R alone.
         pivoting: exchange columns so that the diagonal of R descends in size, and give their order, too.
+        check_finite: accepted for compatibility.
+
+    Returns:
+        Q and R; R alone for "r"; with `pivoting` also the order of columns.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import qr
@@ -280,8 +346,13 @@ def qr_multiply(
         mode: whether Q stands left or right of c.
         pivoting: exchange columns of a so that the diagonal of R descends in size.
         conjugate: take the conjugate of Q.
+        overwrite_a, overwrite_c: accepted for compatibility.
 
-    Errors: `ShapeError` if the sizes do not fit.
+    Returns:
+        The product and R; with `pivoting` also the order of columns.
+
+    Raises:
+        ShapeError: the sizes do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import qr_multiply
@@ -311,6 +382,15 @@ def qr_multiply(
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`.
 
+    Args:
+        a: matrices, of shape [..., m, n].
+        full_matrices: whether U and V* are square.
+        compute_uv: whether to return U and V*, too.
+        overwrite_a, check_finite, lapack_driver: accepted for compatibility.
+
+    Returns:
+        U, s and V*; s alone without `compute_uv`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.linalg import svd
@@ -337,6 +417,18 @@ def eigh(
     """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read. There is
     no generalized problem, and all eigenvalues are given: b and eigvals must be None, and type 1. The other arguments
     have no meaning here.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        b, eigvals: must be None.
+        lower: whether the lower triangle is read.
+        eigvals_only: whether to return the eigenvalues alone.
+        overwrite_a, overwrite_b, turbo: accepted for compatibility.
+        type: must be 1.
+        overwrite_a, overwrite_b, turbo, check_finite: accepted for compatibility.
+
+    Returns:
+        The eigenvalues [..., n], which are real, and the eigenvectors [..., n, n].
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -379,7 +471,13 @@ def eigh_tridiagonal(
         select_range: the first and the last number.
         tol, key: accepted for compatibility.
 
-    Errors: `ShapeError` if the sizes do not fit, `DTypeError` if the types differ, `ArgumentError` for another choice.
+    Returns:
+        The eigenvalues, and the eigenvectors unless `eigvals_only`.
+
+    Raises:
+        ShapeError: the sizes do not fit.
+        DTypeError: the types differ.
+        ArgumentError: another choice.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import eigh_tridiagonal
@@ -404,12 +502,61 @@ def eigh_tridiagonal(
     return values[chosen] if eigvals_only else (values[chosen], vectors[:, chosen])
 
 
-det = _with_options("overwrite_a check_finite")(tnp.linalg.det)
-inv = _with_options("overwrite_a check_finite")(tnp.linalg.inv)
+@_with_options("overwrite_a check_finite")
+def det(a: ArrayLike) -> Array:
+    """The determinants of square matrices; as `tinyxla.numpy.linalg.det`.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        An array of the shape of `a` without its last two axes, in floating point or complex.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
+    Example:
+        >>> import numpy as np
+        >>> from tinyxla.scipy.linalg import det
+        >>> det(np.array([[1.0, 2.0], [3.0, 5.0]]))
+        Array(-1., dtype=float32)
+    """
+    return tnp.linalg.det(a)
+
+
+@_with_options("overwrite_a check_finite")
+def inv(a: ArrayLike) -> Array:
+    """The inverses of square matrices; as `tinyxla.numpy.linalg.inv`.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        overwrite_a, check_finite: accepted for compatibility.
+
+    Returns:
+        Matrices of the shape of `a`; where there is no inverse the elements are not finite.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
+    Example:
+        >>> import numpy as np
+        >>> from tinyxla.scipy.linalg import inv
+        >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float32)
+    """
+    return tnp.linalg.inv(a)
 
 
 def block_diag(*arrs: ArrayLike) -> Array:
     """A matrix with the given ones along its diagonal, and zeros.
+
+    Args:
+        *arrs: matrices.
+
+    Returns:
+        A matrix.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import block_diag

@@ -35,6 +35,13 @@ def _adjoint(x: Any) -> Any:
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """A complex B of B B = A, whose eigenvalues have no negative real part, from SciPy. It has no derivative.
 
+    Args:
+        A: a matrix, of shape [n, n].
+        blocksize: must be 1.
+
+    Returns:
+        A matrix.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import sqrtm
     >>> sqrtm(np.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
@@ -63,6 +70,14 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
 
     It is NaN if more than `max_squarings` would be needed. Source: N. Higham, "The Scaling and Squaring Method for the
     Matrix Exponential Revisited", SIAM Journal on Matrix Analysis 26 (2005).
+
+    Args:
+        A: matrices, of shape [..., n, n].
+        upper_triangular: whether the matrices are upper triangular.
+        max_squarings: the largest s.
+
+    Returns:
+        Matrices of the shape of A.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import expm
@@ -109,7 +124,11 @@ def expm_frechet(A: ArrayLike, E: ArrayLike, *, method: str | None = None, compu
         method: accepted for compatibility.
         compute_expm: give the exponential, too, in front.
 
-    Errors: `ShapeError` if the shapes are not equal or the matrices not square.
+    Returns:
+        The derivative, of the shape of A; with `compute_expm` the exponential and the derivative.
+
+    Raises:
+        ShapeError: the shapes are not equal or the matrices not square.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import expm_frechet
@@ -136,6 +155,9 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
         output: `"real"` leaves real matrices real; T is triangular but for blocks of 2 x 2 in the diagonal, for pairs
             of conjugate eigenvalues. With `"complex"` T is complex and triangular.
 
+    Returns:
+        T and Z.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import schur
     >>> schur(np.array([[1.0, 2.0], [0.0, 3.0]]))[0]
@@ -160,7 +182,11 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
         T, Z: as `schur` gives them, of shape [..., n, n]; batch axes broadcast.
         check_finite: accepted for compatibility.
 
-    Errors: `ShapeError` if the matrices are not square, or not of one size.
+    Returns:
+        T and Z, which are complex.
+
+    Raises:
+        ShapeError: the matrices are not square, or not of one size.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import rsf2csf, schur
@@ -217,6 +243,9 @@ def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False,
         calc_q: give the unitary Q, too.
         overwrite_a, check_finite: accepted for compatibility.
 
+    Returns:
+        H; with `calc_q` H and Q.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import hessenberg
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -245,7 +274,11 @@ def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
         func: a function of an array of eigenvalues, element by element.
         disp: without, an estimate of the relative error is given, too.
 
-    Errors: `ShapeError` if A is no square matrix.
+    Returns:
+        A matrix; without `disp` also the estimate.
+
+    Raises:
+        ShapeError: A is no square matrix.
 
     Source: G. H. Golub and C. F. Van Loan, "Matrix Computations", algorithm 11.1.1.
 
@@ -296,7 +329,11 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
         method: `"schur"` by the Schur forms of A and B, or `"eigen"` by their eigenvectors.
         tol: X is NaN where the sum of an eigenvalue of A and one of B is smaller.
 
-    Errors: `ShapeError` if the shapes do not fit.
+    Returns:
+        Matrices of shape [..., m, n].
+
+    Raises:
+        ShapeError: the shapes do not fit.
 
     Source: R. H. Bartels and G. W. Stewart, "Solution of the matrix equation AX + XB = C", Communications of the ACM 15
     (1972).
@@ -381,6 +418,9 @@ def polar(
         method: `"svd"`, or `"qdwh"` for the iteration of `lax.linalg.qdwh`. That is done where its precision or number
             of steps is given, else the singular values give the same.
         eps, max_iterations: of the iteration.
+
+    Returns:
+        U and P.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import polar

@@ -56,6 +56,9 @@ def map_coordinates(
             "mirror" (backwards, without the edge), "reflect" (backwards, with the edge).
         cval: what is outside in the mode "constant".
 
+    Returns:
+        An array of the shape of a coordinate and of the type of the input.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.ndimage import map_coordinates
     >>> map_coordinates(np.array([0.0, 2.0, 6.0]), [np.array([0.5, 1.5])], order=1)

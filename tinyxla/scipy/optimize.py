@@ -44,6 +44,9 @@ def minimize(
 
     Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
 
+    Returns:
+        The minimum, its value and gradient, whether the search succeeded, and counts of calls.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.optimize import minimize
     >>> minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(2), method="BFGS").x

@@ -60,6 +60,9 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
         method: "direct", "fft", or "auto": by the sum's length.
         precision: accepted for compatibility; sums always have the precision of the elements' type.
 
+    Returns:
+        An array of the rank of the inputs.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import convolve
     >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
@@ -100,6 +103,15 @@ def convolve2d(
 ) -> Array:
     """The convolution of two matrices; modes and precision as for `convolve`.
 
+    Args:
+        in1, in2: matrices.
+        mode, precision: as for `convolve`.
+        boundary: must be "fill".
+        fillvalue: must be 0.
+
+    Returns:
+        A matrix.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import convolve2d
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
@@ -112,6 +124,13 @@ def convolve2d(
 
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The cross-correlation of two arrays of any one rank, the second conjugated; arguments as for `convolve`.
+
+    Args:
+        in1, in2: arrays of one rank.
+        mode, method, precision: as for `convolve`.
+
+    Returns:
+        An array of the rank of the inputs.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import correlate
@@ -131,6 +150,15 @@ def correlate2d(
     precision: Any = None,
 ) -> Array:
     """The cross-correlation of two matrices, the second conjugated; modes and precision as for `convolve`.
+
+    Args:
+        in1, in2: matrices.
+        mode, precision: as for `convolve`.
+        boundary: must be "fill".
+        fillvalue: must be 0.
+
+    Returns:
+        A matrix.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import correlate2d
@@ -153,6 +181,9 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
         in1, in2: arrays of one rank.
         mode: as for `convolve`.
         axes: along which to convolve (all, if None); the others broadcast.
+
+    Returns:
+        An array of the rank of the inputs.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import fftconvolve
@@ -197,6 +228,9 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, 
         type: "linear" or "constant".
         bp: places at which a new line begins.
         overwrite_data: accepted for compatibility.
+
+    Returns:
+        An array of the shape of `data`.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import detrend
@@ -350,8 +384,12 @@ def stft(
         boundary: by what half a segment is put in front and behind: "zeros", "constant", "even", "odd", or
             None.
         padded: fill the end with zeros, so that the segments hold all elements.
+        axis: the axis of the signals.
 
     Source: documentation of `scipy.signal.stft`.
+
+    Returns:
+        The frequencies, the times and the transforms.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import stft
@@ -401,6 +439,16 @@ def istft(
     the sum of their windows' squares.
 
     Source: documentation of `scipy.signal.istft`.
+
+    Args:
+        Zxx: transforms of segments, as `stft` gives them.
+        fs, window, nperseg, noverlap, nfft: as for `stft`.
+        input_onesided: whether the negative frequencies are left out.
+        boundary: whether the signal was extended at its ends.
+        time_axis, freq_axis: the axes of segments and of frequencies.
+
+    Returns:
+        The times and the signal.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import istft, stft
@@ -454,8 +502,13 @@ def csd(
         scaling: "density" (power for a unit of frequency) or "spectrum" (power).
         average: "mean" or "median".
         The others: as for `stft`; the whole signal is one segment if `nperseg` is None (SciPy takes 256 elements).
+        fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as for `stft`.
+        axis: the axis of the signals.
 
     Source: documentation of `scipy.signal.csd`; B. Allen et al., "FINDCHIRP", appendix B (the median's bias).
+
+    Returns:
+        The frequencies, and the cross power with the frequencies in place of the axis.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import csd
@@ -513,6 +566,16 @@ def welch(
     average: str = "mean",
 ) -> tuple[Array, Array]:
     """The frequencies, and a signal's power at them, averaged over segments; arguments as for `csd`.
+
+    Args:
+        x: signals.
+        fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as for `stft`.
+        scaling: "density" or "spectrum".
+        axis: the axis of the signals.
+        average: "mean" or "median".
+
+    Returns:
+        The frequencies and the power, with the frequencies in place of the axis.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import welch

@@ -58,6 +58,10 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The softmax function: exp(x) divided by its sum along axes, all of them unless given (`nn.softmax` takes the last
     one).
 
+    Args:
+        x: an array of real numbers.
+        axis: an axis, or several; all if None.
+
     Returns:
         An array of the shape of the argument, in floating point.
 
@@ -76,6 +80,13 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The logarithm of `softmax`.
 
+    Args:
+        x: an array of real numbers.
+        axis: an axis, or several; all if None.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.special import log_softmax
     >>> log_softmax(np.zeros((2, 2)))
@@ -88,6 +99,9 @@ def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
 @replayed
 def logit(x: ArrayLike) -> Array:
     """The logit function: log(x / (1 - x)), the inverse of `expit`.
+
+    Args:
+        x: an array of real numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -108,6 +122,12 @@ _log_odds = with_slope("logit", lambda x: tnp.log(x / (1.0 - x)), lambda ans, x:
 def erf(x: ArrayLike) -> Array:
     """The error function.
 
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> from tinyxla.scipy.special import erf
     >>> erf(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -117,6 +137,12 @@ def erf(x: ArrayLike) -> Array:
 
 def erfinv(x: ArrayLike) -> Array:
     """The inverse of the error function.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import erfinv
     >>> erfinv(0.0)
@@ -129,6 +155,12 @@ def erfinv(x: ArrayLike) -> Array:
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(y), which is 0 where x is 0, with the derivatives that follow.
 
+    Args:
+        x, y: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.special import xlogy
     >>> xlogy(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
@@ -140,6 +172,12 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 @replayed
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(1 + y), which is 0 where x is 0.
+
+    Args:
+        x, y: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import xlog1py
@@ -157,6 +195,9 @@ def _of_one_shape(what: str, *args: ArrayLike) -> Any:
 @replayed
 def entr(x: ArrayLike) -> Array:
     """The entropy function: -x log(x) of positive x, 0 at 0, and -inf below.
+
+    Args:
+        x: an array of real numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -194,6 +235,12 @@ def _of_one_type(what: str, *args: ArrayLike) -> Any:
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the absolute value of the gamma function.
 
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> from tinyxla.scipy.special import gammaln
     >>> abs(round(float(gammaln(1.0)), 4))
     0.0
@@ -203,6 +250,9 @@ def gammaln(x: ArrayLike) -> Array:
 
 def digamma(x: ArrayLike) -> Array:
     """The digamma function: the derivative of `gammaln`.
+
+    Args:
+        x: an array of real numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -220,6 +270,12 @@ def digamma(x: ArrayLike) -> Array:
 @replayed
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b).
+
+    Args:
+        a, b: arrays of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
 
     >>> from tinyxla.scipy.special import betaln
     >>> round(float(betaln(2.0, 3.0)), 4)
@@ -274,6 +330,13 @@ _ruled_log_beta = lax_special.special_function(
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized lower incomplete gamma function of a and x.
 
+    Args:
+        a: arrays of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import gammainc
     >>> round(float(gammainc(1.0, 1.0)), 4)
     0.6321
@@ -284,6 +347,13 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized upper incomplete gamma function of a and x: 1 - `gammainc`.
 
+    Args:
+        a: arrays of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import gammaincc
     >>> round(float(gammaincc(1.0, 1.0)), 4)
     0.3679
@@ -293,6 +363,13 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularized incomplete beta function of a, b and x.
+
+    Args:
+        a, b: arrays of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
 
     >>> from tinyxla.scipy.special import betainc
     >>> round(float(betainc(1.0, 1.0, 0.25)), 4)
@@ -305,6 +382,12 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 def erfc(x: ArrayLike) -> Array:
     """The complementary error function, 1 - `erf`, accurate where that is small.
 
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> from tinyxla.scipy.special import erfc
     >>> round(float(erfc(1.0)), 4)
     0.1573
@@ -314,6 +397,12 @@ def erfc(x: ArrayLike) -> Array:
 
 def i0e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0, times exp(-|x|).
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import i0e
     >>> abs(round(float(i0e(0.0)), 4))
@@ -325,6 +414,12 @@ def i0e(x: ArrayLike) -> Array:
 def i1e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1, times exp(-|x|).
 
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> from tinyxla.scipy.special import i1e
     >>> abs(round(float(i1e(0.0)), 4))
     0.0
@@ -334,6 +429,9 @@ def i1e(x: ArrayLike) -> Array:
 
 def erfcx(x: ArrayLike) -> Array:
     """The scaled complementary error function: exp(x^2) erfc(x) of real or complex numbers.
+
+    Args:
+        x: an array of real or complex numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -352,6 +450,9 @@ def erfcx(x: ArrayLike) -> Array:
 @replayed
 def ndtr(x: ArrayLike) -> Array:
     """The normal distribution function: the probability that a normal number is below x.
+
+    Args:
+        x: an array of real numbers.
 
     Returns:
         An array of the shape of the argument, in floating point.
@@ -406,6 +507,9 @@ def ndtri(p: ArrayLike) -> Array:
     """The normal quantile function: the inverse of `ndtr`, by rational approximations (Wichura, Algorithm AS 241,
     1988).
 
+    Args:
+        p: an array of real numbers.
+
     Returns:
         An array of the shape of the argument, in floating point.
 
@@ -447,6 +551,13 @@ def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`; it is accurate everywhere, whatever `series_order` is.
 
+    Args:
+        x: an array of real numbers.
+        series_order: accepted for compatibility.
+
+    Returns:
+        An array of the shape of x, in floating point.
+
     >>> from tinyxla.scipy.special import log_ndtr
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
@@ -457,6 +568,12 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 @replayed
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of the gamma function: 1 or -1, NaN at its negative poles and at NaN; that of zero is of the side meant.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import gammasgn
     >>> gammasgn(-0.5)
@@ -471,6 +588,12 @@ def gammasgn(x: ArrayLike) -> Array:
 
 def gamma(x: ArrayLike) -> Array:
     """The gamma function of real or complex numbers.
+
+    Args:
+        x: an array of real or complex numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import gamma
     >>> gamma(5.0).round(3)
@@ -497,6 +620,10 @@ _gamma = with_slope(
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """The factorial n!, or 0 of what is negative.
 
+    Args:
+        n: an array of numbers.
+        exact: must be False.
+
     Returns:
         An array of the shape of the argument, in floating point.
 
@@ -518,6 +645,12 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function, gamma(a) gamma(b) / gamma(a + b).
 
+    Args:
+        a, b: arrays of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import beta
     >>> round(float(beta(2.0, 3.0)), 4)
     0.0833
@@ -531,6 +664,10 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The binomial coefficient: the number of ways to choose k of N things, each as often as one likes with
     `repetition`; 0 where there are none.
+
+    Args:
+        N, k: arrays of numbers.
+        repetition: whether things may be chosen again.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
@@ -556,6 +693,9 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The Pochhammer symbol (rising factorial): gamma(z + m) / gamma(z).
 
+    Args:
+        z, m: arrays of real numbers.
+
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
 
@@ -576,6 +716,13 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d.
 
+    Args:
+        a: arrays of real numbers.
+        d: the dimension, an integer.
+
+    Returns:
+        An array of the shape of a, in floating point.
+
     >>> from tinyxla.scipy.special import multigammaln
     >>> round(float(multigammaln(3.0, 2)), 3)
     1.55
@@ -589,6 +736,10 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 @replayed
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The polygamma function: the derivative of order n of `digamma`.
+
+    Args:
+        n: whole numbers.
+        x: an array of real numbers.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
@@ -609,6 +760,13 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
 def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
     """The Hurwitz zeta function of x and q; Riemann's if q is 1.
 
+    Args:
+        x: an array of real numbers.
+        q: an array of real numbers, 1 by default.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import zeta
     >>> round(float(zeta(2.0)), 4)
     1.6449
@@ -618,6 +776,12 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
 
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of x, in floating point.
 
     >>> from tinyxla.scipy.special import i1
     >>> round(float(i1(1.0)), 4)
@@ -645,6 +809,9 @@ _bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """The relative entropy: p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite
     elsewhere.
+
+    Args:
+        p, q: an array of real numbers.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
@@ -688,6 +855,12 @@ _relative_entropy = with_slope(
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """The terms of the Kullback-Leibler divergence: `rel_entr`(p, q) - p + q.
 
+    Args:
+        p, q: an array of real numbers.
+
+    Returns:
+        An array of the common shape, in floating point.
+
     >>> from tinyxla.scipy.special import kl_div
     >>> kl_div(1.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -700,6 +873,10 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 @replayed
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """The Box-Cox transformation: (x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
+
+    Args:
+        x: an array of real numbers.
+        lmbda: the exponent.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.
@@ -719,6 +896,10 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
 @replayed
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """The Box-Cox transformation of 1 + x.
+
+    Args:
+        x: an array of real numbers.
+        lmbda: the exponent.
 
     Returns:
         An array in floating point, of the shape to which the arguments broadcast.

@@ -33,6 +33,12 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 
     Without r it is the conjugate of c, so that the matrix is Hermitian. Vectors are those along the last axis.
 
+    Args:
+        c, r: vectors, of shape [..., m] and [..., n].
+
+    Returns:
+        Matrices, of shape [..., m, n].
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import toeplitz
     >>> toeplitz(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
@@ -56,6 +62,12 @@ def _of_one_batch(what: str, *vectors: Any) -> list[Any]:
 def circulant(c: ArrayLike) -> Array:
     """Matrices whose columns are the vectors along the last axis, turned by one place more from column to column.
 
+    Args:
+        c: vectors, of shape [..., n].
+
+    Returns:
+        Matrices, of shape [..., n, n].
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import circulant
     >>> circulant(np.array([1.0, 2.0]))
@@ -70,6 +82,12 @@ def circulant(c: ArrayLike) -> Array:
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     """Matrices with the first column c and the last row r (without its first element; zeros, if None), equal along the
     diagonals from the upper right to the lower left. Vectors are those along the last axis.
+
+    Args:
+        c, r: vectors, of shape [..., m] and [..., n].
+
+    Returns:
+        Matrices, of shape [..., m, n].
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import hankel
@@ -88,6 +106,12 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 def companion(a: ArrayLike) -> Array:
     """The companion matrix of polynomials, their coefficients from the highest degree on along the last axis.
 
+    Args:
+        a: vectors of coefficients, of shape [..., n].
+
+    Returns:
+        Matrices, of shape [..., n - 1, n - 1].
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import companion
     >>> companion(np.array([2.0, 4.0, 6.0]))
@@ -104,6 +128,12 @@ def companion(a: ArrayLike) -> Array:
 
 def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     """The matrix of a population's step: the first row f (fertility), and s (survival) under the diagonal.
+
+    Args:
+        f, s: vectors, of shape [..., n] and [..., n - 1].
+
+    Returns:
+        Matrices, of shape [..., n, n].
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import leslie
@@ -129,6 +159,12 @@ def _places(what: str, n: Any) -> np.ndarray[Any, Any]:
 def hilbert(n: int) -> Array:
     """The matrix with 1 / (i + j + 1) in row i and column j.
 
+    Args:
+        n: the number of rows.
+
+    Returns:
+        A matrix.
+
     >>> from tinyxla.scipy.linalg import hilbert
     >>> hilbert(2).round(4)
     Array([[1.    , 0.5   ],
@@ -140,6 +176,13 @@ def hilbert(n: int) -> Array:
 
 def hadamard(n: int, dtype: Any = int) -> Array:
     """Sylvester's matrix of 1 and -1 with orthogonal rows; n must be a power of two.
+
+    Args:
+        n: the number of rows.
+        dtype: the element type of the result.
+
+    Returns:
+        A matrix.
 
     >>> from tinyxla.scipy.linalg import hadamard
     >>> hadamard(2)
@@ -156,6 +199,14 @@ def hadamard(n: int, dtype: Any = int) -> Array:
 
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     """The matrix of Fourier's transform of n elements, divided by "sqrtn" or "n" if `scale` says so.
+
+    Args:
+        n: the number of rows.
+        scale: None, "sqrtn" or "n".
+        dtype: the element type of the result.
+
+    Returns:
+        A complex matrix.
 
     >>> from tinyxla.scipy.linalg import dft
     >>> dft(2).real
@@ -189,6 +240,13 @@ def pascal(n: int, kind: str | None = None) -> Array:
     """The numbers of Pascal's triangle: (i + j over i) ("symmetric", the default), (i over j) ("lower"), or (j over i)
     ("upper").
 
+    Args:
+        n: the number of rows.
+        kind: "symmetric", "lower" or "upper".
+
+    Returns:
+        A matrix.
+
     >>> from tinyxla.scipy.linalg import pascal
     >>> pascal(3, "lower")
     Array([[1., 0., 0.],
@@ -204,6 +262,13 @@ def pascal(n: int, kind: str | None = None) -> Array:
 
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of the matrix that `pascal` gives, by its closed form.
+
+    Args:
+        n: the number of rows.
+        kind: "symmetric", "lower" or "upper".
+
+    Returns:
+        A matrix.
 
     >>> from tinyxla.scipy.linalg import invpascal
     >>> invpascal(3, "lower")
@@ -223,6 +288,12 @@ def invhilbert(n: int) -> Array:
     """The inverse of the matrix that `hilbert` gives, by its closed form.
 
     Source: M.-D. Choi, "Tricks or Treats with the Hilbert Matrix", American Mathematical Monthly 90 (1983).
+
+    Args:
+        n: the number of rows.
+
+    Returns:
+        A matrix.
 
     >>> from tinyxla.scipy.linalg import invhilbert
     >>> invhilbert(2)
@@ -246,6 +317,9 @@ def helmert(n: int, full: bool = False) -> Array:
         n: the number of columns, positive.
         full: one more row in front, which is constant.
 
+    Returns:
+        A matrix.
+
     >>> from tinyxla.scipy.linalg import helmert
     >>> helmert(2, full=True).round(4)
     Array([[ 0.7071,  0.7071],
@@ -264,6 +338,12 @@ def helmert(n: int, full: bool = False) -> Array:
 def fiedler(a: ArrayLike) -> Array:
     """The symmetric matrices of the distances |a_i - a_j| of numbers along the last axis.
 
+    Args:
+        a: vectors, of shape [..., n].
+
+    Returns:
+        Matrices, of shape [..., n, n].
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import fiedler
     >>> fiedler(np.array([1.0, 4.0]))
@@ -279,6 +359,12 @@ def fiedler_companion(a: ArrayLike) -> Array:
     last axis.
 
     Source: M. Fiedler, "A note on companion matrices", Linear Algebra and its Applications 372 (2003).
+
+    Args:
+        a: vectors of coefficients, of shape [..., n].
+
+    Returns:
+        Matrices, of shape [..., n - 1, n - 1].
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import fiedler_companion
@@ -313,6 +399,9 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
         a: vectors of m elements along the last axis.
         n: the number of columns, positive.
         mode: `"full"` for m + n - 1 rows, `"same"` for max(m, n), `"valid"` for those that need no zeros.
+
+    Returns:
+        Matrices with n columns.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import convolution_matrix

@@ -703,6 +703,15 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     no elements NaN, and 0.0. Of equal elements the first one has the derivative. `nan_policy` must be "propagate": NaN
     counts as an element.
 
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        nan_policy: must be "propagate".
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        The elements and the counts, without the axis.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import mode
     >>> mode(np.array([3, 1, 3, 1, 2]))
@@ -732,6 +741,15 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     """The place of each element in the order of all along an axis, from 1; `method` says which of equal ones get:
     their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense". Beside a
     NaN all places are NaN: `nan_policy` must be "propagate".
+
+    Args:
+        a: an array.
+        method: "average", "min", "max", "dense" or "ordinal".
+        axis: the axis; None for the flattened array.
+        nan_policy: must be "propagate".
+
+    Returns:
+        An array of the shape of a, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import rankdata
@@ -764,6 +782,16 @@ def sem(
 ) -> Array:
     """The standard error of the mean along an axis: the deviation over the root of the count. With `nan_policy` "omit"
     instead of "propagate" NaN do not count.
+
+    Args:
+        a: an array.
+        axis: the axis; None for the flattened array.
+        ddof: what is subtracted from the count in the divisor of the variance.
+        nan_policy: "propagate" or "omit".
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        An array without the axis, in floating point.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import sem

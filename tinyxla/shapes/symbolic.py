@@ -406,6 +406,12 @@ def index(x: Any) -> Any:
 def max_dim(x: Any, y: Any) -> Any:
     """The greater of two sizes, also where their order is not known.
 
+    Args:
+        x, y: sizes: integers or symbolic dimensions.
+
+    Returns:
+        A size.
+
     >>> from tinyxla import core, export
     >>> n, m = export.symbolic_shape("n, m")
     >>> core.max_dim(n, m), core.max_dim(n, n + 1), core.max_dim(2, 3)
@@ -416,6 +422,12 @@ def max_dim(x: Any, y: Any) -> Any:
 
 def min_dim(x: Any, y: Any) -> Any:
     """The smaller of two sizes, also where their order is not known.
+
+    Args:
+        x, y: sizes: integers or symbolic dimensions.
+
+    Returns:
+        A size.
 
     >>> from tinyxla import core, export
     >>> n, m = export.symbolic_shape("n, m")

@@ -168,6 +168,10 @@ def register_custom_call(target: str, function: Callable[..., Any]) -> None:
     keywords. It gives the result or a tuple, and is traced, so it must be made of functions of this library (for
     functions of the host see `ffi.register_ffi_target`).
 
+    Args:
+        target: the target.
+        function: a function of arrays, which is traced.
+
     >>> from tinyxla import stablehlo
     >>> stablehlo.register_custom_call("docs.double", lambda x: 2 * x)
     >>> program = stablehlo.parse(
@@ -183,6 +187,10 @@ def register_custom_call(target: str, function: Callable[..., Any]) -> None:
 def register_composite(name: str, function: Callable[..., Any]) -> None:
     """Give composites of a name a function in place of their decomposition: of the operands, with
     `composite_attributes` as keywords.
+
+    Args:
+        name: the name of the composites.
+        function: a function of arrays, which is traced.
 
     >>> from tinyxla import stablehlo
     >>> stablehlo.register_composite("docs.half", lambda x: x / 2)

@@ -101,6 +101,12 @@ def _shown(computation: Computation) -> list[Computation]:
 def to_dot(computation: Computation) -> str:
     """The computation as text for Graphviz (`dot -Tsvg`).
 
+    Args:
+        computation: a computation.
+
+    Returns:
+        The text.
+
     >>> import tinyxla
     >>> from tinyxla.text import to_dot
     >>> to_dot(tinyxla.jit(lambda x: x * x).lower(1.0).module.entry).splitlines()[0]
@@ -182,6 +188,12 @@ def _node(x: Instruction) -> _Node:
 def to_svg(computation: Computation) -> str:
     """The computation as a self-contained SVG document; computations that it calls stand to its right. It has no
     background: boxes bring theirs, and lines are grey, for light and dark pages.
+
+    Args:
+        computation: a computation.
+
+    Returns:
+        The text.
 
     >>> import tinyxla
     >>> from tinyxla.text import to_svg

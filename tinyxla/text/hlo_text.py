@@ -39,6 +39,14 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
     `metadata` adds to each instruction the user's line that it came from. Constants of more than `largest_constant`
     elements print as `{...}`, as in XLA's own dumps; without it all constants are whole and the text can be parsed.
 
+    Args:
+        module: a module.
+        metadata: whether to print the user's lines.
+        largest_constant: the largest number of elements of a constant that is printed.
+
+    Returns:
+        The text.
+
     >>> from tinyxla.text import parse_hlo, print_module
     >>> module = parse_hlo("HloModule m ENTRY e { ROOT c = f32[2] constant({1, 2}) }")
     >>> print(print_module(module, largest_constant=1), end="")

@@ -70,6 +70,12 @@ class StableHloModule(ModuleOp):
 def print_stablehlo(module: Module) -> str:
     """The text of a graph in StableHLO.
 
+    Args:
+        module: a module.
+
+    Returns:
+        The text.
+
     Raises:
         ArgumentError: an operation has no form in StableHLO.
 

@@ -319,6 +319,9 @@ context = _Context()
 def current_mesh() -> AbstractMesh:
     """The mesh of the innermost context; one without axes if there is none.
 
+    Returns:
+        A mesh.
+
     >>> import tinyxla
     >>> from tinyxla.sharding import get_mesh
     >>> with tinyxla.make_mesh((1,), ("x",)):

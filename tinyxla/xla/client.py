@@ -17,6 +17,9 @@ _numbers = itertools.count(1)
 def CreateChannelHandle() -> ChannelHandle:
     """A channel between two computations, or two replicas of one, whose number no other channel made here has.
 
+    Returns:
+        A channel.
+
     >>> from tinyxla.xla import CreateChannelHandle
     >>> first, second = CreateChannelHandle(), CreateChannelHandle()
     >>> first.type, first.handle == second.handle
@@ -28,6 +31,9 @@ def CreateChannelHandle() -> ChannelHandle:
 def CreateDeviceToHostChannelHandle() -> ChannelHandle:
     """A channel for `SendToHost`.
 
+    Returns:
+        A channel.
+
     >>> from tinyxla.xla import CreateDeviceToHostChannelHandle
     >>> CreateDeviceToHostChannelHandle().type
     <ChannelType.DEVICE_TO_HOST: 2>
@@ -37,6 +43,9 @@ def CreateDeviceToHostChannelHandle() -> ChannelHandle:
 
 def CreateHostToDeviceChannelHandle() -> ChannelHandle:
     """A channel for `RecvFromHost`.
+
+    Returns:
+        A channel.
 
     >>> from tinyxla.xla import CreateHostToDeviceChannelHandle
     >>> CreateHostToDeviceChannelHandle().type

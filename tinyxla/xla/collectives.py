@@ -82,6 +82,17 @@ def AllReduce(
     """An array, or each array of a tuple, combined by a computation of two scalars with those of the other replicas of
     the group. `shape_with_layout` is the operand's shape in the layouts that the result is to have.
 
+    Args:
+        operand: an array, or a tuple of them.
+        computation: a computation of two scalars.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+        shape_with_layout: the layout of the result.
+        use_global_device_ids: whether groups name devices instead of replicas.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     Raises:
         ShapeError: a computation of other scalars, or another `shape_with_layout`.
         AttributeValueError: groups that are empty, or that have a replica twice.
@@ -108,6 +119,13 @@ def AllReduce(
 @builder_function()
 def CrossReplicaSum(builder: XlaBuilder, operand: Tree, replica_groups: Groups = ()) -> Tree:
     """The sum of an array, or of each array of a tuple, over the replicas of the group; of truth values it is `or`.
+
+    Args:
+        operand: an array, or a tuple of them.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
 
     Raises:
         ShapeError: an empty or a nested tuple.
@@ -154,6 +172,19 @@ def ReduceScatter(
 ) -> Tree:
     """AllReduce, of whose result, split into `shard_count` blocks, replica i of the group gets block i.
 
+    Args:
+        operand: an array, or a tuple of them.
+        computation: a computation of two scalars.
+        scatter_dimension: the dimension that is split.
+        shard_count: the number of replicas in a group.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+        layout: the layout of the result.
+        use_global_device_ids: whether groups name devices instead of replicas.
+
+    Returns:
+        An `XlaOp` of the operand's shape, with that dimension divided by `shard_count`.
+
     Raises:
         ShapeError: a dimension whose size is no multiple of `shard_count`, or a computation of other scalars.
         AttributeValueError: a `shard_count` that is not the size of the groups.
@@ -195,6 +226,18 @@ def AllGather(
 ) -> Tree:
     """The arrays of all `shard_count` replicas of the group, concatenated in its order.
 
+    Args:
+        operand: an array, or a tuple of them.
+        all_gather_dimension: the dimension of concatenation.
+        shard_count: the number of replicas in a group.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+        layout: the layout of the result.
+        use_global_device_ids: whether groups name devices instead of replicas.
+
+    Returns:
+        An `XlaOp` of the operand's shape, with that dimension `shard_count` times as long.
+
     Raises:
         ShapeError: a dimension that the operand does not have.
         AttributeValueError: a `shard_count` that is not the size of the groups.
@@ -231,6 +274,18 @@ def AllToAll(
 ) -> Value:
     """The array split into `split_count` blocks, of which replica i of the group gets block i; what a replica gets is
     concatenated in the group's order.
+
+    Args:
+        operand: an array.
+        split_dimension: the dimension that is split.
+        concat_dimension: the dimension of concatenation.
+        split_count: the number of replicas in a group.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        layout: the layout of the result.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: a dimension whose size is no multiple of `split_count`.
@@ -272,6 +327,15 @@ def AllToAllTuple(
     """AllToAll of blocks that are arrays of their own: of the operands, a tuple or a list, replica i of the group gets
     number i.
 
+    Args:
+        operands: arrays of one shape.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        layout: the layout of the result.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+
+    Returns:
+        An `XlaOp`: a tuple of as many arrays.
+
     Raises:
         ShapeError: operands of different shapes, or not as many as replicas in a group.
 
@@ -304,6 +368,17 @@ def RaggedAllToAll(
 ) -> Value:
     """`output`, into which rows of all replicas of the group are written: `send_sizes[i]` rows of `input` from
     `input_offsets[i]` on go to replica i, there from row `output_offsets[i]` on.
+
+    Args:
+        input, output: arrays that differ in the first dimension only.
+        input_offsets, send_sizes: the first row and the number of rows for each replica.
+        output_offsets: the row of the receiver's output from which on they are written.
+        recv_sizes: the number of rows from each replica.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+
+    Returns:
+        An `XlaOp` of the shape of `output`.
 
     Raises:
         ShapeError: an output that differs from the input in other dimensions than the first.
@@ -338,6 +413,14 @@ def CollectiveBroadcast(
 ) -> Value:
     """The array of the first replica of the group; zeros outside of all groups.
 
+    Args:
+        operand: an array.
+        replica_groups: lists of numbers of replicas; one of all if it is empty.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     Raises:
         AttributeValueError: groups that are empty, or that have a replica twice.
 
@@ -362,6 +445,15 @@ def CollectivePermute(
     """The array of the replica that is this one's source; zeros where there is none. `inplace` asks for the operand's
     memory for the result, which the compiler decides by itself.
 
+    Args:
+        operand: an array.
+        source_target_pairs: pairs of numbers of replicas.
+        channel_id: the number of a channel, with which operations of several partitions are connected.
+        inplace: accepted: the compiler decides by itself.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     Raises:
         ArgumentError: what are no pairs.
         AttributeValueError: a replica that is there twice as a source or as a target.
@@ -383,6 +475,9 @@ def CollectivePermute(
 def ReplicaId(builder: XlaBuilder) -> Value:
     """The number of the replica, a scalar u32.
 
+    Returns:
+        An `XlaOp`, a scalar.
+
     >>> from tinyxla.xla import ReplicaId, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(ReplicaId(b)).execute_replicated([[], []])
@@ -394,6 +489,12 @@ def ReplicaId(builder: XlaBuilder) -> Value:
 @builder_function()
 def PartitionId(builder: XlaBuilder, shape: Shape | None = None) -> Value:
     """The number of the partition of the replica, a scalar u32, as which `shape` must be given if at all.
+
+    Args:
+        shape: u32[].
+
+    Returns:
+        An `XlaOp`, a scalar.
 
     Raises:
         ShapeError: another shape.

@@ -45,6 +45,14 @@ def Dot(
 ) -> Value:
     """The product of vectors and matrices: over the last dimension of `lhs` and the first of `rhs`.
 
+    Args:
+        lhs, rhs: the operands.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: operands of more than two dimensions, or sizes that differ.
 
@@ -76,6 +84,15 @@ def DotGeneral(
 
     The result has the batch dimensions, then the other dimensions of `lhs`, then those of `rhs`. They are summed in
     `preferred_element_type` if given, which is the result's type.
+
+    Args:
+        lhs, rhs: the operands.
+        dimension_numbers: `DotDimensionNumbers`.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: contracting or batch dimensions that are not there or differ in size.
@@ -123,6 +140,16 @@ def ScaledDot(
     """`DotGeneral` of operands that are multiplied by scales first. A scale has the sizes of its operand, in the
     contracting dimensions divided by those of the blocks that share an element of it.
 
+    Args:
+        lhs, rhs: the operands.
+        lhs_scale, rhs_scale: the scales.
+        dimension_number: `DotDimensionNumbers`.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: dimensions that do not fit, or scales whose sizes do not divide those of their operands.
 
@@ -157,6 +184,16 @@ def RaggedDot(
     preferred_element_type: Any = None,
 ) -> Value:
     """`DotGeneral` where a dimension of `lhs` is cut into groups of given sizes.
+
+    Args:
+        lhs, rhs: the operands.
+        group_sizes: integers, the sizes of the groups.
+        dimension_numbers: `RaggedDotDimensionNumbers`.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: dimensions that do not fit.
@@ -252,6 +289,17 @@ def Conv(
 
     `padding` is a `Padding`, or (low, high) for each spatial dimension.
 
+    Args:
+        lhs, rhs: the operands.
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: a `Padding`, or (low, high) for each spatial dimension.
+        feature_group_count, batch_group_count: the numbers of groups of features and of the batch.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: features that do not fit, or lists that are not as long as there are spatial dimensions.
 
@@ -283,6 +331,18 @@ def ConvWithGeneralDimensions(
     preferred_element_type: Any = None,
 ) -> Value:
     """`Conv` with explicit dimension numbers.
+
+    Args:
+        lhs, rhs: the operands.
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: a `Padding`, or (low, high) for each spatial dimension.
+        dimension_numbers: `ConvolutionDimensionNumbers`.
+        feature_group_count, batch_group_count: the numbers of groups of features and of the batch.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: dimension numbers, features or lists that do not fit the operands.
@@ -321,6 +381,20 @@ def ConvGeneralDilated(
 ) -> Value:
     """`Conv` with explicit padding, holes between the elements of the input and of the kernel, and dimension
     numbers.
+
+    Args:
+        lhs, rhs: the operands.
+        window_strides: the steps of the window, for each spatial dimension.
+        padding: a `Padding`, or (low, high) for each spatial dimension.
+        lhs_dilation, rhs_dilation: distances between elements of the input and of the kernel.
+        dimension_numbers: `ConvolutionDimensionNumbers`.
+        feature_group_count, batch_group_count: the numbers of groups of features and of the batch.
+        precision_config: kept in the graph: products are computed in full precision.
+        preferred_element_type: the type to sum in, and of the result.
+        window_reversal: for each spatial dimension whether the kernel is reversed.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: dimension numbers, features or lists that do not fit the operands.

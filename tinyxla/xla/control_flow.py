@@ -47,6 +47,13 @@ def _flat(computation: XlaComputation, shapes: Sequence[AnyShape] | None = None,
 def Call(builder: XlaBuilder, computation: XlaComputation, operands: list[Tree]) -> Tree:
     """The result of a computation for these operands.
 
+    Args:
+        computation: a computation.
+        operands: its arguments.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: operands of other shapes than the computation's parameters.
 
@@ -66,6 +73,14 @@ def Call(builder: XlaBuilder, computation: XlaComputation, operands: list[Tree])
 @builder_function()
 def While(builder: XlaBuilder, condition: XlaComputation, body: XlaComputation, init: Tree) -> Tree:
     """`init`, replaced by the result of `body` for it as long as `condition` holds for it.
+
+    Args:
+        condition: a computation that gives a pred.
+        body: a computation that gives the next value.
+        init: the first value.
+
+    Returns:
+        An `XlaOp` of the shape of `init`.
 
     Raises:
         ShapeError: computations that do not take `init`, or a body that does not give its shape.
@@ -103,6 +118,12 @@ def Conditional(builder: XlaBuilder, *args: Any, **named: Any) -> Tree:
     `Conditional(predicate, true_operand, true_computation, false_operand, false_computation)` for a scalar pred, or
     `Conditional(branch_index, branch_computations, branch_operands)` for a scalar s32, which chooses the last
     computation where there is none of its number. Each takes its operand as its only argument.
+
+    Args:
+        *args, **named: the value, and operands and computations.
+
+    Returns:
+        An `XlaOp`.
 
     >>> from tinyxla.xla import F32, Conditional, ShapeUtil, XlaBuilder
     >>> sine, cosine, b = XlaBuilder("sine"), XlaBuilder("cosine"), XlaBuilder()
@@ -164,6 +185,15 @@ def Map(
     """A computation of scalars applied to the elements of arrays at each index. `dimensions` are all of them;
     `static_operands` are further arguments, the same at each index.
 
+    Args:
+        operands: arrays of one shape.
+        computation: a computation of as many scalars.
+        dimensions: all dimensions of the operands.
+        static_operands: further arguments.
+
+    Returns:
+        An `XlaOp` of the operands' shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Map, ShapeUtil, XlaBuilder
     >>> inner = XlaBuilder("square")
@@ -196,6 +226,16 @@ def CompositeCall(
 ) -> Tree:
     """An operation of one's own, made of others: `computation` may always stand in its place.
 
+    Args:
+        computation: the decomposition.
+        operands: its arguments.
+        name: the name of the operation.
+        attributes: its attributes, by name.
+        version: the version of the operation.
+
+    Returns:
+        An `XlaOp`.
+
     >>> from tinyxla.xla import F32, CompositeCall, ShapeUtil, XlaBuilder
     >>> inner = XlaBuilder("cube")
     >>> x = inner.Parameter(0, ShapeUtil.MakeShape(F32, []))
@@ -221,6 +261,16 @@ def CustomCall(
     has_side_effect: bool = False,
 ) -> Tree:
     """A function of the host that was registered under a name, applied to arrays; `shape` is that of its result.
+
+    Args:
+        call_target_name: the name of the function.
+        operands: its arguments.
+        shape: the shape of its result.
+        backend_config: a text that it is given.
+        has_side_effect: whether it runs though nothing needs its result.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         AttributeValueError: no function of that name is registered when the computation is called.
@@ -248,6 +298,12 @@ def CustomCall(
 def OptimizationBarrier(builder: XlaBuilder, operand: Tree) -> Tree:
     """The operand, across which nothing is moved or merged.
 
+    Args:
+        operand: an array or a tuple.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> from tinyxla.xla import OptimizationBarrier, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(OptimizationBarrier(b.Constant((1.0, 2))))()
@@ -260,6 +316,9 @@ def OptimizationBarrier(builder: XlaBuilder, operand: Tree) -> Tree:
 def CreateToken(builder: XlaBuilder) -> Value:
     """A token: what orders effects.
 
+    Returns:
+        An `XlaOp`, a token.
+
     >>> from tinyxla.xla import CreateToken, XlaBuilder
     >>> CreateToken(XlaBuilder())
     <XlaOp token[] of computation>
@@ -270,6 +329,12 @@ def CreateToken(builder: XlaBuilder) -> Value:
 @builder_function()
 def AfterAll(builder: XlaBuilder, tokens: Values) -> Value:
     """A token that comes after all these.
+
+    Args:
+        tokens: tokens.
+
+    Returns:
+        An `XlaOp`, a token.
 
     >>> from tinyxla.xla import AfterAll, CreateToken, XlaBuilder
     >>> b = XlaBuilder()

@@ -188,6 +188,12 @@ class PaddingConfig(_Message):
 def make_padding_config(dimensions: Any) -> PaddingConfig:
     """A `PaddingConfig` of (low, high, interior) triples.
 
+    Args:
+        dimensions: triples (low, high, interior).
+
+    Returns:
+        A `PaddingConfig`.
+
     >>> from tinyxla.xla import make_padding_config
     >>> make_padding_config([(1, 2, 0)]).dimensions
     [PaddingConfigDimension(edge_padding_low=1, edge_padding_high=2, interior_padding=0)]

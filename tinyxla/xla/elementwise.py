@@ -202,6 +202,15 @@ def Compare(
     `direction` is a `ComparisonDirection` or its name (`"LT"`); `type` is `FLOAT`, `TOTALORDER`, `SIGNED` or
     `UNSIGNED`, by default what fits the element type.
 
+    Args:
+        lhs, rhs: arrays of one element type.
+        direction: a `ComparisonDirection`, or its name.
+        type: the order by which elements are compared.
+        broadcast_dimensions: for each dimension of the operand of lower rank, the dimension of the other that it is.
+
+    Returns:
+        An `XlaOp` of pred.
+
     Raises:
         ShapeError, DTypeError: shapes that do not broadcast, different element types.
         AttributeValueError: another direction, or a type that does not fit the elements.
@@ -225,6 +234,13 @@ def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
     Older pages have the order (operand, min, max). It is understood where only it makes sense: where the first is an
     array and the second a scalar.
 
+    Args:
+        min, max: the limits.
+        operand: an array.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Clamp, XlaBuilder
     >>> b = XlaBuilder()
@@ -240,6 +256,13 @@ def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
 def Select(builder: XlaBuilder, pred: Value, on_true: Tree, on_false: Tree) -> Tree:
     """Elements of `on_true` where `pred` is true and of `on_false` elsewhere; a scalar `pred` selects whole arrays, and
     whole tuples.
+
+    Args:
+        pred: booleans, or a scalar.
+        on_true, on_false: arrays or tuples of one shape.
+
+    Returns:
+        An `XlaOp` of the shape of `on_true`.
 
     Raises:
         ShapeError: shapes of `on_true` and `on_false` that differ, or a `pred` of another one that is no scalar.
@@ -268,6 +291,13 @@ def ConvertElementType(builder: XlaBuilder, operand: Value, new_element_type: An
     """The elements converted to another type by value: to integers by dropping the fraction, with values out of range
     brought to the nearest end.
 
+    Args:
+        operand: an array.
+        new_element_type: the element type of the result.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import S8, ConvertElementType, XlaBuilder
     >>> b = XlaBuilder()
@@ -281,6 +311,13 @@ def ConvertElementType(builder: XlaBuilder, operand: Value, new_element_type: An
 def BitcastConvertType(builder: XlaBuilder, operand: Value, new_element_type: Any) -> Value:
     """The bits of the elements read as another type. A wider one takes the last dimension, a narrower one adds one.
 
+    Args:
+        operand: an array.
+        new_element_type: the element type of the result.
+
+    Returns:
+        An `XlaOp`.
+
     >>> from tinyxla.xla import U8, U32, BitcastConvertType, XlaBuilder
     >>> b = XlaBuilder()
     >>> BitcastConvertType(b.Constant(1.0), U32), BitcastConvertType(b.Constant(1.0), U8)
@@ -293,6 +330,13 @@ def BitcastConvertType(builder: XlaBuilder, operand: Value, new_element_type: An
 def ReducePrecision(builder: XlaBuilder, operand: Value, exponent_bits: int, mantissa_bits: int) -> Value:
     """The elements rounded to a format of fewer bits, and back. (One older page has the two numbers the other way
     round; name them to be clear.)
+
+    Args:
+        operand: an array.
+        exponent_bits, mantissa_bits: the bits of the narrower format.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
 
     >>> from tinyxla.xla import ReducePrecision, XlaBuilder
     >>> b = XlaBuilder()

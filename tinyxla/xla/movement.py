@@ -30,6 +30,14 @@ from tinyxla.xla.layouts import LayoutUtil
 def Parameter(builder: XlaBuilder, number: int, shape: AnyShape, name: str = "") -> Tree:
     """An argument of the computation, numbered from 0 on: an array, or a nested tuple.
 
+    Args:
+        number: the number of the argument.
+        shape: its shape.
+        name: its name.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ArgumentError: a number that is negative, or that another parameter of the builder has.
 
@@ -65,6 +73,13 @@ def ConstantLiteral(builder: XlaBuilder, literal: Any, layout: Layout | None = N
     """A constant: a NumPy array in its own type, a Python number as pred, s32, f32 or c64, or a tuple of these. An
     array may have a layout.
 
+    Args:
+        literal: a NumPy array, a number, or a tuple of them.
+        layout: the layout of the array.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import ConstantLiteral, XlaBuilder
     >>> b = XlaBuilder()
@@ -81,6 +96,13 @@ Constant = alias("Constant", ConstantLiteral)
 def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> Value:
     """An array whose elements count up from 0 along a dimension.
 
+    Args:
+        shape: the shape of the result.
+        iota_dimension: the dimension along which elements count.
+
+    Returns:
+        An `XlaOp`.
+
     >>> from tinyxla.xla import S32, Iota, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(Iota(b, ShapeUtil.MakeShape(S32, [2, 3]), iota_dimension=1))()
@@ -94,6 +116,12 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> Value:
 def Tuple(builder: XlaBuilder, elements: list[Tree]) -> Tree:
     """A tuple of arrays and tuples.
 
+    Args:
+        elements: arrays and tuples.
+
+    Returns:
+        An `XlaOp`, a tuple.
+
     >>> from tinyxla.xla import Tuple, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(Tuple(b, [b.Constant(1.0), Tuple(b, [b.Constant(2), b.Constant(True)])]))()
@@ -105,6 +133,13 @@ def Tuple(builder: XlaBuilder, elements: list[Tree]) -> Tree:
 @builder_function()
 def GetTupleElement(builder: XlaBuilder, tuple_data: Tree, index: int) -> Tree:
     """An element of a tuple.
+
+    Args:
+        tuple_data: a tuple.
+        index: the number of the element.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: an operand that is an array.
@@ -131,6 +166,13 @@ def GetTupleElement(builder: XlaBuilder, tuple_data: Tree, index: int) -> Tree:
 def Broadcast(builder: XlaBuilder, operand: Value, broadcast_sizes: Sequence[int]) -> Value:
     """Copies of an array along new dimensions on the left.
 
+    Args:
+        operand: an array.
+        broadcast_sizes: the sizes of the new dimensions.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Broadcast, XlaBuilder
     >>> b = XlaBuilder()
@@ -149,6 +191,14 @@ def BroadcastInDim(
 
     Dimension k of the operand becomes dimension `broadcast_dimensions[k]` of the result, whose sizes are
     `out_dim_size`.
+
+    Args:
+        operand: an array.
+        out_dim_size: the sizes of the result.
+        broadcast_dimensions: the dimension of the result that each one of the operand becomes.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: sizes that differ from those of the operand and are not expanded from 1.
@@ -176,6 +226,14 @@ def Reshape(
     `Reshape(operand, dimensions)`, or `Reshape(shape, operand)` with an explicit target. On older pages also
     `Reshape(operand, dimensions, new_sizes)`, where the dimensions are first brought in this order, from major to
     minor, and `Reshape(operand, new_sizes=...)`.
+
+    Args:
+        operand: an array.
+        dimensions, new_sizes: the sizes of the result, and the order of dimensions.
+        shape: the shape of the result.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: dimensions for another number of elements.
@@ -211,6 +269,13 @@ def Reshape(
 def Collapse(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> Value:
     """Consecutive dimensions, which are given in order, as one.
 
+    Args:
+        operand: an array.
+        dimensions: consecutive dimensions.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: dimensions that are not consecutive.
 
@@ -235,6 +300,13 @@ def Collapse(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> 
 def Transpose(builder: XlaBuilder, operand: Value, permutation: Sequence[int]) -> Value:
     """The dimensions in another order: dimension k of the result is dimension `permutation[k]` of the operand.
 
+    Args:
+        operand: an array.
+        permutation: a permutation of the dimensions.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Transpose, XlaBuilder
     >>> b = XlaBuilder()
@@ -247,6 +319,13 @@ def Transpose(builder: XlaBuilder, operand: Value, permutation: Sequence[int]) -
 @builder_function()
 def Rev(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> Value:
     """The elements in reverse order along some dimensions.
+
+    Args:
+        operand: an array.
+        dimensions: the dimensions that are reversed.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
 
     >>> import numpy as np
     >>> from tinyxla.xla import Rev, XlaBuilder
@@ -284,6 +363,14 @@ def Pad(builder: XlaBuilder, operand: Value, padding_value: Value, padding_confi
 
     `padding_config` is a `PaddingConfig`, or (low, high, interior) for each dimension.
 
+    Args:
+        operand: an array.
+        padding_value: a scalar.
+        padding_config: a `PaddingConfig`, or triples.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: another number of triples than dimensions, a negative interior padding, or a padding value that is
             no scalar of the element type.
@@ -303,6 +390,15 @@ def Pad(builder: XlaBuilder, operand: Value, padding_value: Value, padding_confi
 @builder_function()
 def PadInDim(builder: XlaBuilder, operand: Value, padding_value: Value, dimno: int, pad_lo: int, pad_hi: int) -> Value:
     """Padding at the edges of one dimension.
+
+    Args:
+        operand: an array.
+        padding_value: a scalar.
+        dimno: a dimension of the array.
+        pad_lo, pad_hi: the elements before and after.
+
+    Returns:
+        An `XlaOp`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import PadInDim, XlaBuilder
@@ -325,6 +421,14 @@ def Slice(
 ) -> Value:
     """The elements from `start_indices` up to, but without, `limit_indices`, by `strides` (1 unless given).
 
+    Args:
+        operand: an array.
+        start_indices, limit_indices: for each dimension the first index, and the one after the last.
+        strides: for each dimension the step.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: indices outside the array, or a list that is not as long as the rank.
 
@@ -343,6 +447,15 @@ def SliceInDim(
     builder: XlaBuilder, operand: Value, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> Value:
     """A slice of one dimension.
+
+    Args:
+        operand: an array.
+        start_index, limit_index: the first index, and the one after the last.
+        stride: the step.
+        dimno: a dimension of the array.
+
+    Returns:
+        An `XlaOp`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import SliceInDim, XlaBuilder
@@ -368,6 +481,14 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
 
     `start_indices` is a list of one scalar for each dimension, or one array of one dimension.
 
+    Args:
+        operand: an array.
+        start_indices: scalars, or an array of them.
+        slice_sizes: the sizes of the result.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicSlice, XlaBuilder
     >>> b = XlaBuilder()
@@ -382,6 +503,14 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
 def DynamicUpdateSlice(builder: XlaBuilder, operand: Value, update: Value, start_indices: Values) -> Value:
     """The operand with `update` written at `start_indices`, moved inside the array where it is not.
 
+    Args:
+        operand: an array.
+        update: an array of the operand's rank.
+        start_indices: scalars, or an array of them.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicUpdateSlice, XlaBuilder
     >>> b = XlaBuilder()
@@ -395,6 +524,13 @@ def DynamicUpdateSlice(builder: XlaBuilder, operand: Value, update: Value, start
 @builder_function()
 def ConcatInDim(builder: XlaBuilder, operands: Values, dimension: int) -> Value:
     """Arrays one after the other along a dimension.
+
+    Args:
+        operands: arrays of one element type.
+        dimension: a dimension of the arrays.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: sizes of other dimensions that differ.
@@ -420,6 +556,13 @@ Concat = alias("Concat", ConcatInDim)
 def GetDimensionSize(builder: XlaBuilder, operand: Value, dimension: int) -> Value:
     """The size of a dimension, as an s32; of a dynamic one, that which it has when the program runs.
 
+    Args:
+        operand: an array.
+        dimension: a dimension of the array.
+
+    Returns:
+        An `XlaOp`, a scalar.
+
     >>> import numpy as np
     >>> from tinyxla.xla import GetDimensionSize, XlaBuilder
     >>> b = XlaBuilder()
@@ -434,6 +577,14 @@ def GetDimensionSize(builder: XlaBuilder, operand: Value, dimension: int) -> Val
 def SetDimensionSize(builder: XlaBuilder, operand: Value, val: Value, dimension: int) -> Value:
     """The operand with a dimension whose size is known only when the program runs. The size so far is its bound, and
     elements beyond the new one do not count.
+
+    Args:
+        operand: an array.
+        val: a scalar s32, the size.
+        dimension: a dimension of the array.
+
+    Returns:
+        An `XlaOp`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import SetDimensionSize, XlaBuilder
@@ -456,6 +607,15 @@ def DynamicReshape(
     dims_are_dynamic: Sequence[bool],
 ) -> Value:
     """`Reshape` to sizes that are known only when the program runs, and are no more than their bounds.
+
+    Args:
+        operand: an array.
+        dim_sizes: scalars, the sizes.
+        new_size_bounds: the bounds of the sizes.
+        dims_are_dynamic: for each dimension whether its size may be less than the bound.
+
+    Returns:
+        An `XlaOp`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicReshape, XlaBuilder
@@ -519,6 +679,9 @@ def Gather(
         slice_sizes: the size of slices in each dimension of the operand; what would reach outside is moved inside.
         indices_are_sorted: whether the caller promises that; results do not depend on it.
 
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Gather, GatherDimensionNumbers, XlaBuilder
     >>> b = XlaBuilder()
@@ -536,6 +699,14 @@ def Gather(
 def gather(builder: XlaBuilder, operand: Value, gather_indices: Value, *args: Any, **named: Any) -> Value:
     """`Gather`; or, as an older page has it, with `output_window_dims`, `elided_window_dims`, `window_bounds`,
     `gather_dims_to_operand_dims` and `index_vector_dim` (the last dimension of the indices unless given).
+
+    Args:
+        operand: an array.
+        gather_indices: integers, the index vectors.
+        *args, **named: as for `Gather`, or the names above.
+
+    Returns:
+        An `XlaOp`.
 
     >>> import numpy as np
     >>> from tinyxla.xla import XlaBuilder, gather
@@ -589,6 +760,9 @@ def Scatter(
         update_computation: what combines an element with an update, both scalars.
         dimension_numbers: `ScatterDimensionNumbers`.
         indices_are_sorted, unique_indices: whether the caller promises that.
+
+    Returns:
+        An `XlaOp` of the shapes of the operands.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Scatter, ScatterDimensionNumbers, ShapeUtil, XlaBuilder

@@ -21,6 +21,13 @@ from tinyxla.xla.functions import builder_function
 def Cholesky(builder: XlaBuilder, a: Value, lower: bool = True) -> Value:
     """The triangular factors of positive definite matrices, lower or upper, of which only that triangle is read.
 
+    Args:
+        a: matrices, of shape [..., n, n].
+        lower: whether to return the lower factor.
+
+    Returns:
+        An `XlaOp` of the shape of a.
+
     Raises:
         ShapeError: arrays whose last two dimensions differ in size.
 
@@ -54,6 +61,9 @@ def TriangularSolve(
         unit_diagonal: whether ones stand for the diagonal of `a`, which is not read then.
         transpose_a: op, a `TriangularSolveOptions.Transpose`.
 
+    Returns:
+        An `XlaOp` of the shape of b.
+
     Raises:
         ShapeError: right-hand sides that do not fit the matrices.
 
@@ -73,6 +83,14 @@ def TriangularSolve(
 @builder_function()
 def Fft(builder: XlaBuilder, operand: Value, fft_type: FftType, fft_length: Sequence[int]) -> Value:
     """A Fourier transform of signals of these lengths along the last dimensions, up to three.
+
+    Args:
+        operand: an array.
+        fft_type: an `FftType`.
+        fft_length: the lengths of the signals.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: lengths that are not those of the last dimensions.
@@ -94,6 +112,13 @@ def Fft(builder: XlaBuilder, operand: Value, fft_type: FftType, fft_length: Sequ
 def RngUniform(builder: XlaBuilder, a: Value, b: Value, shape: Shape) -> Value:
     """Numbers drawn evenly from `a` up to, but without, `b`, others in each run.
 
+    Args:
+        a, b: scalars.
+        shape: the shape of the result.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, RngUniform, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -108,6 +133,13 @@ def RngUniform(builder: XlaBuilder, a: Value, b: Value, shape: Shape) -> Value:
 def RngNormal(builder: XlaBuilder, mu: Value, sigma: Value, shape: Shape) -> Value:
     """Numbers drawn from the normal distribution with mean `mu` and standard deviation `sigma`, others in each run.
 
+    Args:
+        mu, sigma: scalars.
+        shape: the shape of the result.
+
+    Returns:
+        An `XlaOp`.
+
     >>> from tinyxla.xla import F32, RngNormal, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
     >>> RngNormal(b.Constant(0.0), b.Constant(1.0), ShapeUtil.MakeShape(F32, [2, 3]))
@@ -119,6 +151,13 @@ def RngNormal(builder: XlaBuilder, mu: Value, sigma: Value, shape: Shape) -> Val
 @builder_function()
 def RngBernoulli(builder: XlaBuilder, mean: Value, shape: Shape) -> Value:
     """Numbers that are 1 with the probability `mean`, else 0, others in each run.
+
+    Args:
+        mean: a scalar, the probability.
+        shape: the shape of the result.
+
+    Returns:
+        An `XlaOp`.
 
     >>> from tinyxla.xla import S32, RngBernoulli, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -135,6 +174,14 @@ def RngBernoulli(builder: XlaBuilder, mean: Value, shape: Shape) -> Value:
 @builder_function()
 def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm, initial_state: Value, shape: Shape) -> Tree:
     """The next state of a generator, and an array of random bits.
+
+    Args:
+        algorithm: a `RandomAlgorithm`.
+        initial_state: the state, u64[2] or u64[3].
+        shape: the shape of the result.
+
+    Returns:
+        An `XlaOp`, a tuple of the next state and the bits.
 
     Raises:
         AttributeValueError: another algorithm.

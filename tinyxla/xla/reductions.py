@@ -28,6 +28,15 @@ def Reduce(
     """Arrays reduced along dimensions: by a computation of two scalars, or, for n arrays together, of 2n scalars to a
     tuple of n. The order in which elements are combined is not specified.
 
+    Args:
+        operands: an array, or several of one shape.
+        init_values: a scalar for each of them.
+        computation: a computation of scalars.
+        dimensions_to_reduce: the dimensions that are reduced.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: a computation that does not take such scalars, dimensions that the arrays do not have.
 
@@ -45,6 +54,14 @@ def Reduce(
 @builder_function(operand="operands", init_value="init_values")
 def ReduceAll(builder: XlaBuilder, operands: Values, init_values: Values, computation: XlaComputation) -> Tree:
     """Arrays reduced along all dimensions.
+
+    Args:
+        operands: an array, or several of one shape.
+        init_values: a scalar for each of them.
+        computation: a computation of scalars.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ArgumentError: no operands.
@@ -78,6 +95,17 @@ def ReduceWindow(
 
     `padding` is a `Padding`, or (low, high) for each dimension. It may also come right after `window_strides`, as
     in the documents' examples.
+
+    Args:
+        operands: an array, or several of one shape.
+        init_values: a scalar for each of them.
+        computation: a computation of scalars.
+        window_dimensions, window_strides: the sizes and the steps of the window.
+        base_dilations, window_dilations: distances between elements of the operand and of the window.
+        padding: a `Padding`, or (low, high) for each dimension.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ShapeError: lists that are not as long as the rank, or a computation of other scalars.
@@ -120,6 +148,18 @@ def SelectAndScatter(
     """An array of `init_value`, into which each element of `source` is scattered where its window of `operand` has the
     element that `select` prefers; the first one at ties. `padding` is as for `ReduceWindow`.
 
+    Args:
+        operand: an array.
+        select: a computation of two scalars that gives a pred: whether the first is preferred.
+        window_dimensions, window_strides: the sizes and the steps of the window.
+        padding: a `Padding`, or (low, high) for each dimension.
+        source: an array with an element for each window.
+        init_value: a scalar.
+        scatter: a computation of two scalars that combines an element with another one.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Ge, Padding, SelectAndScatter, ShapeUtil, XlaBuilder
     >>> plus, larger, b = XlaBuilder("plus"), XlaBuilder("is_larger"), XlaBuilder()
@@ -154,6 +194,15 @@ def Sort(
     `comparator` says of two elements of each array, x0, y0, x1, y1, ..., whether the x come before the y. Without it
     they are put in ascending order of the first array's, NaN last.
 
+    Args:
+        operands: an array, or several of one shape.
+        comparator: a computation of scalars that gives a pred.
+        dimension: the dimension along which elements are sorted.
+        is_stable: whether equal elements stay in order, which they always do.
+
+    Returns:
+        An `XlaOp` of the shapes of the operands.
+
     Raises:
         ShapeError: arrays of different shapes, a dimension that they do not have, or a comparator that gives no pred.
 
@@ -174,6 +223,14 @@ def Sort(
 @builder_function()
 def TopK(builder: XlaBuilder, operand: Value, k: int, largest: bool = True) -> Tree:
     """The k largest or smallest elements along the last dimension in order, and their places; equal ones by place.
+
+    Args:
+        operand: an array.
+        k: the number of elements.
+        largest: whether to return the largest elements.
+
+    Returns:
+        An `XlaOp`, a tuple of the elements and their s32 indices.
 
     Raises:
         ShapeError: a k that is larger than the last dimension, or an operand without dimensions.
@@ -196,6 +253,15 @@ def BatchNormTraining(
 ) -> Tree:
     """An array normalized by its mean and variance over all dimensions but `feature_index`, scaled and shifted; and
     these means and variances.
+
+    Args:
+        operand: an array.
+        scale, offset: vectors of the size of the feature dimension.
+        epsilon: a small number added to the variance.
+        feature_index: the feature dimension.
+
+    Returns:
+        An `XlaOp`, a tuple of three arrays.
 
     Raises:
         ShapeError: a scale or offset that does not have the size of the feature dimension, or no such dimension.
@@ -224,6 +290,16 @@ def BatchNormInference(
 ) -> Value:
     """An array normalized by means and variances that are given, scaled and shifted.
 
+    Args:
+        operand: an array.
+        scale, offset: vectors of the size of the feature dimension.
+        mean, variance: vectors of the size of the feature dimension.
+        epsilon: a small number added to the variance.
+        feature_index: the feature dimension.
+
+    Returns:
+        An `XlaOp` of the operand's shape.
+
     >>> import numpy as np
     >>> from tinyxla.xla import BatchNormInference, XlaBuilder
     >>> b = XlaBuilder()
@@ -249,6 +325,14 @@ def BatchNormGrad(
     feature_index: int,
 ) -> Tree:
     """The gradients of `BatchNormTraining` by operand, scale and offset.
+
+    Args:
+        operand: an array.
+        scale: vectors of the size of the feature dimension.
+        batch_mean, batch_var: means and variances, as `BatchNormTraining` gives them.
+        grad_output: the gradient of the result.
+        epsilon: a small number added to the variance.
+        feature_index: the feature dimension.
 
     Returns:
         A tuple of three arrays, of the shapes of `operand`, `scale` and `scale`.

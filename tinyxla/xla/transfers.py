@@ -36,6 +36,14 @@ def Send(builder: XlaBuilder, operand: Value, handle: Any, source_target_pairs: 
 
     For a number instead of a `ChannelHandle` the transfer is only begun: the result is a context for `SendDone`.
 
+    Args:
+        operand: an array.
+        handle: a `ChannelHandle`, or a number.
+        source_target_pairs: pairs of numbers of replicas.
+
+    Returns:
+        An `XlaOp`.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, CreateChannelHandle, Recv, Send, ShapeUtil, XlaBuilder, execute_parallel
     >>> channel, shape = CreateChannelHandle(), ShapeUtil.MakeShape(F32, [2])
@@ -55,6 +63,14 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs:
 
     For a number instead of a `ChannelHandle` the transfer is only begun: the result is a context for `RecvDone`.
 
+    Args:
+        shape: the shape of the array.
+        handle: a `ChannelHandle`, or a number.
+        source_target_pairs: pairs of numbers of replicas.
+
+    Returns:
+        An `XlaOp`.
+
     >>> from tinyxla.xla import F32, Recv, ShapeUtil, XlaBuilder
     >>> Recv(XlaBuilder(), ShapeUtil.MakeShape(F32, [2]), 1)  # begun: the context for RecvDone
     <XlaOp (f32[2], u32[], token[]) of computation>
@@ -67,6 +83,12 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs:
 @builder_function()
 def SendDone(builder: XlaBuilder, context: Tree) -> Value:
     """Wait until what `Send` began is done; the result is a token.
+
+    Args:
+        context: the result of the operation that began the transfer.
+
+    Returns:
+        An `XlaOp`, a token.
 
     Raises:
         ArgumentError: what is no context of `Send`.
@@ -83,6 +105,12 @@ def SendDone(builder: XlaBuilder, context: Tree) -> Value:
 @builder_function()
 def RecvDone(builder: XlaBuilder, context: Tree) -> Value:
     """Wait for what `Recv` began; the result is the array that arrives.
+
+    Args:
+        context: the result of the operation that began the transfer.
+
+    Returns:
+        An `XlaOp`.
 
     Raises:
         ArgumentError: what is no context of `Recv`.
@@ -122,6 +150,15 @@ def SendWithToken(
 ) -> Value:
     """`Send` after all that a token comes after; the result is a token.
 
+    Args:
+        operand: an array.
+        token: a token.
+        handle: a `ChannelHandle`, or a number.
+        source_target_pairs: pairs of numbers of replicas.
+
+    Returns:
+        An `XlaOp`, a token.
+
     >>> from tinyxla.xla import CreateChannelHandle, SendWithToken, XlaBuilder
     >>> b, channel = XlaBuilder(), CreateChannelHandle()
     >>> token = SendWithToken(b.Constant(1.0), b.CreateToken(), channel)
@@ -137,6 +174,15 @@ def RecvWithToken(
     builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any, source_target_pairs: Pairs = ()
 ) -> Tree:
     """`Recv` after all that a token comes after: the array and a token.
+
+    Args:
+        token: a token.
+        shape: the shape of the array.
+        handle: a `ChannelHandle`, or a number.
+        source_target_pairs: pairs of numbers of replicas.
+
+    Returns:
+        An `XlaOp`, a tuple.
 
     >>> from tinyxla.xla import F32, CreateChannelHandle, RecvWithToken, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -160,6 +206,15 @@ def SendToHost(
 ) -> Value:
     """Hand an array to the host, which takes it with `transfer_from_channel`; the result is a token.
 
+    Args:
+        operand: an array.
+        token: a token.
+        shape_with_layout: the operand's shape with a layout.
+        handle: a `ChannelHandle`, or a number.
+
+    Returns:
+        An `XlaOp`, a token.
+
     >>> from tinyxla.xla import CreateDeviceToHostChannelHandle, SendToHost, XlaBuilder, transfer_from_channel
     >>> b, channel = XlaBuilder(), CreateDeviceToHostChannelHandle()
     >>> token = SendToHost(b.Constant(2.5), b.CreateToken(), None, channel)
@@ -175,6 +230,14 @@ def SendToHost(
 @builder_function()
 def RecvFromHost(builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any) -> Tree:
     """An array that the host gives with `transfer_to_channel`, and a token.
+
+    Args:
+        token: a token.
+        shape: the shape of the array.
+        handle: a `ChannelHandle`, or a number.
+
+    Returns:
+        An `XlaOp`, a tuple.
 
     >>> import numpy as np
     >>> from tinyxla import xla
@@ -203,6 +266,13 @@ def _check_layout(name: str, operand: Tree, shape_with_layout: AnyShape | None) 
 def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> Tree:
     """The next item of the replica's infeed, an array or a tuple of arrays; of an empty tuple nothing is read.
 
+    Args:
+        shape: the shape of the item.
+        config: a text that is kept in the graph.
+
+    Returns:
+        An `XlaOp`.
+
     Raises:
         ShapeError: an item of another shape (when the program runs).
         TransferError: no item within the timeout (when the program runs).
@@ -222,6 +292,14 @@ def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> Tree:
 @builder_function()
 def InfeedWithToken(builder: XlaBuilder, token: Value, shape: AnyShape, config: str = "") -> Tree:
     """`Infeed` after all that a token comes after: the item and a token.
+
+    Args:
+        token: a token.
+        shape: the shape of the item.
+        config: a text that is kept in the graph.
+
+    Returns:
+        An `XlaOp`, a tuple.
 
     >>> from tinyxla.xla import F32, InfeedWithToken, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -244,6 +322,14 @@ def Outfeed(
 ) -> Value:
     """Add an array, or a tuple of arrays, to the replica's outfeed; the result is a token.
 
+    Args:
+        operand: an array, or a tuple of them.
+        shape_with_layout: the operand's shape with a layout.
+        outfeed_config: a text that is kept in the graph.
+
+    Returns:
+        An `XlaOp`, a token.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Outfeed, XlaBuilder, transfer_from_outfeed
     >>> b = XlaBuilder()
@@ -264,6 +350,15 @@ def OutfeedWithToken(
     outfeed_config: str = "",
 ) -> Value:
     """`Outfeed` after all that a token comes after; the result is a token.
+
+    Args:
+        operand: an array, or a tuple of them.
+        token: a token.
+        shape_with_layout: the operand's shape with a layout.
+        outfeed_config: a text that is kept in the graph.
+
+    Returns:
+        An `XlaOp`, a token.
 
     >>> from tinyxla.xla import OutfeedWithToken, XlaBuilder
     >>> b = XlaBuilder()

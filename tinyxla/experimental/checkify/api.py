@@ -162,6 +162,10 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     """A `check` in functions that are checkified; elsewhere it does nothing. Arguments and errors as of `check`.
 
+    Args:
+        pred, msg: as for `check`.
+        *fmt_args, **fmt_kwargs: as for `check`.
+
     Example:
         >>> from tinyxla.experimental import checkify
         >>> checkify.debug_check(False, "only under checkify")

@@ -76,6 +76,15 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """`tinyxla.value_and_grad` of a function of sparse arrays: the gradient by one has its indices.
 
+    Args:
+        fun: a function of sparse and dense arrays.
+        argnums: the positions of the arguments by which derivatives are taken.
+        has_aux: whether the function gives a pair (result, auxiliary).
+        **options: options of the dense function of the same name.
+
+    Returns:
+        A function of the same arguments.
+
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, value_and_grad
         >>> import tinyxla as tx
@@ -97,6 +106,15 @@ def value_and_grad(
 
 def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **options: Any) -> Callable[..., Any]:
     """`tinyxla.grad` of a function of sparse arrays: the gradient by one has its indices.
+
+    Args:
+        fun: a function of sparse and dense arrays.
+        argnums: the positions of the arguments by which derivatives are taken.
+        has_aux: whether the function gives a pair (result, auxiliary).
+        **options: options of the dense function of the same name.
+
+    Returns:
+        A function of the same arguments.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, grad
@@ -139,6 +157,15 @@ def _jacobian(transform: Callable[..., Any], name: str, text: str) -> Callable[.
 
 _TEXT = """`tinyxla.{0}` of a function of sparse arrays that gives one array: by the elements that these specify. The
 derivative by a BCOO array is one with further batch dimensions, those of the result.
+
+Args:
+    fun: a function of sparse and dense arrays.
+    argnums: the positions of the arguments by which derivatives are taken.
+    has_aux: whether the function gives a pair (result, auxiliary).
+    **options: options of the dense function of the same name.
+
+Returns:
+    A function of the same arguments.
 
 Raises:
     ArgumentError: a function that gives more than one array.

@@ -23,6 +23,12 @@ _FORMATS: dict[str, Any] = {"bcsr": BCSR, "bcoo": BCOO, "coo": COO, "csr": CSR, 
 def todense(arr: Any) -> Array:
     """The dense array of a sparse one; an array that is dense stays as it is. In functions that are sparsified, too.
 
+    Args:
+        arr: a sparse or a dense array.
+
+    Returns:
+        An array.
+
     Example:
         >>> from tinyxla.experimental.sparse import eye, todense
         >>> todense(eye(2))
@@ -54,6 +60,9 @@ def empty(
         sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
         options: for BCOO and BCSR `n_batch`, `n_dense` and `nse`.
 
+    Returns:
+        A sparse array.
+
     >>> from tinyxla.experimental import sparse
     >>> sparse.empty((2, 3)), sparse.empty((2, 3), nse=4), sparse.empty((2, 3), sparse_format="csr")
     (BCOO(float32[2, 3], nse=0), BCOO(float32[2, 3], nse=4), CSR(float32[2, 3], nse=0))
@@ -80,6 +89,9 @@ def eye(
         index_dtype: the type of indices.
         sparse_format: "bcoo", "coo", "csr" or "csc".
         options: for BCOO `n_batch` and `n_dense`.
+
+    Returns:
+        A sparse matrix.
 
     Example:
         >>> from tinyxla.experimental.sparse import eye

@@ -351,6 +351,12 @@ def masked(data: Any, mask: Any) -> Any:
 def bcoo_todense(mat: BCOO) -> Array:
     """The dense array of a BCOO array; elements with equal indices are added.
 
+    Args:
+        mat: a BCOO array.
+
+    Returns:
+        An array.
+
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_todense
         >>> import tinyxla as tx
@@ -384,6 +390,9 @@ def bcoo_fromdense(
             compiled functions give it. Surplus is padding; elements that have no room are left out.
         n_batch, n_dense: the number of batch and of dense dimensions.
         index_dtype: the type of the indices.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ArgumentError: more batch and dense dimensions than the array has.
@@ -503,6 +512,12 @@ def _grouped(indices: Any, sparse_shape: Shape) -> tuple[Any, Any, Any]:
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """A BCOO array with its indices in lexicographic order.
 
+    Args:
+        mat: a BCOO array.
+
+    Returns:
+        A BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[1, 0], [0, 1]])), shape=(2, 2))
@@ -528,6 +543,9 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     Args:
         mat: a BCOO array.
         nse: how many elements to store; by default as many as are needed, which must be known then.
+
+    Returns:
+        A BCOO array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -563,6 +581,13 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """A BCOO array without elements that are zero; indices are sorted and unique. Arguments are those of
     `bcoo_sum_duplicates`.
+
+    Args:
+        mat: a BCOO array.
+        nse: the number of elements that are stored; by default as many as are needed, which must be known then.
+
+    Returns:
+        A BCOO array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -606,6 +631,9 @@ def bcoo_update_layout(
         n_batch, n_dense: the numbers, by default as they are.
         on_inefficient: what to do where sparse dimensions of more than one element become batch or dense ones, which
             stores many zeros: "error", "warn" or None.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         SparseEfficiencyError: many zeros would be stored.
@@ -734,6 +762,13 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
 
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """A BCOO array with its axes in another order, in which batch, sparse and dense ones stay apart.
+
+    Args:
+        mat: a BCOO array.
+        permutation: a permutation of the dimensions.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ArgumentError: no permutation, or one that mixes them; change the layout before with `update_layout`.

@@ -238,6 +238,15 @@ def bcsr_fromdense(
     """A BCSR array with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`, which leave two sparse
     dimensions.
 
+    Args:
+        mat: a dense array.
+        nse: the number of elements that are stored; by default as many as are needed, which must be known then.
+        n_batch, n_dense: the number of batch and of dense dimensions.
+        index_dtype: the type of the indices.
+
+    Returns:
+        A BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcsr_fromdense(jnp.array([[0.0, 3.0], [0.0, 0.0]]), nse=2)
@@ -256,6 +265,12 @@ def bcsr_fromdense(
 def bcsr_todense(mat: BCSR) -> Array:
     """The dense array of a BCSR array.
 
+    Args:
+        mat: a BCSR array.
+
+    Returns:
+        An array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
@@ -269,6 +284,13 @@ def bcsr_todense(mat: BCSR) -> Array:
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     """A BCSR array without elements that are zero.
 
+    Args:
+        mat: a BCSR array.
+        nse: the number of elements that are stored; by default as many as are needed, which must be known then.
+
+    Returns:
+        A BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([0.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
@@ -281,6 +303,13 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     """A BCSR array with sorted indices, in which each is there once; arguments as of `bcoo_sum_duplicates`.
 
+    Args:
+        mat: a BCSR array.
+        nse: the number of elements that are stored; by default as many as are needed, which must be known then.
+
+    Returns:
+        A BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 3))
@@ -292,6 +321,13 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Array:
     """The elements of a dense array at the indices of a BCSR array: its data.
+
+    Args:
+        indices, indptr: the indices of a BCSR array.
+        mat: a dense array.
+
+    Returns:
+        A vector, or an array with batch and dense dimensions.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -309,6 +345,14 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Array:
 def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, **options: Any) -> Any:
     """`lax.dot_general` of a BCSR array with a dense one; see `bcoo_dot_general`.
 
+    Args:
+        lhs, rhs: a BCSR array and a dense one.
+        dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`.
+        **options: as for `bcoo_dot_general`.
+
+    Returns:
+        An array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -324,6 +368,15 @@ def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
     """`lax.broadcast_in_dim` of a BCSR array, which keeps two sparse dimensions.
+
+    Args:
+        mat: a BCSR array.
+        shape: the sizes of the result.
+        broadcast_dimensions: the dimension of the result that each one of the operand becomes.
+        sharding: accepted for compatibility.
+
+    Returns:
+        A BCSR array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -341,6 +394,13 @@ def bcsr_broadcast_in_dim(
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """`lax.concatenate` of BCSR arrays with equal layouts, along a batch or sparse dimension.
+
+    Args:
+        operands: BCSR arrays.
+        dimension: the dimension along which they are concatenated.
+
+    Returns:
+        A BCSR array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

@@ -268,6 +268,13 @@ def _batch_in_front(mat: BCOO, batch: Sequence[int], contracted: Sequence[int]) 
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Array:
     """The data of the product, element by element, of a BCOO array with a dense one that broadcasts to its shape.
 
+    Args:
+        sp_mat: a BCOO array.
+        v: an array that broadcasts to its shape.
+
+    Returns:
+        The data of a BCOO array with the same indices.
+
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_multiply_dense
         >>> import tinyxla as tx
@@ -300,6 +307,12 @@ def _sized(indices: Any, sizes: Shape, mat: BCOO) -> Any:
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The product, element by element, of two BCOO arrays, whose sizes of 1 broadcast.
+
+    Args:
+        lhs, rhs: BCOO arrays.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ShapeError: different numbers of dimensions, or sizes that do not broadcast.

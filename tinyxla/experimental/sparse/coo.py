@@ -182,6 +182,14 @@ def checked_product(what: str, mat: Any, x: Any, transpose: bool, ndim: int) -> 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
     """A COO matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`.
 
+    Args:
+        mat: a matrix.
+        nse: the number of elements that are stored.
+        index_dtype: the type of the indices.
+
+    Returns:
+        A COO matrix.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]])).row
@@ -195,6 +203,12 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 def coo_todense(mat: COO) -> Array:
     """The dense matrix of a COO matrix.
 
+    Args:
+        mat: a COO matrix.
+
+    Returns:
+        A matrix.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.coo_todense(sparse.COO((jnp.array([5.0]), jnp.array([0]), jnp.array([1])), shape=(2, 2)))
@@ -207,6 +221,14 @@ def coo_todense(mat: COO) -> Array:
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Array:
     """The product of a COO matrix, or its transpose, with a vector.
 
+    Args:
+        mat: a COO matrix.
+        v: a vector.
+        transpose: whether to multiply by the transpose.
+
+    Returns:
+        A vector.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -218,6 +240,14 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Array:
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Array:
     """The product of a COO matrix, or its transpose, with a matrix.
+
+    Args:
+        mat: a COO matrix.
+        B: a matrix.
+        transpose: whether to multiply by the transpose.
+
+    Returns:
+        A matrix.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

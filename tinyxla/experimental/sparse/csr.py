@@ -181,6 +181,14 @@ class CSC(_CompressedMatrix):
 def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
     """A CSR matrix with the nonzero elements of a dense one; arguments as of `bcoo_fromdense`.
 
+    Args:
+        mat: a matrix.
+        nse: the number of elements that are stored.
+        index_dtype: the type of the indices.
+
+    Returns:
+        A CSR matrix.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]])).indptr
@@ -191,6 +199,12 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 
 def csr_todense(mat: CSR) -> Array:
     """The dense matrix of a CSR matrix.
+
+    Args:
+        mat: a CSR matrix.
+
+    Returns:
+        A matrix.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -204,6 +218,14 @@ def csr_todense(mat: CSR) -> Array:
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Array:
     """The product of a CSR matrix, or its transpose, with a vector.
 
+    Args:
+        mat: a CSR matrix.
+        v: a vector.
+        transpose: whether to multiply by the transpose.
+
+    Returns:
+        A vector.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -215,6 +237,14 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Array:
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Array:
     """The product of a CSR matrix, or its transpose, with a matrix.
+
+    Args:
+        mat: a CSR matrix.
+        B: a matrix.
+        transpose: whether to multiply by the transpose.
+
+    Returns:
+        A matrix.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

@@ -44,6 +44,15 @@ def bcoo_broadcast_in_dim(
     """`lax.broadcast_in_dim` of a BCOO array: new dimensions before its sparse ones are batch dimensions, those among
     its dense ones dense, others sparse.
 
+    Args:
+        mat: a BCOO array.
+        shape: the sizes of the result.
+        broadcast_dimensions: the dimension of the result that each one of the operand becomes.
+        sharding: accepted for compatibility.
+
+    Returns:
+        A BCOO array.
+
     Raises:
         ShapeError: dimensions that do not fit.
 
@@ -110,6 +119,13 @@ def _with_batch_and_dense(mat: BCOO, x: Any, places: Shape, sizes: Shape, n_batc
 
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """`lax.concatenate` of BCOO arrays with equal layouts, along a batch or sparse dimension.
+
+    Args:
+        operands: BCOO arrays.
+        dimension: the dimension along which they are concatenated.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ArgumentError: operands that are no BCOO arrays, differ in layout, or are joined along a dense dimension.
@@ -179,6 +195,9 @@ def bcoo_reshape(
         dimensions: an order of the dimensions before that; as for `bcoo_transpose`.
         sharding: accepted for JAX's sake.
 
+    Returns:
+        A BCOO array.
+
     Raises:
         ShapeError: another number of elements, or dimensions of different kinds would mix.
 
@@ -247,6 +266,13 @@ def _kinds(mat: BCOO, sizes: Shape) -> tuple[Shape, Shape, Shape] | None:
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """`lax.rev` of a BCOO array: the order of elements along some dimensions reversed.
 
+    Args:
+        operand: a BCOO array.
+        dimensions: dimensions of the array.
+
+    Returns:
+        A BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0])), [0]).todense()
@@ -276,6 +302,13 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """`lax.squeeze` of a BCOO array: without some dimensions of size 1.
 
+    Args:
+        arr: a BCOO array.
+        dimensions: dimensions of the array.
+
+    Returns:
+        A BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcoo_squeeze(sparse.BCOO.fromdense(jnp.ones((1, 3))), dimensions=[0])
@@ -301,6 +334,14 @@ def bcoo_slice(
     mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> BCOO:
     """`lax.slice` of a BCOO array.
+
+    Args:
+        mat: a BCOO array.
+        start_indices, limit_indices: for each dimension the first index, and the one after the last.
+        strides: for each dimension the step; None for 1.
+
+    Returns:
+        A BCOO array.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_slice
@@ -352,6 +393,14 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     """`lax.dynamic_slice` of a BCOO array: a slice of fixed sizes from places that may be traced. One that would reach
     outside is moved inside.
 
+    Args:
+        mat: a BCOO array.
+        start_indices: an integer for each dimension.
+        slice_sizes: the sizes of the result.
+
+    Returns:
+        A BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
@@ -392,6 +441,13 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
 
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sums of a BCOO array over some axes, as a BCOO array.
+
+    Args:
+        mat: a BCOO array.
+        axes: the dimensions that are summed over.
+
+    Returns:
+        A BCOO array.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_reduce_sum
@@ -441,6 +497,14 @@ def bcoo_gather(
     fill_value: Any = None,
 ) -> BCOO:
     """`lax.gather` of a BCOO array; indices are taken to be inside of it.
+
+    Args:
+        operand: a BCOO array.
+        start_indices, dimension_numbers, slice_sizes: as for `lax.gather`.
+        unique_indices, indices_are_sorted, mode, fill_value: as for `lax.gather`.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         AttributeValueError: a mode other than "promise_in_bounds" or "clip".
@@ -509,6 +573,15 @@ def bcoo_conv_general_dilated(
     out_sharding: Any = None,
 ) -> BCOO:
     """`lax.conv_general_dilated` in one dimension, of BCOO or dense arrays of shape (1, 1, size).
+
+    Args:
+        lhs, rhs: the input and the kernel.
+        window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers: as for `lax.conv_general_dilated`.
+        feature_group_count, batch_group_count, precision, preferred_element_type, out_sharding: as for
+            `lax.conv_general_dilated`.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ArgumentError: strides, dilations, groups, batches, channels or more dimensions.

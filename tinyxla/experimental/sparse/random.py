@@ -40,6 +40,10 @@ def random_bcoo(
         unique_indices: no element is there twice.
         sorted_indices: indices are in order.
         generator: of elements: a function of a key, shape and dtype, and of `kwds`.
+        **kwds: keyword arguments of the generator.
+
+    Returns:
+        A BCOO array.
 
     Raises:
         ArgumentError: numbers that do not fit.

@@ -124,9 +124,9 @@ def _common(operands: Sequence[Any], to_inexact: bool, to_integer: bool) -> Type
     return inexact(found) if to_inexact else found
 
 
-def _named(function: Any, name: str, text: str, parameters: tuple[str, ...]) -> Any:
+def _named(function: Any, name: str, text: str, parameters: tuple[str, ...], has_options: bool) -> Any:
     function.__module__ = "tinyxla.numpy"
-    return named(function, name, documented(name, text, parameters))
+    return named(function, name, documented(name, text, parameters, has_options))
 
 
 def unary(
@@ -185,7 +185,7 @@ def unary(
             refuse_options(name, out, where)
         return apply(x)
 
-    return _named(apply_ufunc if is_ufunc else apply, name, text, ("x",))
+    return _named(apply_ufunc if is_ufunc else apply, name, text, ("x",), is_ufunc)
 
 
 def binary(
@@ -261,7 +261,7 @@ def binary(
             filter_error(error)
             raise
 
-    return _named(apply, name, text, ("x", "y"))
+    return _named(apply, name, text, ("x", "y"), has_options=True)
 
 
 def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Function], Unary]:

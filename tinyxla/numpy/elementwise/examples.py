@@ -91,15 +91,16 @@ EXAMPLES = {  # by the function's name: a call, and the text of its result
 _ARRAY = "an array of any shape, or a number."
 
 
-def documented(name: str, text: str, parameters: tuple[str, ...]) -> str:
+def documented(name: str, text: str, parameters: tuple[str, ...], has_options: bool = False) -> str:
     """The docstring of an element-wise function: what it gives, of arguments and results the types and shapes, and the
-    example that there is of its name."""
+    example that there is of its name. `has_options` says that it has those of NumPy's ufuncs."""
     together = " and ".join(parameters)
     result = f"the shape of {together}" if len(parameters) == 1 else f"the shape that {together} broadcast to"
     raises = {"DTypeError": "an argument that is no array or number, or of a type that this is not defined for."}
     if len(parameters) > 1:
         raises["ShapeError"] = "shapes that do not broadcast."
     example = example_of(*EXAMPLES[name], "import tinyxla.numpy as jnp") if name in EXAMPLES else []
-    return docstring(
-        text, {", ".join(parameters): _ARRAY}, f"An array of {result}, element by element.", raises, example
-    )
+    arguments = {", ".join(parameters): _ARRAY}
+    if has_options:
+        arguments["out, where"] = "must be None: arrays are immutable."
+    return docstring(text, arguments, f"An array of {result}, element by element.", raises, example)

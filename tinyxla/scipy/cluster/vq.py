@@ -17,6 +17,10 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
     Args:
         obs: observations, one in each row; a vector is one of numbers.
         code_book: codes, one in each row, of the same length.
+        check_finite: accepted for compatibility.
+
+    Returns:
+        The indices of the codes, and the distances.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.cluster.vq import vq

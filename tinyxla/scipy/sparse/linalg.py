@@ -144,6 +144,17 @@ def cg(
 ) -> tuple[Any, None]:
     """The solution for a Hermitian positive definite A, by conjugate gradients.
 
+    Args:
+        A: a matrix, or a function that multiplies a pytree of vectors by it.
+        b: a pytree of vectors.
+        x0: where to start; zeros if None.
+        tol, atol: the norm of the residual at which to stop: `max(tol * norm(b), atol)`.
+        maxiter: the largest number of iterations.
+        M: an approximate inverse of A, of the same form, as a preconditioner.
+
+    Returns:
+        The solution, of the structure of b, and None.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import cg
     >>> cg(lambda x: {"a": 2 * x["a"]}, {"a": np.array([2.0, 4.0])})[0]["a"]
@@ -156,6 +167,17 @@ def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: int | None = None, M: Any = None
 ) -> tuple[Any, None]:
     """The solution for any invertible A, by stabilized biconjugate gradients.
+
+    Args:
+        A: a matrix, or a function that multiplies a pytree of vectors by it.
+        b: a pytree of vectors.
+        x0: where to start; zeros if None.
+        tol, atol: the norm of the residual at which to stop: `max(tol * norm(b), atol)`.
+        maxiter: the largest number of iterations.
+        M: an approximate inverse of A, of the same form, as a preconditioner.
+
+    Returns:
+        The solution, of the structure of b, and None.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import bicgstab
@@ -183,6 +205,14 @@ def gmres(
         restart: after how many products with A to begin again from what was found: a vector is kept for each.
         maxiter: of these cycles.
         solve_method: "batched" or "incremental"; one way serves both.
+        A: a matrix, or a function that multiplies a pytree of vectors by it.
+        b: a pytree of vectors.
+        x0: where to start; zeros if None.
+        tol, atol: the norm of the residual at which to stop: `max(tol * norm(b), atol)`.
+        M: an approximate inverse of A, of the same form, as a preconditioner.
+
+    Returns:
+        The solution, of the structure of b, and None.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import gmres
