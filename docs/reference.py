@@ -20,11 +20,13 @@ tinyxla tinyxla.numpy tinyxla.numpy.linalg tinyxla.numpy.fft tinyxla.lax tinyxla
 tinyxla.nn.initializers tinyxla.tree tinyxla.tree_util tinyxla.scipy.special tinyxla.scipy.linalg tinyxla.scipy.stats
 tinyxla.scipy.optimize tinyxla.scipy.signal tinyxla.scipy.interpolate tinyxla.scipy.ndimage tinyxla.scipy.fft
 tinyxla.scipy.integrate tinyxla.scipy.sparse.linalg tinyxla.scipy.spatial.transform tinyxla.scipy.cluster.vq
-tinyxla.image tinyxla.ops tinyxla.dtypes tinyxla.flatten_util tinyxla.checkpoint_policies tinyxla.custom_batching
+tinyxla.image tinyxla.ops tinyxla.sharding tinyxla.distributed tinyxla.distributed.scaling tinyxla.dtypes
+tinyxla.flatten_util tinyxla.ad_checkpoint tinyxla.checkpoint_policies tinyxla.custom_batching
 tinyxla.custom_derivatives tinyxla.kernels tinyxla.debug tinyxla.profiler tinyxla.cache tinyxla.stages tinyxla.text
-tinyxla.stablehlo tinyxla.xla tinyxla.ffi tinyxla.errors tinyxla.test_util tinyxla.experimental.checkify
-tinyxla.experimental.jet tinyxla.experimental.ode tinyxla.experimental.sparse tinyxla.example_libraries.stax
-tinyxla.example_libraries.optimizers tinyxla.export
+tinyxla.stablehlo tinyxla.xla tinyxla.ffi tinyxla.errors tinyxla.typing tinyxla.core tinyxla.test_util
+tinyxla.experimental tinyxla.experimental.checkify tinyxla.experimental.jet tinyxla.experimental.mesh_utils
+tinyxla.experimental.multihost_utils tinyxla.experimental.ode tinyxla.experimental.rnn tinyxla.experimental.sparse
+tinyxla.example_libraries.stax tinyxla.example_libraries.optimizers tinyxla.export
 """.split()
 FAMILIES_FROM = 150  # names; a larger module has a page for each file that defines some of them
 SMALLEST_FAMILY = 8  # names; smaller ones share a page

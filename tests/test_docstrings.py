@@ -29,11 +29,6 @@ scipy.fft scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.sign
 scipy.stats numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
 """.split()
 
-BEYOND_REFERENCE = """
-ad_checkpoint core distributed distributed.scaling experimental experimental.mesh_utils experimental.multihost_utils
-experimental.rnn sharding typing
-""".split()  # further modules of which users import
-
 NEED_NONE = {  # names, of methods without that of the class: why they have no example
     **dict.fromkeys(("tree_flatten", "tree_unflatten"), "a protocol: `tree_util` calls them"),
     "KernelError": "it would compile a kernel, which takes seconds",
@@ -82,8 +77,7 @@ def public_docstrings() -> list[tuple[str, str]]:
     element types and protocols, of which no objects are made, need none; what other packages define has none."""
     reference = load("reference")
     found: list[tuple[str, str]] = []
-    names = [*reference.MODULES, *(f"tinyxla.{name}" for name in BEYOND_REFERENCE)]
-    for module in map(importlib.import_module, names):
+    for module in map(importlib.import_module, reference.MODULES):
         for item in reference.public_items(module):
             value = item.value
             is_own = str(getattr(value, "__module__", None) or type(value).__module__).startswith("tinyxla")
