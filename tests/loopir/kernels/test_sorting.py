@@ -223,6 +223,13 @@ def test_first_elements(kind: str, shape: tuple[int, ...], k: int, generator: np
         check(sorting.topk, (x,), k=k, largest=True)
 
 
+@pytest.mark.parametrize("k", [3, 99])
+@pytest.mark.parametrize("lines", [2, 5])
+def test_top_k_of_several_lines_that_threads_share(lines: int, k: int, generator: np.random.Generator) -> None:
+    x = generator.standard_normal((lines, 250_000)).astype(np.float32)
+    check(sorting.topk, (x,), k=k, largest=True)
+
+
 @pytest.mark.parametrize("k", [3, 100])
 def test_first_elements_of_lines_that_gain_nothing_by_a_bound(k: int) -> None:
     """Many are equal, or each comes before all those that were looked at."""

@@ -105,7 +105,7 @@ class _TopK:
             with low.loop(0, keep, sequential=True) as (i, _):
                 key, position = self.candidates.get(i)
                 if index_buffer:
-                    position = b.load(index_buffer, b.convert(INDEX, position))
+                    position = b.load(index_buffer, b.add(self.base, b.convert(INDEX, position)))
                 for result, value in zip(results, (self.routine.of(key), position), strict=True):
                     if result is not None:
                         b.store(self.routine.buffer(result, True), b.add(to, i), value)
