@@ -9,7 +9,7 @@ import pytest
 
 import tinyxla as tx
 from tests.loopir.kernels.test_indexing_kernels import host_calls
-from tinyxla.loopir.kernels.sort import radix_sort
+from tinyxla.loopir.kernels.sort.problem import ALL_SEGMENTS, Ranks, segment_shift
 from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
 
@@ -146,6 +146,24 @@ def test_what_is_read_of_sorted_lines(kind: str, shape: tuple[int, ...], generat
         assert np.asarray(tx.jit(lambda x: tx.numpy.median(x, -1))(x)).tolist() == np.median(keys, -1).tolist()
 
 
+@pytest.mark.parametrize("shape", [(9, 400), (40, 1000), (3, 70_000), (300_000,)], ids=str)
+@pytest.mark.parametrize("kind", ["f32", "f64", "u8"])
+def test_first_ranks_of_a_sort_are_selected(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    """Equal keys keep their order, and zeros and NaNs their bits."""
+    keys, other = keys_of(kind, shape, generator), generator.integers(0, 200, shape, dtype=np.int16)
+    order = sorting.order_computation((keys.dtype, other.dtype), 1)
+    attributes = {"dimensions": (len(shape) - 1,), "to_apply": order}
+    expected = sorting.sort.evaluate(keys, other, **attributes)
+
+    def first(x: Any, y: Any) -> Any:
+        return [z[..., :5] for z in sorting.sort(x, y, **attributes)]
+
+    compiled = tx.jit(first).lower(tx.numpy.asarray(keys, dtype=keys.dtype), other).compile()
+    assert any(kernel.name == "threshold_selection" for kernel in compiled.kernels)
+    for got, wanted in zip(compiled(tx.numpy.asarray(keys, dtype=keys.dtype), other), expected, strict=True):
+        assert np.asarray(got).tobytes() == wanted[..., :5].tobytes()
+
+
 def test_quantiles_at_many_places(generator: np.random.Generator) -> None:
     """Only what lies around each of them is sorted, at either end of a line and where none is left out."""
     x = generator.standard_normal(70_001).astype(np.float32)
@@ -154,13 +172,15 @@ def test_quantiles_at_many_places(generator: np.random.Generator) -> None:
         np.testing.assert_allclose(np.asarray(found), np.quantile(x, shares), rtol=1e-5, atol=1e-6)
 
 
-def test_only_pieces_that_are_read_are_wanted() -> None:
+def test_ranks_are_masks_of_segments() -> None:
     for length in (1, 64, 65, 1000, 70_001):
-        bits = radix_sort.segment_shift(length)
+        bits = segment_shift(length)
         assert (length - 1) >> bits < 64
-        assert radix_sort.segments_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
-        assert radix_sort.segments_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
-        assert not radix_sort.segments_between(5, 5, length)
+        assert Ranks.between(0, length, length) == (length, (1 << ((length - 1 >> bits) + 1)) - 1)
+        middle = Ranks.between(length // 2, length // 2 + 1, length)
+        assert middle == (length // 2 + 1, 1 << (length // 2 >> bits))
+        assert middle.union(Ranks(length)) == (length, ALL_SEGMENTS)
+        assert Ranks.between(5, 5, length) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "u16", "u32", "s64"])

@@ -22,7 +22,7 @@ from tinyxla.loopir.kernels.control_flow import batched_while, pointwise_while, 
 from tinyxla.loopir.kernels.fft import plan
 from tinyxla.loopir.kernels.gemm import dot_product, grouped, packed
 from tinyxla.loopir.kernels.linalg import lapack
-from tinyxla.loopir.kernels.sort import merge_sort, top_k
+from tinyxla.loopir.kernels.sort import choose_algorithm
 from tinyxla.loopir.kernels.windows import reduce_window
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 from tinyxla.ops.distributed.process_collectives import is_message
@@ -74,8 +74,8 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "reduce-window": OpLowering(reduce_window.supports_reduce, reduce_window.lower_reduce),
     "select-and-scatter": OpLowering(reduce_window.supports_select, reduce_window.lower_select),
     "scatter": OpLowering(scatter.supports_scatter, scatter.lower_scatter, scatter.aliased_operands),
-    "sort": OpLowering(merge_sort.supports, merge_sort.lower),
-    "topk": OpLowering(top_k.supports, top_k.lower),
+    "sort": OpLowering(choose_algorithm.supports_sort, choose_algorithm.lower_sort),
+    "topk": OpLowering(choose_algorithm.supports_top_k, choose_algorithm.lower_top_k),
     "while": _WHILE,  # vectorized, which compiles faster than the same number of scalars
 }
 

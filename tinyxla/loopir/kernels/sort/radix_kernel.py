@@ -1,8 +1,8 @@
 """LSD radix sort kernel: sorts keys and payloads of any number.
 
 Counting sorts by one digit after the other, from the least significant one on. The first attempt sorts by the two upper
-digits in which keys differ, and finishes with a bounded insertion sort: most keys are in index then, and the others
-nearby. Only if a key is far from its index are all digits sorted by.
+digits in which keys differ, and finishes with a bounded insertion sort: most keys are in order then, and the others
+nearby. Only if a key is far from its position are all digits sorted by.
 
 Source: D. E. Knuth, "The Art of Computer Programming", volume 3, sections 5.2.1 and 5.2.5.
 """
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Literal, Operand, Value, operand_of
 from tinyxla.loopir.ir.routines import declare_kernel
+from tinyxla.loopir.kernels.sort.problem import BLOCK
 from tinyxla.shapes import element_type
 
 _DIGIT_BITS = 10  # bits of a digit
 _MAX_INSERTION_DISTANCE = 16  # positions that insertion moves an element at most
-_BLOCK = 64  # elements that are tested together for one out of order
 
 
 class KeyStorage(NamedTuple):
@@ -29,6 +29,13 @@ class KeyStorage(NamedTuple):
     key: str
     types: tuple[str, ...]
     offset: int
+
+    @classmethod
+    def of(cls, key: str, payload: str = "") -> Self:
+        """Keys of a type, with a payload of another type if there is one; they share 64-bit words if both fit."""
+        if {key, payload} <= {"u8", "u16", "u32"}:
+            return cls(key, ("u64",), 32)
+        return cls(key, (key, payload) if payload else (key,), 0)
 
     def key_of(self, b: Builder, value: Operand) -> Operand:
         """The key in a word of the first array."""
@@ -123,8 +130,8 @@ class _Radix:
         that are in order are skipped."""
         b, zero = self.builder, Literal(INDEX, 0)
         pairs = b.max(b.sub(count, 1), 0)
-        with b.loop(0, b.ceil_div(pairs, _BLOCK), [zero], sequential=True) as (block, blocks):
-            offset, size = b.tile_start_and_size(block, _BLOCK, pairs)
+        with b.loop(0, b.ceil_div(pairs, BLOCK), [zero], sequential=True) as (block, blocks):
+            offset, size = b.tile_start_and_size(block, BLOCK, pairs)
             first = b.add(self.start, 1, offset)
             with b.loop(0, size, [Literal(self.storage.key, 0)]) as (k, out_of_order):
                 slot, index = out_of_order.carried[0], b.add(first, k)

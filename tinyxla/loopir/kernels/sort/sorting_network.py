@@ -1,12 +1,16 @@
-"""Sorting networks for many short lines in a plain order: one line per vector lane.
+"""Sorting networks for many short lines: one line per vector lane. All lines take the same compare-exchange steps, each
+of which orders pairs of rows of vectors.
 
-All lines take the same compare-exchange steps, each of which orders pairs of rows of vectors. What is sorted is a key;
-if more than keys is read, a key and an index, of which no two are equal, and the elements at the indices are gathered
-at the end. Keys alone do not distinguish zeros from each other, nor NaNs: lines with unusual ones have them restored in
-their original order.
+Keys are sorted by bitonic merges. If more than keys is read, words of a key and an index are sorted, of which no two
+are equal, and the elements at the indices are gathered at the end. Keys alone do not distinguish zeros from each other,
+nor NaNs: lines with unusual ones have them restored in their original order.
+
+Any comparator takes odd-even transposition: it exchanges neighbours only, and only if the second one comes first, so it
+is stable.
 
 Source: K. E. Batcher, Sorting networks and their applications (1968); D. E. Knuth, "The Art of Computer Programming",
-volume 3, section 5.2.2, algorithm M (for a few rows) and section 5.3.4 (bitonic merges).
+volume 3, section 5.2.2, algorithm M (for a few rows) and section 5.3.4 (bitonic merges); A. N. Habermann, Parallel
+neighbor-sort (1972).
 """
 
 from __future__ import annotations
@@ -14,29 +18,95 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS
+from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS, are_batched_short_keys
+from tinyxla.hlo import Computation
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm import packing
-from tinyxla.loopir.kernels.sort import radix_sort
-from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.kernels.sort.problem import BLOCK, REGISTER_ELEMENTS, SortProblem, element_offset
+from tinyxla.loopir.kernels.sort.sort_builder import SortBuilder
+from tinyxla.loopir.lower.axes import make_kernel
+from tinyxla.loopir.lower.emit import LoweredKernel, Lowering
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import element_type
 
 VECTOR_BITS = 512  # of a vector
 
 
-def kernels(sort: radix_sort.SortProblem) -> list[LoweredKernel]:
-    """The kernel of a sort of many short lines; none if nothing is read."""
-    return [_BatchedNetwork(sort).kernel()] if sort.keep else []
+def supports(sort: SortProblem) -> bool:
+    """Whether keys, with an index if there is a payload, fit into 64-bit words, and lines are short and many."""
+    max_bits = 64 if len(sort.sources) == 1 else 32
+    is_batch = are_batched_short_keys(sort.sources[0].array_shape, sort.dimension, max_bits)
+    return sort.keys is not None and is_batch
+
+
+def kernels(sort: SortProblem) -> list[LoweredKernel]:
+    """The kernel of a sort by keys."""
+    return [_BatchedNetwork(sort).kernel()]
+
+
+def transposition_kernels(sort: SortProblem) -> list[LoweredKernel]:
+    """The kernel of a sort by a comparator."""
+    assert sort.comparator is not None, "it has one"
+    low = Lowering("transposition", sort.plan)
+    b, length, source = low.builder, sort.length, sort.source_lines
+    rows = [b.scratch(x.array_shape.element_type.name, length * BLOCK) for x in sort.sources]
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        begin, count = b.tile_start_and_size(index, BLOCK, sort.lines)
+        with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
+            for row, value in zip(rows, source.load(low, b.add(begin, lane), i), strict=True):
+                b.store(row, b.add(b.mul(i, BLOCK), lane), value)
+        with low.loop(0, length, sequential=True) as (step, _):
+            parity = b.remainder(step, 2)
+            with low.loop(0, b.floordiv(b.sub(length, parity), 2), sequential=True) as (pair, _):
+                upper = b.mul(b.add(b.mul(pair, 2), parity), BLOCK)
+                with low.loop(0, count) as (lane, _):
+                    positions = [b.add(upper, lane), b.add(upper, BLOCK, lane)]
+                    first, second = ([b.load(row, at) for row in rows] for at in positions)
+                    ordered = compare_exchange(low, sort.comparator, first, second)
+                    for at, values in zip(positions, ordered, strict=True):
+                        for row, value in zip(rows, values, strict=True):
+                            b.store(row, at, value)
+        with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
+            values = [b.load(row, b.add(b.mul(i, BLOCK), lane)) for row in rows]
+            sort.result_lines.store(low, b.add(begin, lane), i, values)
+    return [make_kernel(low, -(-sort.lines // BLOCK), BLOCK * length * length * 4, [sort.x])]
+
+
+def compare_exchange(
+    low: Lowering,
+    comparator: Computation,
+    first: Sequence[Operand],
+    second: Sequence[Operand],
+    is_in_range: Operand | None = None,
+) -> tuple[list[Operand], list[Operand]]:
+    """Two elements in order: exchanged if the comparator puts the second one first, and that is in range."""
+    b = low.builder
+    is_less = less(low, comparator, second, first)
+    swap = is_less if is_in_range is None else b.and_(is_less, is_in_range)
+    return select(low, swap, second, first), select(low, swap, first, second)
+
+
+def less(low: Lowering, comparator: Computation, first: Sequence[Operand], second: Sequence[Operand]) -> Operand:
+    """Whether the comparator puts the first element before the second one."""
+    pairs = [value for pair in zip(first, second, strict=True) for value in pair]
+    return low.apply(comparator, pairs)[0]
+
+
+def select(low: Lowering, condition: Operand, first: Sequence[Operand], second: Sequence[Operand]) -> list[Operand]:
+    """The first element if the condition holds, else the second one."""
+    return [low.builder.select(condition, x, y) for x, y in zip(first, second, strict=True)]
+
+
+# --- networks of keys -------------------------------------------------------------------------------------------------
 
 
 class _BatchedNetwork:
     """Emits the kernel: as many lines at once as a vector has words."""
 
-    def __init__(self, sort: radix_sort.SortProblem) -> None:
-        self.sort, self.keys = sort, sort.keys
-        self.routine = radix_sort.SortBuilder(sort, "network")
+    def __init__(self, sort: SortProblem) -> None:
+        self.sort, self.routine = sort, SortBuilder(sort, "network")
+        self.keys = self.routine.keys
         self.low, self.b = self.routine.low, self.routine.builder
         self.keys_only = len(sort.sources) == 1
         self.initial_bits = [Literal(self.keys.type, 0)] if self.keys_only and self.keys.restores else []
@@ -45,7 +115,9 @@ class _BatchedNetwork:
         self.lanes = VECTOR_BITS // element_type(self.word_type).bits
         self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
         self.rows = self.b.scratch(self.word_type, MAX_SHORT_ELEMENTS * self.lanes)
-        self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep)
+        self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep.stop)
+        is_complete = sort.keep.stop == sort.result_length
+        self.result_length = self.keep if is_complete else self.routine.parameter(sort.result_length)
         self.inner: Index = 1 if sort.inner == 1 else self.routine.parameter(sort.inner)
         self.is_transposed = sort.inner == 1 and not self.has_contiguous_lines
         # The elements in rows; the rows of keys themselves if nothing else is sorted.
@@ -58,8 +130,8 @@ class _BatchedNetwork:
         network, arguments = _network(self.word_type), b.scratch(INDEX, len(_NETWORK_ARGUMENTS))
         group_extent = sort.inner if self.has_contiguous_lines else sort.lines
         block_count, width = parameter(-(-group_extent // self.lanes)), parameter(group_extent)
-        levels = (max(0, sort.length - 1) // REGISTER_ROWS).bit_length()
-        sizes = {"padded_length": parameter(REGISTER_ROWS << levels), "levels": parameter(levels)}
+        levels = (max(0, sort.length - 1) // REGISTER_ELEMENTS).bit_length()
+        sizes = {"padded_length": parameter(REGISTER_ELEMENTS << levels), "levels": parameter(levels)}
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             self.outer = b.floordiv(index, block_count) if self.has_contiguous_lines else 0
             block = b.sub(index, b.mul(self.outer, block_count))
@@ -116,11 +188,10 @@ class _BatchedNetwork:
         """Offset of an element in an array whose lines have `size` elements."""
         b, line = self.b, self.b.add(self.begin, lane)
         if self.has_contiguous_lines or self.inner == 1:
-            outer, inner = (self.outer, line) if self.has_contiguous_lines else (line, 0)
+            indices = (self.outer, line) if self.has_contiguous_lines else (line, 0)
         else:
-            outer, inner = b.floordiv(line, self.inner), b.remainder(line, self.inner)
-        start = b.add(b.mul(outer, b.mul(size, self.inner)), inner)
-        return b.add(start, b.mul(i, self.inner))
+            indices = b.floordiv(line, self.inner), b.remainder(line, self.inner)
+        return element_offset(b, indices, i, size, self.inner)
 
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
         return self.b.load(self.routine.buffer(self.sort.sources[k]), self._offset(self.length, i, lane))
@@ -141,11 +212,11 @@ class _BatchedNetwork:
         """Copy columns of the rows to contiguous lines."""
         b, tile_rows, (result,) = self.b, packing.transpose_size(), self.sort.results
         assert result is not None, "nothing else is read"
-        to, start = self.routine.buffer(result, True), b.mul(self.begin, self.keep)
+        to, start = self.routine.buffer(result, True), b.mul(self.begin, self.result_length)
         with self.low.loop(0, b.ceil_div(self.keep, tile_rows)) as (block, _):
             row, rows = b.tile_start_and_size(block, tile_rows, self.keep)
             source = (self.elements, b.mul(row, self.lanes))
-            self._transpose((to, b.add(start, row)), source, (self.count, self.lanes, rows, self.keep))
+            self._transpose((to, b.add(start, row)), source, (self.count, self.lanes, rows, self.result_length))
 
     def _transpose(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], sizes: Sequence[Index]) -> None:
         for k, size in enumerate((*sizes, sizes[0])):
@@ -181,14 +252,14 @@ class _BatchedNetwork:
             else:
                 index = b.convert(INDEX, b.and_(word, (1 << self.shift) - 1))
                 value = self.routine.index_value(k, index) if self.sort.is_iota(k) else self._element(k, index, lane)
-            self.b.store(self.routine.buffer(result, True), self._offset(self.keep, i, lane), value)
+            self.b.store(self.routine.buffer(result, True), self._offset(self.result_length, i, lane), value)
 
     def _restore_equal(self, lane: Index) -> None:
         """Restore zeros and NaNs of one line."""
         result = self.sort.results[0]
         assert result is not None, "nothing else is read"
         self.routine.restore_equal(
-            (0, self.length),
+            (0, self.keep),
             self.length,
             lambda i: self._ordered(i, lane),
             lambda i: self._element(0, i, lane),
@@ -203,7 +274,6 @@ class _BatchedNetwork:
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
 
-REGISTER_ROWS = 8  # rows that are sorted in registers
 _NETWORK_ARGUMENTS = ("length", "padded_length", "levels")
 
 
@@ -234,8 +304,11 @@ class _NetworkBuilder(ParametricBuilder):
         largest = Literal(self.word_type, (1 << element_type(self.word_type).bits) - 1)
         with self.loop(self.length, self.parameter["padded_length"], sequential=True) as (row, _):
             self.store(self.rows, self.mul(row, self.lanes), self.broadcast(largest, self.lanes))
-        self._register_merge(0, self.length, _merge_exchange(REGISTER_ROWS))
-        with self.loop(0, self.parameter["levels"], [operand_of(REGISTER_ROWS)], sequential=True) as (level, levels):
+        self._register_merge(0, self.length, _merge_exchange(REGISTER_ELEMENTS))
+        with self.loop(0, self.parameter["levels"], [operand_of(REGISTER_ELEMENTS)], sequential=True) as (
+            level,
+            levels,
+        ):
             half = levels.carried[0].arg
             size = self.mul(half, 2)
             levels.carried[0].next = operand_of(size)
@@ -261,7 +334,7 @@ class _NetworkBuilder(ParametricBuilder):
             stride = pairs.carried[0]
             self._strided_merge(start, count, stride.arg, 4)
             stride.next = operand_of(self.floordiv(stride.arg, 4))
-        self._register_merge(start, count, _bitonic_merge(REGISTER_ROWS))
+        self._register_merge(start, count, _bitonic_merge(REGISTER_ELEMENTS))
 
     def _strided_merge(self, start: Index, count: Index, stride: Index, block_rows: int) -> None:
         """Sort bitonic sequences of so many rows that are a stride apart."""
@@ -274,9 +347,9 @@ class _NetworkBuilder(ParametricBuilder):
 
     def _register_merge(self, start: Index, count: Index, pairs: Sequence[tuple[int, int]]) -> None:
         """Order pairs of rows in blocks that registers hold."""
-        with self.loop(0, self.ceil_div(count, REGISTER_ROWS), sequential=True) as (block, _):
-            first = self.add(start, self.mul(block, REGISTER_ROWS))
-            self._compare_exchange([self.add(first, k) for k in range(REGISTER_ROWS)], pairs)
+        with self.loop(0, self.ceil_div(count, REGISTER_ELEMENTS), sequential=True) as (block, _):
+            first = self.add(start, self.mul(block, REGISTER_ELEMENTS))
+            self._compare_exchange([self.add(first, k) for k in range(REGISTER_ELEMENTS)], pairs)
 
     def _compare_exchange(self, rows: Sequence[Index], pairs: Sequence[tuple[int, int]]) -> None:
         """Order pairs of rows, in registers."""

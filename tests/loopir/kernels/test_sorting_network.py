@@ -1,4 +1,4 @@
-"""Many short lines are sorted side by side, as XLA sorts them: NaN last, equal elements in their order."""
+"""Sorting networks: many short lines are sorted as XLA sorts them, NaN last and equal elements in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla.hlo import Computation
-from tinyxla.loopir.kernels.sort.transposition_sort import GROUP_LINES, MAX_ELEMENTS
+from tinyxla.loopir.kernels.sort.choose_algorithm import SHORT_ELEMENTS
+from tinyxla.loopir.kernels.sort.problem import BLOCK
 from tinyxla.ops import elementwise, sorting
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
@@ -29,9 +30,9 @@ def values(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("length", [2, 3, 9, 16, MAX_ELEMENTS])
+@pytest.mark.parametrize("length", [2, 3, 9, 16, SHORT_ELEMENTS])
 def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: np.random.Generator) -> None:
-    x = values(generator, (GROUP_LINES + 3, length), dtype)
+    x = values(generator, (BLOCK + 3, length), dtype)
     wanted, order = map(np.asarray, jax.jit(lambda x: (jnp.sort(x), jnp.argsort(x)))(x))
     found = np.asarray(tx.jit(tx.numpy.sort)(x))
     np.testing.assert_array_equal(found, wanted, strict=True)
@@ -81,7 +82,7 @@ def test_first_elements_one_by_one(length: int, k: int, dtype: str, generator: n
 
 
 def test_another_array_is_put_in_the_order_of_the_first(generator: np.random.Generator) -> None:
-    keys, others = values(generator, (5, 2 * GROUP_LINES), "int32"), values(generator, (5, 2 * GROUP_LINES), "float32")
+    keys, others = values(generator, (5, 2 * BLOCK), "int32"), values(generator, (5, 2 * BLOCK), "float32")
     found = tx.jit(lambda x, y: tx.lax.sort((x, y), dimension=0, num_keys=1))(keys, others)
     wanted = jax.lax.sort((keys, others), dimension=0, num_keys=1)
     for ours, theirs in zip(found, wanted, strict=True):
@@ -89,7 +90,7 @@ def test_another_array_is_put_in_the_order_of_the_first(generator: np.random.Gen
 
 
 def test_any_comparator(generator: np.random.Generator) -> None:
-    x = np.nan_to_num(values(generator, (2 * GROUP_LINES, 6), "float32"), posinf=9)
+    x = np.nan_to_num(values(generator, (2 * BLOCK, 6), "float32"), posinf=9)
     scalars = [Shape.of(np.zeros((), np.float32))] * 2
     larger = trace(lambda a, b: [elementwise.gt(elementwise.abs_(a), elementwise.abs_(b))], scalars, "larger")[0]
     body = Computation("larger", larger.parameters, larger.instructions[:-1], larger.outputs[0])
@@ -98,7 +99,7 @@ def test_any_comparator(generator: np.random.Generator) -> None:
 
 
 def test_results_do_not_depend_on_threads(generator: np.random.Generator) -> None:
-    x = values(generator, (100 * GROUP_LINES, 7), "float32")
+    x = values(generator, (100 * BLOCK, 7), "float32")
     found = []
     for count in (1, 3):
         with tx.num_threads(count):
@@ -107,7 +108,7 @@ def test_results_do_not_depend_on_threads(generator: np.random.Generator) -> Non
 
 
 def test_the_gradient_of_a_median(generator: np.random.Generator) -> None:
-    x = generator.standard_normal((GROUP_LINES, 9), np.float32)
+    x = generator.standard_normal((BLOCK, 9), np.float32)
     found = tx.jit(tx.grad(lambda x: tx.numpy.sum(tx.numpy.median(x, 1) ** 2)))(x)
     wanted = jax.jit(jax.grad(lambda x: jnp.sum(jnp.median(x, 1) ** 2)))(x)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
