@@ -250,6 +250,14 @@ def test_top_k_of_several_lines_that_threads_share(lines: int, k: int, generator
     check(sorting.topk, (x,), k=k, largest=True)
 
 
+@pytest.mark.parametrize("remainder", [1, 3, 15])
+def test_top_k_reads_no_element_of_the_next_line(remainder: int, generator: np.random.Generator) -> None:
+    """The last chunk of a line is shorter than the others; the next line begins with the largest elements."""
+    x = generator.standard_normal((2, (1 << 18) + remainder)).astype(np.float32)
+    x[0, -5:], x[1, :14] = 50, 1000
+    check(sorting.topk, (x,), k=10, largest=True)
+
+
 @pytest.mark.parametrize("k", [3, 100])
 def test_first_elements_of_lines_that_gain_nothing_by_a_bound(k: int) -> None:
     """Many are equal, or each comes before all those that were looked at."""

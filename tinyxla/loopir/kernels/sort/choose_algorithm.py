@@ -25,7 +25,7 @@ from tinyxla.loopir.kernels.sort.problem import (
 )
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 
-MAX_SELECTED_FRACTION = 32  # a network sorts a line sooner than one part in so many is selected
+NETWORK_ELEMENTS_PER_K = 32  # elements of a line for each of the k, below which a network for all is faster
 SHORT_ELEMENTS = 4 * REGISTER_ELEMENTS  # of lines that odd-even transposition sorts
 
 
@@ -74,6 +74,6 @@ def _selects_first(sort: SortProblem, is_network: bool) -> bool:
     if sort.keys is None or sort.inner > 1 or 2 * k > CACHED_ELEMENTS:
         return False
     if is_network:  # which sorts keys alone in half the time
-        return k * MAX_SELECTED_FRACTION * (2 if len(sort.sources) == 1 else 1) <= sort.length
+        return k * NETWORK_ELEMENTS_PER_K * (2 if len(sort.sources) == 1 else 1) <= sort.length
     sorts_candidates = k > threshold_selection.MAX_SELECTED
     return max(2 * threshold_selection.group_count(k), sorts_candidates * CACHED_ELEMENTS) <= sort.length

@@ -63,7 +63,8 @@ class _Selection:
         k = self.sort.keep.stop
         is_short = size <= CACHED_ELEMENTS and (k * size <= 4 * CACHED_ELEMENTS or size < 2 * BLOCK)
         groups = group_count(k)
-        counts = [] if is_short else [routine.parameter(n) for n in (groups, size // chunks // groups)]
+        smallest_chunk = size - (chunks - 1) * -(-size // chunks)  # the last one
+        counts = [] if is_short else [routine.parameter(n) for n in (groups, smallest_chunk // groups)]
         lengths = [] if partial else [routine.parameter(n) for n in (self.sort.length, self.sort.result_length)]
         with routine.chunks(chunks, size) as (number, line, start, stop):
             self.base = b.mul(line, b.kernel.parameters[-1])
