@@ -6,6 +6,7 @@ are sorted together by vectors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,20 +41,13 @@ def _is_canonical(x: Instruction, order: sorting.Order) -> bool:
     key = x.operands[0].array_shape
     has_one_key = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
     (axis,) = x.attributes.dimensions
-    is_supported_dimension = axis == key.rank - 1 or is_batched_short_sort(x)
-    return key.size == 0 or (has_one_key and is_supported_dimension)
+    return key.size == 0 or (has_one_key and (axis == key.rank - 1 or are_batched_short_keys(x.operands, axis)))
 
 
-def is_batched_short_sort(x: Instruction) -> bool:
-    """True for a sort of many short segments by one key that fits into a 64-bit word, with a 32-bit position if
-    there is a payload."""
-    order, keys = sorting.order_of(x.attributes.to_apply), x.operands[0].array_shape
-    has_one_key = order is not None and order.keys == 1 and len(x.operands) <= 2
-    return has_one_key and are_batched_short_keys(keys, x.attributes.dimensions[0], 64 if len(x.operands) == 1 else 32)
-
-
-def are_batched_short_keys(keys: Shape, dimension: int, max_bits: int) -> bool:
-    """True if keys of at most `max_bits` bits form many short segments."""
+def are_batched_short_keys(arrays: Sequence[Instruction], dimension: int) -> bool:
+    """True if the keys, the first array, form many short segments and fit into 64-bit words, with a 32-bit position
+    if there is a payload."""
+    keys, max_bits = arrays[0].array_shape, 64 if len(arrays) == 1 else 32
     type, length = keys.element_type, keys.dimensions[dimension]
     is_batch = 2 <= length <= MAX_SHORT_ELEMENTS and keys.size // length >= MIN_BATCH
     return is_batch and type.kind != "complex" and type.bits <= max_bits and is_native_type(keys)

@@ -34,10 +34,8 @@ VECTOR_BITS = 512  # of a vector
 
 
 def supports(sort: SortProblem) -> bool:
-    """Whether keys, with an index if there is a payload, fit into 64-bit words, and lines are short and many."""
-    max_bits = 64 if len(sort.sources) == 1 else 32
-    is_batch = are_batched_short_keys(sort.sources[0].array_shape, sort.dimension, max_bits)
-    return sort.keys is not None and is_batch
+    """Whether lines are short and many, in a plain order of keys that fit into words."""
+    return sort.keys is not None and are_batched_short_keys(sort.sources, sort.dimension)
 
 
 def kernels(sort: SortProblem) -> list[LoweredKernel]:
