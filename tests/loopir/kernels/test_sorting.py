@@ -229,6 +229,20 @@ def test_places_of_64_bits_go_along(size: int, generator: np.random.Generator) -
         assert np.asarray(found).tolist() == np.argsort(x, kind="stable").tolist()
 
 
+@pytest.mark.parametrize("shape", [(5, 700), (100, 20), (3, 9), (30_000,)], ids=str)
+@pytest.mark.parametrize("kind", "u8 s4 s16 bf16 f32 f8e4m3fn c64".split())
+def test_indices_of_every_type_go_along(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    x, dtype, axis = keys_of("f32", shape, generator), element_type(kind).dtype, len(shape) - 1
+    order = sorting.order_computation((x.dtype, dtype), 1)
+    indices = np.asarray(tx.lax.broadcasted_iota(dtype, shape, axis))
+    expected = sorting.sort.evaluate(x, indices, dimensions=(axis,), to_apply=order)[1]
+
+    def sorted_indices(x: Any) -> Any:
+        return sorting.sort(x, tx.lax.broadcasted_iota(dtype, shape, axis), dimensions=(axis,), to_apply=order)[1]
+
+    assert np.asarray(tx.jit(sorted_indices)(x)).tobytes() == expected.tobytes()
+
+
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("shape", "k"),

@@ -45,6 +45,13 @@ def is_native_type(shape: Shape) -> bool:
     return type.bits >= (16 if type.kind == "float" else 8)
 
 
+def is_index_payload(x: Instruction, dimension: int | None) -> bool:
+    """True for the indices along a dimension, in a type of which kernels have real scalars: a sort along the dimension
+    computes them instead of loading them."""
+    is_iota = x.op is movement.iota and x.attributes.iota_dimension == dimension
+    return is_iota and is_native_type(x.array_shape) and x.array_shape.element_type.kind != "complex"
+
+
 def is_reduction(x: Instruction) -> bool:
     """True for a reduction with a scalar computation over native types."""
     if x.op is not reduction.reduce:

@@ -15,6 +15,7 @@ from tinyxla.compiler.analysis.fusibility import (
     COSTLY_WORK,
     MOVEMENT,
     is_costly,
+    is_index_payload,
     is_inlined,
     is_native_type,
     is_reduction,
@@ -126,12 +127,9 @@ def _rereads_transposed(x: Instruction, operand: Instruction) -> bool:
 
 def _sorts_iota_payload(x: Instruction, operand: Instruction) -> bool:
     """True if an operand is the iota payload of a sort, whose kernel counts positions itself."""
-    is_positions = operand.op is movement.iota and x.op is sorting.sort and is_scalar_computation(x.attributes.to_apply)
-    return (
-        is_positions
-        and operand is not x.operands[0]
-        and x.attributes.dimensions == (operand.attributes.iota_dimension,)
-    )
+    if x.op is not sorting.sort or operand is x.operands[0]:
+        return False
+    return is_scalar_computation(x.attributes.to_apply) and is_index_payload(operand, x.attributes.dimensions[0])
 
 
 def _computes_operand(x: Instruction, operand_number: int, materialized: set[Instruction]) -> bool:

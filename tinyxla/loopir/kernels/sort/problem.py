@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from tinyxla.compiler.analysis.fusibility import is_native_type
+from tinyxla.compiler.analysis.fusibility import is_index_payload, is_native_type
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.loopir.ir.loop_ir import Builder, Index, Operand
@@ -130,7 +130,7 @@ class Lines:
         b, offset = low.builder, self._offset(low, line, i)
         return [
             b.convert(x.array_shape.element_type.name, i)
-            if isinstance(x, Instruction) and is_iota_along(x, self.dimension)
+            if isinstance(x, Instruction) and is_index_payload(x, self.dimension)
             else b.load(low.buffer(x), offset)
             for x in self.arrays
             if x is not None
@@ -146,11 +146,6 @@ class Lines:
     def _offset(self, low: Lowering, line: Index, i: Index) -> Index:
         outer, inner = low.split_index(line, (self.outer, self.inner))
         return element_offset(low.builder, (outer, inner), i, self.length, self.inner)
-
-
-def is_iota_along(x: Instruction, dimension: int | None) -> bool:
-    """True for the indices along a dimension."""
-    return x.op is movement.iota and x.attributes.iota_dimension == dimension
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +206,7 @@ class SortProblem:
 
     def is_iota(self, k: int) -> bool:
         """Whether a source holds the indices along the sorted dimension, which need not be loaded."""
-        return is_iota_along(self.sources[k], self.dimension)
+        return is_index_payload(self.sources[k], self.dimension)
 
     def chunks(self, min_elements: int) -> int:
         """Chunks of each line, of at least so many elements; 1 if there are lines for all threads."""
