@@ -490,3 +490,13 @@ def test_nested_lists_of_traced_places_and_places_of_different_rank_index() -> N
         rows, columns = np.array([[0, 2, 1]]), np.array([1, 3, 0])
         found = tx.jit(lambda v, i, j: v[i, j])(jnp.asarray(x), rows, columns)
         np.testing.assert_array_equal(found, x[rows, columns])
+
+
+@pytest.mark.parametrize("method", ["add", "set", "multiply", "max", "min"])
+def test_gradient_of_updates_of_an_empty_array_is_zero(method: str) -> None:
+    def total(updates: Any) -> Any:
+        update = getattr(jnp.zeros((0, 4)).at[jnp.zeros(2, int)], method)
+        return update(updates, mode="drop").sum()
+
+    np.testing.assert_array_equal(tx.grad(total)(jnp.ones((2, 4))), np.zeros((2, 4)))
+    np.testing.assert_array_equal(tx.jit(tx.grad(total))(jnp.ones((2, 4))), np.zeros((2, 4)))

@@ -510,20 +510,24 @@ def _rounds(where: tuple[Array, ...], shape: Ints) -> Iterator[Array]:
 
 def _gather_like(a: Scatter, x: Any, updates: Any) -> Gather:
     """The gather that reads where a scatter writes."""
-    sizes = [min(1, n) for n in x.shape]
+    sizes = [1] * x.ndim
     for d, k in zip(a.gather().window(x.ndim), a.update_window_dims, strict=True):
         sizes[d] = updates.shape[k]
     return a.gather(tuple(sizes))
 
 
 def _read(source: Value, indices: Value, updates: Value, a: Scatter) -> Value:
-    """What `source` has where the updates go; zero for those that are left out."""
+    """What `source` has where the updates go; zero for those that are left out, as all are if it is empty."""
+    if not source.size:
+        return movement.full(0, source.dtype, updates.shape)
     taken = gather(source, indices, **_gather_like(a, source, updates)._asdict())
     return elementwise.select(_inside(source, indices, updates, a), taken, elementwise.zeros_like(taken))
 
 
 def _inside(x: Value, indices: Value, updates: Value, a: Scatter) -> Value:
     """Which updates are not left out."""
+    if not x.size:
+        return movement.full(False, np.bool_, updates.shape)
     like = _gather_like(a, x, updates)
     indices = _with_vectors(indices, like)
     kept = elementwise.eq(indices, clamped(indices, a.index_vector_dim, _last_starts(x, like)))
