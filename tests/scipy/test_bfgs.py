@@ -172,3 +172,11 @@ def test_steps_in_double_precision_are_those_of_scipy_for_a_quadratic_function()
     expected = reference.minimize(lambda x: (x * x * np.arange(1.0, 5.0)).sum(), np.ones(4), method="BFGS")
     np.testing.assert_allclose(found.x, expected.x, atol=1e-5)
     assert abs(int(found.nit) - expected.nit) <= 3
+
+
+@pytest.mark.parametrize("curvature", [1e-5, 1e8])
+def test_first_estimate_is_scaled_to_an_extreme_curvature(curvature):
+    found = minimize(lambda x: curvature * (x**2).mean(), tnp.ones(2), method="BFGS", tol=1e-9)
+    assert bool(found.success)
+    np.testing.assert_allclose(found.x, [0, 0], atol=1e-3)
+    np.testing.assert_allclose(np.diag(found.hess_inv), 1 / curvature, rtol=1e-3)

@@ -42,7 +42,8 @@ def minimize(
     A minimum is where the norm of the gradient is small. Where no acceptable length of a step is found, as on account
     of rounding, the search ends without success.
 
-    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
+    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1. The first estimate of the Hessian's
+    inverse is the identity, scaled before the first update (6.20) where it is wrong by orders of magnitude.
 
     Returns:
         The minimum, its value and gradient, whether the search succeeded, and counts of calls.
@@ -82,7 +83,9 @@ def minimize(
         most = given["line_search_maxiter"]
         search = line_search(function, s.x, s.value, s.gradient, along, first, most)
         moved = search.length * along
-        updated = _updated(s.inverse, moved, search.gradient - s.gradient)
+        change = search.gradient - s.gradient
+        inverse = tnp.where(s.steps == 0, _scale(moved, change) * s.inverse, s.inverse)
+        updated = _updated(inverse, moved, change)
         better = (s.x + moved, search.value, search.gradient, updated, s.value)
         kept: list[Any] = [tnp.where(search.found, n, o) for n, o in zip(better, s[:5], strict=True)]
         return _State._make([*kept, s.count + search.count, s.steps + 1, ~search.found])
@@ -111,6 +114,15 @@ class _State(NamedTuple):
     count: Any
     steps: Any
     failed: Any
+
+
+def _scale(moved: Any, change: Any) -> Any:
+    """The scale of the identity as first estimate of the Hessian's inverse, from a step that changed the gradient: one,
+    unless rounding would lose half of the digits of the first update of the identity."""
+    product = tnp.vdot(moved, change)
+    estimate = tnp.where(product > 0, product / tnp.where(product > 0, tnp.vdot(change, change), 1), 1)
+    least = tnp.sqrt(tnp.finfo(moved.dtype).eps)
+    return tnp.where((estimate < least) | (estimate > 1 / least), estimate, 1)
 
 
 def _updated(inverse: Any, moved: Any, change: Any) -> Any:
