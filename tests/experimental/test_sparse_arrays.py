@@ -377,3 +377,58 @@ def test_wrong_arguments_raise():
         sparse.bcoo_todense(x)
     with pytest.raises(ArgumentError, match="2 sparse dimensions"):
         sparse.bcsr_fromdense(x, n_batch=1)
+
+
+@pytest.mark.parametrize("case", CASES[::9], ids=_tag)
+def test_operations_do_not_depend_on_rank_promotion(case):
+    m, x = _case(case)
+    parts = tuple(slice(0, max(n - 1, 1)) for n in x.shape)
+    with tx.numpy_rank_promotion("raise"):
+        sliced, reversed_ = m[parts], sparse.bcoo_rev(m, range(x.ndim))
+        begin, sizes = [0] * x.ndim, [s.stop for s in parts]
+        moved = sparse.bcoo_dynamic_slice(m, begin, sizes)
+    _check(sliced, x[parts])
+    _check(moved, x[parts])
+    _check(reversed_, np.flip(x))
+
+
+def test_product_of_arrays_that_broadcast_with_dense_dimensions():
+    for left, right in itertools.product([(3, 4, 2), (1, 4, 2)], [(3, 1, 1), (1, 4, 2), (1, 1, 2)]):
+        x, y = tnp.array(_dense(left)), tnp.array(_dense(right, 1))
+        for (b1, d1), (b2, d2) in itertools.product(_layouts(3), _layouts(3)):
+            m = sparse.BCOO.fromdense(x, n_batch=b1, n_dense=d1)
+            k = sparse.BCOO.fromdense(y, n_batch=b2, n_dense=d2)
+            _check(m * k, np.asarray(x) * np.asarray(y))
+
+
+def test_elements_without_sparse_dimensions_are_read_at_every_index():
+    indices = tnp.zeros((3, 2, 0), int)
+    x = tnp.array([1, 5, 9])
+    m = sparse.BCOO((tnp.ones((3, 2), int), indices), shape=(3,))
+    repeated = sparse.bcoo_extract(m, x, assume_unique=True)
+    np.testing.assert_array_equal(repeated.data, [[1, 1], [5, 5], [9, 9]])
+    np.testing.assert_array_equal(sparse.bcoo_extract(m, x, assume_unique=False).todense(), x)
+    batched = (((), ()), ((0,), (0,)))
+    sampled = sparse.bcoo_dot_general_sampled(x, x, indices, dimension_numbers=batched)
+    np.testing.assert_array_equal(sampled, [[1, 1], [25, 25], [81, 81]])
+    np.testing.assert_array_equal(sparse.BCOO.fromdense(x, n_dense=1, nse=2).todense(), x)
+
+
+def test_sorted_indices_keep_batch_sizes_that_broadcast():
+    random = np.random.default_rng(0)
+    indices = tnp.array(random.integers(0, 5, (1, 3, 1, 6, 1)).astype(np.int32))
+    data = tnp.array(random.normal(size=(1, 1, 4, 6, 2)).astype(np.float32))
+    m = sparse.BCOO((data, indices), shape=(2, 3, 4, 5, 2))
+    for found in (m.sort_indices(), tx.jit(sparse.bcoo_sort_indices)(m)):
+        assert (found.indices.shape, found.data.shape) == ((1, 3, 1, 6, 1), (1, 3, 4, 6, 2))
+        assert (np.diff(np.asarray(found.indices)[..., 0], axis=-1) >= 0).all()
+        _check(found, np.asarray(m.todense()))
+
+
+@pytest.mark.parametrize("multiply", [lambda n, m: n * m, lambda n, m: m * n], ids=["left", "right"])
+def test_product_with_a_number_keeps_the_indices(multiply):
+    m = sparse.BCOO((tnp.array([1.0, 2.0]), tnp.array([[1], [1]])), shape=(3,))
+    for found in (multiply(tnp.float32(3), m), tx.jit(multiply)(tnp.float32(3), m)):
+        np.testing.assert_array_equal(found.indices, m.indices)
+        assert not found.unique_indices
+        _check(found, [0, 9, 0])

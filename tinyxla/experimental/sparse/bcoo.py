@@ -324,16 +324,20 @@ def checked(what: str, mat: Any) -> BCOO:
     return mat
 
 
+def per_dimension(values: Any, indices: Any) -> Any:
+    """A vector with one entry for each sparse dimension, of the rank of the indices, so that it broadcasts against them
+    whatever the option `numpy_rank_promotion` says."""
+    return tnp.asarray(values).reshape((1,) * (indices.ndim - 1) + (-1,))
+
+
 def is_inside(indices: Any, sparse_shape: Shape) -> Any:
     """Which elements are no padding."""
-    limits = tnp.asarray(np.asarray(sparse_shape, indices.dtype))
-    return (indices < limits.reshape((1,) * (indices.ndim - 1) + (-1,))).all(-1)
+    return (indices < padding_like(indices, sparse_shape)).all(-1)
 
 
 def padding_like(indices: Any, sparse_shape: Shape) -> Any:
     """Indices of padding, that broadcast against these."""
-    limits = tnp.asarray(np.asarray(sparse_shape, indices.dtype))
-    return limits.reshape((1,) * (indices.ndim - 1) + (-1,))
+    return per_dimension(np.asarray(sparse_shape, indices.dtype), indices)
 
 
 def columns(indices: Any) -> tuple[Any, ...]:
@@ -425,7 +429,9 @@ def bcoo_fromdense(
 
     def unbatched(mask: Any, x: Any) -> tuple[Any, Any]:
         indices = _nonzero(mask, nse, np.dtype(index_dtype))
-        return extracted(indices, x), indices
+        data = extracted(indices, x)
+        # without sparse dimensions all index vectors are equal, and the first has the element
+        return (data if sparse else masked(data, tnp.arange(nse) == 0)), indices
 
     data, indices = nfold_vmap(unbatched, n_batch)(mask, x)
     assert indices.shape[-1] == len(sparse)
@@ -450,8 +456,7 @@ def extracted(indices: Any, x: Any) -> Any:
     nse, n_sparse = indices.shape
     if n_sparse:
         return x.at[columns(indices)].get(mode="fill", fill_value=0)
-    rest = tnp.zeros((max(nse - 1, 0), *x.shape), x.dtype)
-    return tnp.concatenate([x[None], rest])[:nse]
+    return tnp.broadcast_to(x, (nse, *x.shape))
 
 
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
@@ -527,13 +532,18 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """
     mat = checked("bcoo_sort_indices", mat)
 
-    def unbatched(data: Any, indices: Any) -> tuple[Any, Any]:
-        if not mat.n_sparse:
-            return data, indices
-        order = tnp.lexsort(columns(indices)[::-1])
-        return data[order], indices[order]
+    if not mat.n_sparse:
+        return mat.with_buffers(mat.data, indices_sorted=True)
 
-    data, indices = nfold_vmap(unbatched, mat.n_batch)(mat.data, mat.indices)
+    def unbatched(indices: Any) -> Any:
+        return tnp.lexsort(columns(indices)[::-1])
+
+    def permuted(x: Any, order: Any) -> Any:
+        return x[order]
+
+    # the order has the batch sizes of the indices, so that sizes of 1 remain
+    order = nfold_vmap(unbatched, mat.n_batch)(mat.indices)
+    data, indices = (nfold_vmap(permuted, mat.n_batch)(x, order) for x in (mat.data, mat.indices))
     return mat.with_buffers(data, indices, indices_sorted=True, unique_indices=mat.unique_indices)
 
 

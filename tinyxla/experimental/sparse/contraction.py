@@ -208,8 +208,7 @@ def _sampled(x: Any, left: Letters, y: Any, right: Letters, indices: Any, out: L
     rest = out[len(sparse) :]
     if not sparse:
         whole = _einsum(operands, rest, None)
-        extra = tnp.zeros((max(len(indices) - 1, 0), *whole.shape), whole.dtype)
-        return tnp.concatenate([whole[None], extra])[: len(indices)]
+        return tnp.broadcast_to(whole, (len(indices), *whole.shape))
     return _einsum(operands, "." + rest, None)
 
 
@@ -306,7 +305,8 @@ def _sized(indices: Any, sizes: Shape, mat: BCOO) -> Any:
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The product, element by element, of two BCOO arrays, whose sizes of 1 broadcast.
+    """The product, element by element, of two BCOO arrays, whose sizes of 1 broadcast. It has the smaller number of
+    batch and of dense dimensions.
 
     Args:
         lhs, rhs: BCOO arrays.
@@ -316,7 +316,6 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 
     Raises:
         ShapeError: different numbers of dimensions, or sizes that do not broadcast.
-        ArgumentError: different numbers of dense dimensions.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -329,17 +328,12 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
         raise ShapeError(
             f"bcoo_multiply_sparse: arrays must have same number of dimensions, got {left.shape}, {right.shape}."
         )
-    if left.n_dense != right.n_dense:
-        raise ArgumentError(
-            "bcoo_multiply_sparse: arrays must have equally many dense dimensions, but they have "
-            f"{left.n_dense} and {right.n_dense}; use update_layout."
-        )
     try:
         shape = np.broadcast_shapes(left.shape, right.shape)
     except ValueError:
         raise ShapeError(f"bcoo_multiply_sparse: shapes {left.shape} and {right.shape} do not broadcast.") from None
-    n = min(left.n_batch, right.n_batch)
-    left, right = bcoo_update_layout(left, n_batch=n), bcoo_update_layout(right, n_batch=n)
+    n, n_dense = min(left.n_batch, right.n_batch), min(left.n_dense, right.n_dense)
+    left, right = (bcoo_update_layout(m, n_batch=n, n_dense=n_dense) for m in (left, right))
     sizes = shape[n : n + left.n_sparse]
     nse = min(left.nse * right.nse, total_size(sizes)) if sizes else left.nse * right.nse
 

@@ -22,6 +22,7 @@ from tinyxla.experimental.sparse.bcoo import (
     is_inside,
     masked,
     padding_like,
+    per_dimension,
     total_size,
     with_nse,
 )
@@ -167,7 +168,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         shift = np.zeros(s, m.indices.dtype)
         shift[dimension - n] = offset
         inside = is_inside(m.indices, m.sparse_shape)
-        moved.append(_padded_where(inside, m.indices + tnp.asarray(shift), tuple(sizes[n : n + s])))
+        moved.append(_padded_where(inside, m.indices + per_dimension(shift, m.indices), tuple(sizes[n : n + s])))
         offset += m.shape[dimension]
     data = tnp.concatenate([m.data for m in mats], n)
     return BCOO((data, tnp.concatenate(moved, n)), shape=sizes)
@@ -290,9 +291,9 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     indices = lax.rev(indices, [a for a in batch if indices.shape[a] != 1])
     if any(n <= a < n + s for a in axes):
         sizes = np.asarray(mat.sparse_shape, mat.indices.dtype)
-        flip = np.asarray([k + n in axes for k in range(s)])
+        flip = per_dimension(np.asarray([k + n in axes for k in range(s)]), indices)
         inside = is_inside(indices, mat.sparse_shape)
-        turned = tnp.where(tnp.asarray(flip), tnp.asarray(sizes - 1) - indices, indices)
+        turned = tnp.where(flip, per_dimension(sizes - 1, indices) - indices, indices)
         return BCOO(
             (data, _padded_where(inside, turned, mat.sparse_shape)), shape=mat.shape, unique_indices=mat.unique_indices
         )
@@ -366,7 +367,9 @@ def bcoo_slice(
         data = _sliced(data, a - s + 1, starts[a], limits[a], steps[a])
     if sizes[n : n + s] == mat.sparse_shape:
         return BCOO((data, indices), shape=sizes, indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
-    first, end, step = (tnp.asarray(np.asarray(x[n : n + s], indices.dtype)) for x in (starts, limits, steps))
+    first, end, step = (
+        per_dimension(np.asarray(x[n : n + s], indices.dtype), indices) for x in (starts, limits, steps)
+    )
     inside = ((indices >= first) & (indices < end) & ((indices - first) % step == 0)).all(-1)
     return _kept(mat, data, (indices - first) // step, inside & is_inside(indices, mat.sparse_shape), sizes)
 
@@ -433,8 +436,8 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
         data = lax.dynamic_slice_in_dim(data, starts[a], sizes[a], a - s + 1)
     if sizes[n : n + s] == mat.sparse_shape:
         return BCOO((data, indices), shape=sizes, indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
-    first = tnp.stack([x.astype(indices.dtype) for x in starts[n : n + s]])
-    wanted = tnp.asarray(np.asarray(sizes[n : n + s], indices.dtype))
+    first = per_dimension(tnp.stack([x.astype(indices.dtype) for x in starts[n : n + s]]), indices)
+    wanted = per_dimension(np.asarray(sizes[n : n + s], indices.dtype), indices)
     inside = ((indices >= first) & (indices < first + wanted)).all(-1) & is_inside(indices, mat.sparse_shape)
     return _kept(mat, data, indices - first, inside, sizes)
 

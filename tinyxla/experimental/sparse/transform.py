@@ -206,7 +206,7 @@ def _with_background(x: Instruction, operands: Values, unique: Unique) -> Any:
     """The operation on the elements, and on the number that stands for all others."""
     first = next(o for o in operands if isinstance(o, (BCOO, Wide)))
     mat = first.mat if isinstance(first, Wide) else first
-    linear = x.op.name in _LINEAR or (x.op.name in ("multiply", "divide") and first is operands[0])
+    linear = x.op.name in (*_LINEAR, "multiply") or (x.op.name == "divide" and first is operands[0])
     linear = (
         linear and not any(isinstance(o, Wide) for o in operands) and sum(isinstance(o, BCOO) for o in operands) == 1
     )
