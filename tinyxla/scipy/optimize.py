@@ -42,8 +42,10 @@ def minimize(
     A minimum is where the norm of the gradient is small. Where no acceptable length of a step is found, as on account
     of rounding, the search ends without success.
 
-    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1. The first estimate of the Hessian's
-    inverse is the identity, scaled before the first update (6.20) where it is wrong by orders of magnitude.
+    The first estimate of the Hessian's inverse is the identity, scaled before the first update (6.20) where it is wrong
+    by orders of magnitude.
+
+    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
 
     Returns:
         The minimum, its value and gradient, whether the search succeeded, and counts of calls.
