@@ -6,6 +6,7 @@ import contextlib
 import operator
 import random as python_random
 import re
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -422,6 +423,27 @@ def test_registered_containers() -> None:
         export.register_namedtuple_serialization(Point, serialized_name="tests.Other")
     with pytest.raises(ArgumentError, match="register_namedtuple_serialization"):
         export.export(tx.jit(lambda u: u.x))(Unknown(1.0)).serialize()
+
+
+def test_ordered_dicts_keep_their_order() -> None:
+    given = OrderedDict([("b", tnp.ones(2)), ("a", tnp.zeros(3)), (3, tnp.ones(()))])
+    exported = export.export(tx.jit(lambda x: (x, {"c": x["b"]})))(given)
+    again = export.deserialize(exported.serialize())
+    assert (again.in_tree, again.out_tree) == (exported.in_tree, exported.out_tree)
+    found = again.call(given)[0]
+    assert isinstance(found, OrderedDict)
+    assert list(found) == ["b", "a", 3]
+    with pytest.raises(ArgumentError, match="keys that are strings or integers"):
+        export.export(tx.jit(lambda x: x))(OrderedDict([((1, 2), tnp.ones(2))])).serialize()
+
+
+def test_functions_of_the_library_are_exported_without_jit() -> None:
+    x = np.arange(4, dtype=np.float32)
+    exported = export.deserialize(export.export(tnp.sin)(x).serialize())
+    assert exported.fun_name == "sin"
+    close(exported.call(x), np.sin(x))
+    with pytest.raises(ArgumentError, match="takes a compiled function"):
+        export.export(lambda x: x)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------

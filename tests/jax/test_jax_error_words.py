@@ -15,6 +15,9 @@ jax = pytest.importorskip("jax")
 # Calls that are mistakes, of x (a vector of 3), m (2 by 3) and i (integers), with how many words of JAX's message
 # count.
 CASES = {
+    "jax.export.export(lambda x: x)": 11,
+    "jax.export.export(jax.jit(lambda a, b: a))(x, x).call(x, b=x)": 9,
+    "jax.export.register_namedtuple_serialization(str, serialized_name='str')": 7,
     "jax.grad(jnp.sin)(1)": 12,
     "jax.grad(lambda x: x)(x)": 10,
     "jax.grad(lambda x: x.astype(complex))(1.0)": 8,

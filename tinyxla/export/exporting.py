@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -71,6 +72,8 @@ def export(
         >>> exported.call(tx.numpy.array([[1.0, 2.0], [3.0, 4.0]]))
         Array([2., 3.], dtype=float32)
     """
+    if inspect.isfunction(fun_jit) and fun_jit.__module__.partition(".")[0] == "tinyxla":
+        fun_jit = jit(fun_jit)  # a function of the library, such as `numpy.sin`
     if not isinstance(fun_jit, Jitted):
         raise ArgumentError(f"export takes a compiled function, but got {fun_jit!r}; export(jit(f)).")
     chosen = _checked_platforms(platforms)

@@ -1,12 +1,13 @@
 """Structures of arguments and results as JSON: `"*"` is a leaf, and a container an object with its kind.
 
-Tuples, lists, dicts with keys that are strings or integers, and None are known. Named tuples and other containers are
+Tuples, lists, dicts and ordered dicts with keys that are strings or integers, and None are known. Named tuples and other containers are
 written under names with which they are registered, where they are read, too.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -124,6 +125,38 @@ def register_namedtuple_serialization(nodetype: type[Any], *, serialized_name: s
     )
 
 
+def _written_keys(keys: Sequence[Any]) -> bytes:
+    if not all(type(key) in (str, int) for key in keys):
+        raise ArgumentError("An OrderedDict of an exported function has keys that are strings or integers.")
+    return json.dumps(list(keys)).encode()
+
+
+def _read_keys(data: bytes) -> list[Any]:
+    try:
+        keys = json.loads(data)
+    except ValueError:
+        keys = None
+    if not isinstance(keys, list) or not all(type(key) in (str, int) for key in keys):
+        raise BytecodeError("the keys of an ordered dict are not written as a list of strings and integers", 0)
+    return keys
+
+
+def _ordered_dict(keys: Sequence[Any], children: Sequence[Any]) -> OrderedDict[Any, Any]:
+    if len(set(keys)) != len(children):
+        raise BytecodeError("an ordered dict has other numbers of keys and values", 0)
+    return OrderedDict(zip(keys, children, strict=True))
+
+
+# under the name that artifacts of `jax.export` have
+register_pytree_node_serialization(
+    OrderedDict,
+    serialized_name="collections.OrderedDict",
+    serialize_auxdata=_written_keys,
+    deserialize_auxdata=_read_keys,
+    from_children=_ordered_dict,
+)
+
+
 def tree_to_json(tree: pytrees.TreeDef) -> Any:
     """A structure as JSON."""
     return _written(pytrees.unflatten(tree, [_LEAF] * tree.num_leaves))
@@ -142,7 +175,7 @@ def _written(node: Any) -> Any:
         return {"custom": [name, base64.b64encode(written).decode(), *map(_written, children)]}
     if kind in (tuple, list):
         return {kind.__name__: [_written(child) for child in node]}
-    if kind in (dict, OrderedDict):
+    if kind is dict:
         if not all(type(key) in (str, int) for key in node):
             raise ArgumentError("A dict of an exported function has keys that are strings or integers.")
         return {"dict": [[key, _written(child)] for key, child in node.items()]}

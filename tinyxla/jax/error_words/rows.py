@@ -20,6 +20,31 @@ from tinyxla.shapes import element_type
 _NOT_AVAILABLE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
 _TABLE: tuple[tuple[str, str], ...] = (
+    # exported functions
+    (
+        r"^export takes a compiled function, but got (.*); export\(jit\(f\)\)",
+        "Function to be exported must be the result of `jit` but is: {1}",
+    ),
+    (
+        r"^(\S+) was exported for arguments of the structure",
+        "The invocation args and kwargs must have the same pytree structure as when the function '{1}' was exported",
+    ),
+    (
+        r"^(\S+) was exported for the platforms (.*), but runs on a CPU",
+        "Function '{1}' was exported for platforms '({2})' but it is used on '('cpu',)'.",
+    ),
+    (
+        r"^A container (\w+) among the arguments or results of an exported function cannot be written",
+        "Cannot serialize PyTreeDef containing an unregistered type `{1}`.",
+    ),
+    (
+        r"^register_pytree_node_serialization: (\w+) or the name (.*) is registered already",
+        "Duplicate serialization registration for type `{1}` or serialized_name {2}.",
+    ),
+    (
+        r"^register_namedtuple_serialization: .* is no named tuple",
+        "Use `jax.export.register_pytree_node_serialization` for types other than `collections.namedtuple`.",
+    ),
     # effects
     (r"is called for its effect in a branch that not all", "IO effect not supported in vmap-of-cond."),
     (r"is called for its effect in a loop whose examples end", "IO effect not supported in vmap-of-while."),
