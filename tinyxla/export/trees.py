@@ -1,7 +1,7 @@
 """Structures of arguments and results as JSON: `"*"` is a leaf, and a container an object with its kind.
 
-Tuples, lists, dicts and ordered dicts with keys that are strings or integers, and None are known. Named tuples and other containers are
-written under names with which they are registered, where they are read, too.
+Tuples, lists, dicts and ordered dicts with keys that are strings or integers, and None are known. Named tuples and
+other containers are written under names with which they are registered, where they are read, too.
 """
 
 from __future__ import annotations
