@@ -87,7 +87,7 @@ from tinyxla.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
 from tinyxla.api.jit import clear_caches as clear_caches, jit as jit
 from tinyxla.api.linearize import linear_transpose as linear_transpose, linearize as linearize
 from tinyxla.api.pmap import pmap as pmap
-from tinyxla.api.shard_map import shard_map as shard_map
+from tinyxla.api.shard_map import shard_map as shard_map, smap as smap
 from tinyxla.api.sharded_arrays import (
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,

@@ -9,7 +9,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, DeletedError, MeshError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError, MeshError, ShapeError
 
 P = tx.P
 
@@ -92,6 +92,32 @@ def test_derivative_of_shard_map_is_split_as_its_argument() -> None:
     np.testing.assert_allclose(found, np.full(16, 2 * x.sum()))
     with pytest.raises(ShapeError, match="must be the same on all devices"):
         tx.shard_map(lambda a: a, mesh=mesh, in_specs=P("x"), out_specs=P())(x)
+
+
+def test_smap_splits_the_dimensions_of_its_axes() -> None:
+    x = _grid(8, 4)
+    with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"))):
+        f = tx.smap(lambda a: (2 * a, tx.lax.psum(a, "x")), in_axes=0, out_axes=(0, None), axis_name="x")
+        for call in (f, tx.jit(f)):
+            doubled, total = call(x)
+            np.testing.assert_array_equal(doubled, 2 * x)
+            np.testing.assert_array_equal(total, x.reshape(4, 2, 4).sum(0))
+            assert doubled.sharding.spec == P("x")
+
+        @tx.smap(in_axes=(1, {"b": 0}, None), out_axes={"c": 1}, axis_name="y")
+        def g(a: Any, b: Any, factor: Any) -> Any:
+            return {"c": a + factor * b["b"].T}
+
+        np.testing.assert_array_equal(g(x, {"b": x.T.copy()}, 3.0)["c"], 4 * x)
+        with pytest.raises(ShapeError, match="must be the same on all devices"):
+            tx.smap(lambda a: a, in_axes=0, out_axes=None, axis_name="x")(x)
+    with pytest.raises(ArgumentError, match="there is no mesh"):
+        tx.smap(lambda a: a, in_axes=0, out_axes=0, axis_name="x")(x)
+    with pytest.raises(ArgumentError, match="name of one axis"):
+        tx.smap(lambda a: a, in_axes=0, out_axes=0, axis_name=("x", "y"))
+    for axis in (-1, True, "x"):
+        with pytest.raises(AttributeValueError, match="integers from 0"):
+            tx.smap(lambda a: a, in_axes=axis, out_axes=0, axis_name="x")
 
 
 def test_pmap_puts_copies_on_devices() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
@@ -90,6 +90,49 @@ def shard_map(
         return placed("shard_map: out_specs", found, function.out_shardings())
 
     return whole
+
+
+@boundary
+def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name: Hashable) -> Any:
+    """`shard_map` over one axis of the current mesh, with positions of dimensions in the place of specs, as of `vmap`.
+
+    Args:
+        f: of pytrees of arrays, the parts of one device.
+        in_axes: which dimension of the arguments is split along the axis: an integer, None for none, or a tuple of such
+            for the positional arguments.
+        out_axes: along which dimension the parts of results are put together, as `in_axes`, or a pytree of integers.
+            Where it is None, all devices must have the same result.
+        axis_name: the axis. Arrays are not split along others inside of f.
+
+    Raises:
+        ArgumentError: there is no mesh, or `axis_name` is not the name of one axis.
+        AttributeValueError: a position that is not None or an integer from zero on.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> f = tx.smap(lambda x: tx.lax.psum(x, "x"), in_axes=0, out_axes=None, axis_name="x")
+        >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
+        ...     f(tx.numpy.arange(2.0))
+        Array([0., 1.], dtype=float32)
+    """
+    if f is None:
+        return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    if isinstance(axis_name, tuple | list):
+        raise ArgumentError(
+            f"smap: axis_name is the name of one axis, but is {axis_name!r}; use shard_map for several."
+        )
+
+    def spec(position: Any) -> PartitionSpec:
+        if position is None:
+            return PartitionSpec()
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            raise AttributeValueError(
+                f"smap: in_axes and out_axes are None or integers from 0 on, but have {position!r}."
+            )
+        return PartitionSpec(*[None] * position, axis_name)
+
+    ins, outs = (pytrees.map_tree(spec, axes, is_leaf=lambda x: x is None) for axes in (in_axes, out_axes))
+    return shard_map(f, in_specs=ins, out_specs=outs, axis_names=frozenset({axis_name}))
 
 
 class _OfParts:
