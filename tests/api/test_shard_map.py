@@ -167,3 +167,25 @@ def test_likes_and_copies_keep_and_change_the_sharding() -> None:
     spread = tx.device_put(ROWS, sharding)
     assert jnp.zeros_like(spread).sharding == sharding
     assert jnp.asarray(ROWS).to_device(tx.devices()[-1]).devices() == {tx.devices()[-1]}
+
+
+@pytest.mark.parametrize("check_vma", [False, True])
+def test_nested_over_another_axis_of_the_same_mesh(check_vma: bool) -> None:
+    """The inner function has the mesh of the outer one, and its collectives may be over axes of both."""
+
+    def inner(b: Any) -> Any:
+        return lax.psum(b, "x") + 100 * lax.axis_index("x") + lax.axis_index("y")
+
+    def outer(a: Any) -> Any:
+        specs: Any = {"in_specs": tx.P(None, "y"), "out_specs": tx.P(None, "y"), "check_vma": check_vma}
+        return tx.shard_map(inner, axis_names={"y"}, **specs)(a)
+
+    x = jnp.arange(32.0).reshape(8, 4)
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    specs: Any = {"in_specs": tx.P("x"), "out_specs": tx.P("x"), "check_vma": check_vma}
+    f = tx.shard_map(outer, mesh=mesh, axis_names={"x"}, **specs)
+    sums = np.tile(np.asarray(x).reshape(4, 2, 4).sum(0), (4, 1))
+    expected = sums + 100 * np.repeat(np.arange(4), 2)[:, None] + np.array([0, 0, 1, 1])
+    np.testing.assert_array_equal(np.asarray(tx.jit(f)(x)), expected)
+    squares = tx.jit(tx.grad(lambda x: (f(x) ** 2).sum()))(x)
+    np.testing.assert_allclose(np.asarray(squares), np.tile(2 * expected.reshape(4, 2, 4).sum(0), (4, 1)))

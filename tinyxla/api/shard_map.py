@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from typing import Any
 
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
@@ -16,7 +17,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
-from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_of
 from tinyxla.transforms.manual import trace_parts
 from tinyxla.transforms.sharded import named, part_shape, shard_map as shard_map_op
@@ -103,6 +104,9 @@ def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name
         out_axes: along which dimension the parts of results are put together, as `in_axes`, or a pytree of integers.
             Where it is None, all devices must have the same result.
         axis_name: the axis. Arrays are not split along others inside of f.
+
+    Returns:
+        A function of whole arrays.
 
     Raises:
         ArgumentError: there is no mesh, or `axis_name` is not the name of one axis.
@@ -220,7 +224,8 @@ class _OfParts:
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
-        made, captured, results = trace_parts(flat, parts, mesh, names, self._check_vma, name_of(self._f))
+        with set_mesh(mesh) if current_mesh().empty else nullcontext():  # that of functions of parts of these parts
+            made, captured, results = trace_parts(flat, parts, mesh, names, self._check_vma, name_of(self._f))
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
         specs = self._specs("out_specs", self._out_specs, result, mesh)
         outs = [
@@ -236,6 +241,7 @@ class _OfParts:
             in_specs=(*ins, *whole),
             out_specs=tuple(outs),
             check_vma=self._check_vma,
+            manual_axes=tuple(name for name in mesh.axis_names if names < {*mesh.axis_names} and name in names),
         )
         weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
         return pytrees.unflatten(flat.tree, weak)

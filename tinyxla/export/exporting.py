@@ -47,7 +47,7 @@ def export(
     """Make a compiled function into a program that is kept, sent, and run elsewhere, by XLA also.
 
     Args:
-        fun_jit: what `jit` gives.
+        fun_jit: what `jit` gives, or a function of this library.
         platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is
             the same for all.
         disabled_checks: checks that are not made.

@@ -176,7 +176,8 @@ def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
 
 
 def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
-    """The named axes over which an op with these attributes talks: its own, and those that its computations use.
+    """The named axes over which an op with these attributes talks: its own, and those that its computations use, but
+    not those that a shard-map is about.
 
     >>> from tinyxla.hlo import axis_names
     >>> list(axis_names({"axis_name": "rows"})), list(axis_names({"sizes": (2, 3)}))
@@ -187,8 +188,10 @@ def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
     rule = attributes.get("rule")
     if rule is not None:
         yield from rule.axis_names
+    is_shard_map = "manual_axes" in attributes
+    own = (attributes["manual_axes"] or attributes["mesh"].axis_names) if is_shard_map else ()
     for computation in computations_in(attributes.values()):
-        yield from computation.axis_names
+        yield from computation.axis_names.difference(own)
 
 
 @dataclass(eq=False, slots=True)

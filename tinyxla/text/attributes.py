@@ -352,7 +352,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "reduce-scatter": (_GROUPS, _AXIS, Spelling("dimensions", ("scatter_dimension",), SINGLE)),
     "replica-id": (_AXIS,),
     "send": (_CHANNEL,),
-    "shard-map": tuple(Spelling(name, (name,), SHARDING) for name in ("mesh", "in_specs", "out_specs")),
+    "shard-map": tuple(Spelling(name, (name,), SHARDING) for name in ("mesh", "in_specs", "out_specs", "manual_axes")),
     "sharding-constraint": tuple(Spelling(name, (name,), SHARDING) for name in ("mesh", "spec")),
     "slice": (Spelling("slice", ("start_indices", "limit_indices", "strides"), SLICES),),
     "topk": (Spelling("largest", ("largest",), FLAG, missing=True),),

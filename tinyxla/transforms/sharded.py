@@ -71,13 +71,21 @@ sharding_constraint = Op(
 
 class ShardMap(NamedTuple):
     """`to_apply` is the function of a device, whose axes have the names of the mesh's. With `check_vma` it says by
-    `pvary` where what is the same on all devices meets what varies (`tinyxla.transforms.manual`)."""
+    `pvary` where what is the same on all devices meets what varies (`tinyxla.transforms.manual`). `manual_axes` are
+    the axes of the mesh that the function is about, all if it is empty; it may talk over others, which belong to a
+    function around it."""
 
     to_apply: Computation
     mesh: AbstractMesh
     in_specs: tuple[Spec, ...]
     out_specs: tuple[Spec, ...]
     check_vma: bool = False
+    manual_axes: tuple[Hashable, ...] = ()
+
+    @property
+    def own_axes(self) -> tuple[Hashable, ...]:
+        """The axes that the function is about."""
+        return self.manual_axes or self.mesh.axis_names
 
 
 def part_shape(shape: Shape, spec: Spec, mesh: AbstractMesh) -> Shape:
@@ -113,7 +121,7 @@ def _check_specs(what: str, specs: Any, ranks: Sequence[int], mesh: Any) -> None
 
 
 def _shard_map_shape(
-    *operands: AnyShape, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any, check_vma: bool
+    *operands: AnyShape, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any, **others: Any
 ) -> AnyShape:
     arrays = [movement.array_operand("shard-map", x) for x in operands]
     results = [x.array_shape for x in to_apply.outputs]
@@ -128,9 +136,11 @@ def _shard_map_shape(
     return TupleShape(tuple(whole_shape(x, spec, mesh) for x, spec in zip(results, out_specs, strict=True)))
 
 
-def _mapped(*operands: Any, to_apply: Computation, mesh: Any, in_specs: Any, out_specs: Any, check_vma: bool) -> Any:
+def _mapped(*operands: Any, **attributes: Any) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
-    axes = tuple(mesh.shape.items())
+    a = ShardMap(**attributes)
+    to_apply, mesh, in_specs, out_specs = a.to_apply, a.mesh, a.in_specs, a.out_specs
+    axes = tuple((name, mesh.shape[name]) for name in a.own_axes)
     parts: list[Any] = []
     for x, spec in zip(operands, in_specs, strict=True):
         part = _split(sharding_constraint(x, mesh=mesh, spec=spec), spec, axes)
@@ -210,7 +220,7 @@ def named(spec: Spec) -> frozenset[Hashable]:
 
 def _traced(a: ShardMap, function: Callable[[], _Result]) -> _Result:
     """Call a function that traces one of a device."""
-    return with_axes(a.mesh.shape, function)
+    return with_axes({name: a.mesh.shape[name] for name in a.own_axes}, function)
 
 
 def _with_pvary(a: ShardMap) -> ShardMap:
@@ -318,7 +328,7 @@ def _residuals_vary(a: ShardMap, there: Computation) -> list[frozenset[Hashable]
 
 def _axes(a: ShardMap) -> frozenset[Hashable]:
     """The axes along which devices may do different things."""
-    return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs))).intersection(a.mesh.axis_names)
+    return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs))).intersection(a.own_axes)
 
 
 def _of_first_device(a: ShardMap, g: Any, spec: Spec) -> Any:
@@ -338,17 +348,18 @@ def _summed(a: ShardMap, g: Any, spec: Spec) -> Any:
     return g
 
 
-def _derivative(*, to_apply: Computation, mesh: AbstractMesh, check_vma: bool, **others: Any) -> Derivative:
+def _derivative(**attributes: Any) -> Derivative:
     """Of a function that takes the largest of all devices (by all-reduce), which is not linear in what is the same on
     all, or talks over axes of others, that of what it is made of."""
-    if not to_apply.axis_names <= set(mesh.axis_names) or (check_vma and "all-reduce" in to_apply.all_opcodes):
+    a = ShardMap(**attributes)
+    if not a.to_apply.axis_names <= {*a.own_axes} or (a.check_vma and "all-reduce" in a.to_apply.all_opcodes):
         return Decomposition(_mapped)
     return Joint(_forward, _reverse)
 
 
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     a = ShardMap(**attributes)
-    if not a.to_apply.axis_names <= {*a.mesh.axis_names, OWN}:  # over which a `vmap` around talks
+    if not a.to_apply.axis_names <= {*a.own_axes, OWN}:  # over which a `vmap` around talks
         pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
         return tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
     made, found = _traced(a, lambda: batched(a.to_apply, size, axes))
