@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -212,6 +213,11 @@ def _changed(text: str) -> Target:
 def processor() -> tuple[str, str]:
     """LLVM's name of the processor, and its features as LLVM's flags (`+avx2,-avx512f,...`)."""
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def is_x86() -> bool:
+    """Whether the processor has x86's intrinsics."""
+    return platform.machine().lower() in ("x86_64", "amd64", "i686", "x86")
 
 
 def processor_name() -> str:

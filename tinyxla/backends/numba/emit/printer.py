@@ -73,6 +73,7 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, is_vector_code, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
+from tinyxla.loopir.target import is_x86
 from tinyxla.scalar_math.integers import is_integer, width_of
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
@@ -302,7 +303,7 @@ class _Printer:
                 text = self.emitter.value(f"ptrtoint ptr {address} to i64")
                 self.values[statement.result.name] = LlvmScalar(self.emitter, INDEX, text)
             elif isinstance(statement, Fence):
-                self._call("llvm.x86.sse.sfence", [])
+                self._fence()
             elif isinstance(statement, (Copy, Fill)):
                 self._copy(statement)
             elif isinstance(statement, If):
@@ -482,6 +483,13 @@ class _Printer:
             name, arguments = "memset.p0.i64", f"ptr {target}, i8 0, i64 {count}"
             self.emitter.declarations.add(f"declare void @llvm.{name}(ptr, i8, i64, i1)")
         self.emitter.line(f"call void @llvm.{name}({arguments}, i1 false)")
+
+    def _fence(self) -> None:
+        """Order non-temporal stores before what follows: x86 has an instruction for that alone."""
+        if is_x86():
+            self._call("llvm.x86.sse.sfence", [])
+        else:
+            self.emitter.line("fence seq_cst")
 
     def _multiply(self, x: Multiply) -> None:
         """Call the function that `blas_gemm.declare_gemm` defines."""
