@@ -27,6 +27,8 @@ from tinyxla.ops.op import ScalarFunction
 from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes.element_types import element_types
 
+pytestmark = pytest.mark.platform
+
 Arrays = Sequence[np.ndarray[Any, Any]]
 SIGNED = ["s8", "s16", "s32", "s64"]
 UNSIGNED = ["u8", "u16", "u32", "u64"]

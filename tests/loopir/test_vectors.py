@@ -20,6 +20,8 @@ from tinyxla.loopir.kernels.sort.sorting_network import _network  # pyright: ign
 from tinyxla.loopir.lower.pad import _declare_row  # pyright: ignore[reportPrivateUsage]
 from tinyxla.shapes.element_types import element_types
 
+pytestmark = pytest.mark.platform
+
 LANES = 8
 Make = Callable[[Builder, list[Value]], Operand]
 

@@ -11,6 +11,8 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.backends.numba.runtime import denormals
 
+pytestmark = pytest.mark.platform
+
 FLUSHES = pytest.mark.skipif("i64 0" in denormals.source(), reason="This processor is not asked to.")
 HALF = np.float32(0.5)
 TINY = np.finfo(np.float32).smallest_normal

@@ -28,6 +28,8 @@ from tinyxla.backends.numba.program import blas_gemm
 from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, denormals, parking, thread_pool
 from tinyxla.errors import AttributeValueError
 
+pytestmark = pytest.mark.platform
+
 KERNELS = """
 ; out[first] = last + 1: where the range was cut
 define void @cuts(ptr %table, i64 %first, i64 %last) {

@@ -30,6 +30,7 @@ from tinyxla.compiler.schedule.blocks import (
     inner_blocks,
     shape_of,
 )
+from tinyxla.compiler.schedule.costs import nanoseconds
 from tinyxla.hlo import Instruction, is_constant
 from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.kernels.control_flow.scalarized import ASSUMED_STEPS
@@ -40,8 +41,6 @@ from tinyxla.ops.cost import bytes_of, operations_of
 MIN_STEP_NANOSECONDS = 10_000.0  # of a branch
 MIN_SAVED_NANOSECONDS = 20_000.0  # by the branches of a level, a few times what it takes to wake a thread
 STEP_NANOSECONDS = 10.0  # of any step, for its call
-VECTOR_OPERATIONS_PER_NANOSECOND = 32.0
-BYTES_PER_NANOSECOND = 8.0
 MAX_PRODUCT_OPERATIONS = 1 << 20  # of a product that is surely computed by one thread
 
 
@@ -185,7 +184,7 @@ def _time(step: Step) -> float:
         operations, _ = operations_of(work.root)
         if operations > MAX_PRODUCT_OPERATIONS:
             return 0.0
-        return STEP_NANOSECONDS + operations / VECTOR_OPERATIONS_PER_NANOSECOND
+        return STEP_NANOSECONDS + nanoseconds(operations, 0)
     blocks = inner_blocks(step)
     times = [_time(x) for block in blocks for x in block.steps]
     if not all(times) or not _may_be_moved(step):
@@ -201,5 +200,4 @@ def _kernel_time(step: Step, work: LoweredKernel) -> float:
     if any(isinstance(x, loop_ir.Loop) and x.continue_while is not None for x in work.kernel.body):
         return STEP_NANOSECONDS + work.work  # scalars, one after the other
     moved = sum(bytes_of(shape_of(x)) for x in [*step.reads, *step.writes])
-    computed = work.work / VECTOR_OPERATIONS_PER_NANOSECOND
-    return STEP_NANOSECONDS + max(computed, min(work.work, moved) / BYTES_PER_NANOSECOND)
+    return STEP_NANOSECONDS + nanoseconds(work.work, min(work.work, moved))

@@ -12,6 +12,9 @@ from tinyxla.ops.distributed.communication import Communication, communication_o
 from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.runtime.mpi.calls import Message
 
+OPERATIONS_PER_NANOSECOND = 32.0  # simple ones, in vectors
+BYTES_PER_NANOSECOND = 8.0
+
 
 def cost_of_step(step: Step) -> Cost:
     """What one execution of a step reads, writes and computes. Loops, branches and waits for messages cost nothing:
@@ -23,6 +26,11 @@ def cost_of_step(step: Step) -> Cost:
         read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
         return Cost(read, written, *operations_of(work.root))
     return Cost()
+
+
+def nanoseconds(operations: float, moved: float) -> float:
+    """The time of a kernel on one core: that of its operations, or of the bytes it moves."""
+    return max(operations / OPERATIONS_PER_NANOSECOND, moved / BYTES_PER_NANOSECOND)
 
 
 def message_in(step: Step) -> Message | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, Step, inner_blocks, shape_of
-from tinyxla.compiler.schedule.costs import cost_of_step, message_in
+from tinyxla.compiler.schedule.costs import cost_of_step, message_in, nanoseconds
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
@@ -25,9 +25,7 @@ from tinyxla.ops.cost import bytes_of
 MIN_BYTES = 1 << 15  # of a message that is split; a smaller one takes little longer than its start and its done
 MAX_BYTES = 1 << 30  # a longer one may go in several calls
 MIN_HIDDEN = 0.25  # of the time of a message that kernels run: for less of it, it is not split
-BYTES_PER_NANOSECOND = 1.0  # of messages
-OPERATIONS_PER_NANOSECOND = 32.0  # of kernels
-ACCESSED_BYTES_PER_NANOSECOND = 8.0  # of kernels
+MESSAGE_BYTES_PER_NANOSECOND = 1.0
 
 
 def hide_latency(block: Block, aliases: AliasMap) -> None:
@@ -182,14 +180,13 @@ def _are_ordered(*steps: Step) -> bool:
 
 def _message_time(root: Instruction) -> float:
     """Nanoseconds of a message: its operand and its result pass through memory, or a network."""
-    return max(bytes_of(root.operands[0].shape), bytes_of(root.shape)) / BYTES_PER_NANOSECOND
+    return max(bytes_of(root.operands[0].shape), bytes_of(root.shape)) / MESSAGE_BYTES_PER_NANOSECOND
 
 
 def _time(step: Step) -> float:
     """Nanoseconds of a kernel: what it computes, or what it reads and writes."""
     cost = cost_of_step(step)
-    operations = cost.operations + COSTLY_WORK * cost.transcendentals
-    return max(operations / OPERATIONS_PER_NANOSECOND, cost.bytes / ACCESSED_BYTES_PER_NANOSECOND)
+    return nanoseconds(cost.operations + COSTLY_WORK * cost.transcendentals, cost.bytes)
 
 
 def _may_run_during_messages(step: Step) -> bool:

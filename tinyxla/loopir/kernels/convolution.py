@@ -56,6 +56,7 @@ from tinyxla.loopir.kernels.gemm.offset_list import (
     declare_offset_list,
 )
 from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, pack_rows
+from tinyxla.loopir.kernels.gemm.problem import CHUNKS, MIN_CHUNK_MULTIPLIES
 from tinyxla.loopir.lower import pointwise
 from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage, Temporary, Users, zero
@@ -72,9 +73,7 @@ _MAX_KC = MAX_K_WORDS  # terms of the reduction in a block
 _MIN_LIST_RANK = 4  # of output positions and of the reduction: offset lists have room for so many dimensions
 # Candidates for output positions of one stride in the input: the first that divides the innermost axis.
 _STRIDED_ROWS = (4, 2, 1)
-_CHUNKS = 8  # chunks that threads share, if the work suffices
-_LONG_CHUNKS, _LONG_MULTIPLIES = 64, 1 << 27  # the same from so many multiplications on
-_MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
+_LONG_CHUNKS, _LONG_MULTIPLIES = 64, 1 << 27  # chunks from so many multiplications on
 _LIST_ROWS = 4  # output positions whose sums take as long as a tile's offset lists
 _ROW_ACCUMULATORS = 1 << 10  # outputs in a row of accumulators
 _MAX_UNROLLED_TERMS = 32  # terms up to which the reduction is unrolled
@@ -273,7 +272,7 @@ class _ImplicitGemm:
         self.x, self.axes, self.plan, self.operands = x, axes, plan, operands
         self.element_type = x.array_shape.element_type
         groups, positions, terms = axes.group.size, _total_size(axes.positions), _total_size(axes.terms)
-        chunks = max(1, _CHUNKS // groups)
+        chunks = max(1, CHUNKS // groups)
         self.blocks = -(-axes.channel.size // _MIN_TILE_CHANNELS)
         if x not in plan.epilogues:  # an epilogue should find its tile in the cache
             self.blocks = min(self.blocks, -(-chunks // -(-positions // _MAX_TILE_POSITIONS)))
@@ -296,7 +295,7 @@ class _ImplicitGemm:
         self.tiles, tiles = -(-positions // self.height), -(-terms // self.depth)
         self.tile_count = groups * self.blocks * self.tiles
         covers_result = groups * positions * axes.channel.size == x.array_shape.size
-        splits = min(tiles, _CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= _CHUNKS else 1
+        splits = min(tiles, CHUNKS // self.tile_count) if covers_result and 2 * self.tile_count <= CHUNKS else 1
         multiplies = self.tile_count * self.height * self.width * terms
         if covers_result and multiplies >= _LONG_MULTIPLIES:  # adding the parts takes no time if they are of many terms
             splits = max(splits, min(terms // _MAX_KC, _LONG_CHUNKS // self.tile_count))
@@ -309,8 +308,8 @@ class _ImplicitGemm:
     def _balance(self, positions: int, others: int, multiplies: int) -> None:
         """Make tiles lower, so that the busiest processor of the target has least to do; the sums stay the same.
         `others` is the number of tiles of the same positions."""
-        processors = min(current_target().processors, multiplies // _MIN_CHUNK_MULTIPLIES)
-        if 2 * processors <= _CHUNKS:
+        processors = min(current_target().processors, multiplies // MIN_CHUNK_MULTIPLIES)
+        if 2 * processors <= CHUNKS:
             return
         rows = range(self.arithmetic.mr, self.height + 1, self.arithmetic.mr)
 

@@ -27,7 +27,7 @@ from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_addr
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
-from tinyxla.loopir.kernels.gemm.problem import gemm_problem
+from tinyxla.loopir.kernels.gemm.problem import MAX_SMALL_SIZE, gemm_problem
 from tinyxla.loopir.kernels.gemm.small_gemm import row_kernel, small_kernel, vectors_in_matrix
 from tinyxla.loopir.target import current_target
 
@@ -43,7 +43,6 @@ _MAX_FORTRAN_INTEGER = 2**31 - 1  # the Fortran routines take 32-bit integers
 _CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time, which pays for waking a thread
 _MAX_UNGUARDED_MULTIPLIES = 1 << 13  # up to which OpenBLAS uses one thread anyway
 _GEMV_TILE_ELEMENTS = 1 << 17  # matrix elements of a tile of a matrix-vector product
-_MAX_SMALL_SIZE = 16  # largest n and k of a small GEMM, and its m
 _MIN_SMALL_RUNS = 64  # runs of a small GEMM that pay for compiling it
 _MIN_ROW_ELEMENTS = 8  # elements of a contiguous row in a small matrix-vector product
 _MAX_MATRIX_VECTORS = 96  # vectors of the matrix in a small matrix-vector product
@@ -137,9 +136,9 @@ def gemm_step(
 
 def _as_batched_small(gemm: _Gemm) -> _Gemm | None:
     """The GEMM as a batch of small ones: itself, or a tall A by some rows at a time; None if it is too large."""
-    if gemm.type not in ("f32", "f64") or max(gemm.n, gemm.k) > _MAX_SMALL_SIZE:
+    if gemm.type not in ("f32", "f64") or max(gemm.n, gemm.k) > MAX_SMALL_SIZE:
         return None
-    if gemm.m <= _MAX_SMALL_SIZE:
+    if gemm.m <= MAX_SMALL_SIZE:
         return gemm
     height = math.gcd(gemm.m, 8)
     if gemm.batch > 1 or gemm.transpose_a or height == 1:

@@ -20,10 +20,11 @@ from __future__ import annotations
 from itertools import product
 from string import Template
 
+from tinyxla.loopir.kernels.gemm.offset_list import OFFSETS_PER_VECTOR
+
 MAX_K_WORDS = 512  # of k in one call
 SIDE = 16  # rows of a tile, words of its rows, and columns of its product
 BLOCK = 2 * SIDE
-_OFFSETS_PER_VECTOR = 8  # offsets that are compared at once
 _INSTRUCTIONS = {"bf16": "tdpbf16ps", "s8": "tdpbssd", "u8": "tdpbuud"}
 FEATURES = {"bf16": "amx-bf16", "s8": "amx-int8", "u8": "amx-int8"}  # the processor feature with this instruction
 
@@ -275,9 +276,9 @@ def _uniform_stride(name: str, offsets: str, first: str, count: int, valid: str 
         *_splat(f"{name}.strides", f"%{name}.stride" if stride is None else str(stride)),
     ]
     mismatches = "zeroinitializer"
-    for k in range(0, count, _OFFSETS_PER_VECTOR):
+    for k in range(0, count, OFFSETS_PER_VECTOR):
         chunk = f"%{name}.{k}"
-        numbers = ", ".join(f"i64 {k + lane}" for lane in range(_OFFSETS_PER_VECTOR))
+        numbers = ", ".join(f"i64 {k + lane}" for lane in range(OFFSETS_PER_VECTOR))
         text += [
             f"  {chunk}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
             f"  {chunk} = load <8 x i64>, ptr {chunk}.at, align 8",

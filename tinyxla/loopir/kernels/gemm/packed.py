@@ -28,7 +28,13 @@ from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic, bits_of, choose_arithmetic
 from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS, declare_microkernel
 from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, transpose_size
-from tinyxla.loopir.kernels.gemm.problem import GemmProblem, gemm_problem
+from tinyxla.loopir.kernels.gemm.problem import (
+    CHUNKS,
+    MAX_SMALL_SIZE,
+    MIN_CHUNK_MULTIPLIES,
+    GemmProblem,
+    gemm_problem,
+)
 from tinyxla.loopir.lower.axes import parallel_grain
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.reductions import combine_partials
@@ -53,10 +59,7 @@ _MIN_PACKED_ROWS = 512  # m above which a B beyond the L2 cache is packed althou
 _MIN_REPACK_PANELS = 8  # panels of B for which repacking a block of A pays
 _AMX_MC = 128  # mc for AMX
 _MAX_GEMV_COLUMNS = 2  # n up to which a product is left to the BLAS's gemv
-_MAX_SMALL_SIZE = 16  # n and k up to which the small GEMM kernel is used
 _STORE_TERMS = 4  # terms of k that take as long as loading and storing the accumulator
-_CHUNKS = 8  # chunks that threads share, if the work suffices
-_MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
 _REPACKING_ROWS = 4  # rows of A whose products take as long as packing a panel of B, or reading it once more
 _MAX_ROW_PARTS = 4  # parts of a usual block of A
 
@@ -334,7 +337,7 @@ def supports(x: Instruction) -> bool:
     if type not in ("f32", "f64"):
         return True
     is_large = p.right.row_major and p.k * p.right.row * bits_of(type) // 8 >= _L2_BYTES
-    return (p.m > 1 or is_large) and p.n > _MAX_GEMV_COLUMNS and max(p.n, p.k) > _MAX_SMALL_SIZE
+    return (p.m > 1 or is_large) and p.n > _MAX_GEMV_COLUMNS and max(p.n, p.k) > MAX_SMALL_SIZE
 
 
 def _kc(arithmetic: Arithmetic) -> int:
@@ -393,10 +396,10 @@ def _choose_blocking(
     streams_b = arithmetic.skinny_rows > 0 and (p.m <= _MAX_GEMV_COLUMNS or b_bytes > _LARGE_B_BYTES)
     if streams_b or fuses:
         mc = p.m
-    elif panels >= _CHUNKS:  # B is the larger operand: read it once
+    elif panels >= CHUNKS:  # B is the larger operand: read it once
         mc = min(max_mc, p.m)
     else:
-        mc = min(max_mc, max(arithmetic.mr, -(-p.m * p.batch // _CHUNKS)))
+        mc = min(max_mc, max(arithmetic.mr, -(-p.m * p.batch // CHUNKS)))
     mc = _round_up(-(-p.m // -(-p.m // mc)), arithmetic.mr)
     row_blocks = -(-p.m // mc)
     if streams_b:
@@ -404,13 +407,13 @@ def _choose_blocking(
     elif packs_b:
         kc = _kc(arithmetic)
     k_blocks = -(-words // kc)
-    missing = -(-_CHUNKS // (p.batch * row_blocks))
+    missing = -(-CHUNKS // (p.batch * row_blocks))
     panel_groups = 1 if streams_b and k_blocks >= missing else max(1, min(panels, missing))
     group = max(cached_panels, _MIN_REPACK_PANELS if packs_a else 1)
     keeps_group = panels > group * panel_groups and not (streams_b or fuses)
     group_panels = group if keeps_group else max(1, panels // panel_groups)
     panel_groups = -(-panels // group_panels)
-    k_splits = min(k_blocks // 2, _CHUNKS // (p.batch * row_blocks * panel_groups)) // 2 * 2 or 1
+    k_splits = min(k_blocks // 2, CHUNKS // (p.batch * row_blocks * panel_groups)) // 2 * 2 or 1
     split_words = _round_up(-(-words // k_splits), arithmetic.k_multiple)
     kc = _round_up(-(-split_words // -(-split_words // kc)), arithmetic.k_multiple)
     k_splits = -(-words // split_words)
@@ -420,8 +423,8 @@ def _choose_blocking(
 def _balanced(blocks: _Blocking, p: GemmProblem, arithmetic: Arithmetic) -> _Blocking:
     """The blocks of a GEMM for many processors: groups of panels and blocks of A become smaller, so that the busiest
     processor of the target has least to do. The split of k, and so each sum, stays the same."""
-    processors = min(current_target().processors, p.batch * p.m * p.n * p.k // _MIN_CHUNK_MULTIPLIES)
-    if 2 * processors <= _CHUNKS:
+    processors = min(current_target().processors, p.batch * p.m * p.n * p.k // MIN_CHUNK_MULTIPLIES)
+    if 2 * processors <= CHUNKS:
         return blocks
     panels = -(-p.n // arithmetic.nr)
 

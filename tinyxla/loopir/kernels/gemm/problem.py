@@ -16,6 +16,10 @@ from itertools import pairwise
 from tinyxla.hlo import Instruction
 from tinyxla.ops.products import contraction
 
+CHUNKS = 8  # that threads share, if the work suffices
+MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
+MAX_SMALL_SIZE = 16  # n and k of a small GEMM
+
 
 @dataclass(frozen=True)
 class _StridedDimension:
