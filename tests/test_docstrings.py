@@ -60,6 +60,7 @@ class Finder(doctest.DocTestFinder):
         return super()._from_module(module, whole)  # type: ignore[misc]
 
 
+@pytest.mark.sample(every=1)
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     """Examples run as pasted into a new interpreter: they import what they use."""

@@ -105,8 +105,8 @@ class Exported:
     >>> import tinyxla
     >>> from tinyxla import export
     >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
-    >>> exported.in_avals, exported.call(2.0)
-    ((ShapeDtypeStruct(shape=(), dtype=float32),), Array(3., dtype=float32))
+    >>> exported.in_avals[0].dtype, exported.call(2.0)
+    (dtype('float32'), Array(3., dtype=float32))
     """
 
     fun_name: str

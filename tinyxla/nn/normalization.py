@@ -24,6 +24,9 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.nn import softmax
     >>> softmax(np.array([0.0, 0.0, -np.inf]))
@@ -49,6 +52,9 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.nn import log_softmax
@@ -95,6 +101,9 @@ def logsumexp(
     Returns:
         An array without the axes, in floating point; with `return_sign` also the sign.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.nn import logsumexp
     >>> logsumexp(np.array([1000.0, -np.inf]))
@@ -136,6 +145,9 @@ def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, 
 
     Returns:
         An array without the axes, in floating point.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.nn import logmeanexp

@@ -87,6 +87,9 @@ def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.special import log_softmax
     >>> log_softmax(np.zeros((2, 2)))
@@ -465,7 +468,7 @@ def ndtr(x: ArrayLike) -> Array:
     0.5
     """
     value = inexact_array(x, "scipy.special.ndtr")
-    return 0.5 * erfc(-value / math.sqrt(2))
+    return (0.5 * erfc(-value / math.sqrt(2))).with_weak_type(False)
 
 
 # M. J. Wichura, Algorithm AS 241: the percentage points of the normal distribution, Applied Statistics 37, 1988: the
@@ -562,7 +565,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
     """
-    return lax_special.log_ndtr(*_of_one_type("log_ndtr", x))
+    return lax_special.log_ndtr(*_of_one_type("log_ndtr", x)).with_weak_type(False)
 
 
 @replayed
