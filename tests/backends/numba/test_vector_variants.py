@@ -13,6 +13,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax
+from tinyxla.backends.numba.emit import printer, vector_variants
 from tinyxla.backends.numba.jit import engine
 
 CALL = r"call <\d+ x (float|double)> @[\w.-]+\.\d+\("
@@ -144,3 +145,11 @@ def test_quotients_by_numbers_without_a_reciprocal(divisor: float) -> None:
     with np.errstate(all="ignore"):
         expected = x / np.float32(divisor)
     np.testing.assert_array_equal(tx.jit(lambda x: x / np.float32(divisor))(x), expected)
+
+
+def test_functions_of_variants_have_names_of_their_own() -> None:
+    """A kernel may also have a loop version that calls the function without its slow path."""
+    usual, fast = (printer._function("sine", ("f64",), "f64", (), path) for path in ("select", "omit"))  # pyright: ignore[reportPrivateUsage]
+    text = vector_variants.callable_function(usual.name, usual.text, usual.registers, [8], fast.text)
+    defined = re.findall(r"^define .*@([\w.]+)\(", text, re.MULTILINE)
+    assert len(defined) == len({*defined, fast.name}) - 1

@@ -27,7 +27,7 @@ def callable_function(
     version without slow paths whose second result says whether one would have been needed: a variant runs it over all
     elements, and then `definition` if any of them needs it.
     """
-    inlined, fast = f"{name}.inlined", f"{name}.fast"
+    inlined, fast = f"{name}.inlined", f"{name}.inlined.fast"
     parameters = ", ".join(f"{register} %x{k}" for k, register in enumerate(registers))
     variants = ",".join(f"_ZGV_LLVM_N{n}{'v' * len(registers)}_{name}({name}.{n})" for n in lengths)
     scalar = f"""\
