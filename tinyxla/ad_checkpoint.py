@@ -66,6 +66,9 @@ def checkpoint(
     Returns:
         A function of the same arguments with the same results and derivatives.
 
+    Raises:
+        ArgumentError: what is no function.
+
     Example:
         >>> import tinyxla as tx
         >>> f = tx.checkpoint(lambda x: tx.numpy.sin(tx.numpy.sin(x)))

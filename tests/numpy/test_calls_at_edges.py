@@ -53,11 +53,16 @@ def test_call_that_numpy_and_jax_refuse_raises_value_error(name: str) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [lambda: jnp.fabs(M + 1j), lambda: jnp.zeros(2, M), lambda: jnp.cumsum(M, dtype=jnp.asarray(M))],
-    ids=["fabs of complex numbers", "NumPy array as dtype", "array as dtype"],
+    [
+        lambda: jnp.fabs(M + 1j),
+        lambda: jnp.zeros(2, M),
+        lambda: jnp.cumsum(M, dtype=jnp.asarray(M)),
+        lambda: jnp.cov(M, fweights=jnp.ones(M.shape[1])),
+    ],
+    ids=["fabs of complex numbers", "NumPy array as dtype", "array as dtype", "fweights of cov that are no integers"],
 )
 def test_call_that_numpy_and_jax_refuse_raises_type_error(function: Callable[[], Any]) -> None:
-    with pytest.raises(TypeError, match=r"fabs|dtype"):
+    with pytest.raises(TypeError, match=r"fabs|dtype|fweights"):
         function()
 
 

@@ -92,6 +92,27 @@ def test_multivariate_normal_by_other_roots(method: str) -> None:
     np.testing.assert_allclose(np.cov(x.T), COVARIANCE, atol=0.15)
 
 
+COMPLEX = 0.5 + 1j
+COMPLEX_PARAMETERS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        "bernoulli chisquare gamma geometric loggamma lognormal pareto poisson rayleigh t wald".split(), (COMPLEX,)
+    ),
+    "beta": (1.0, COMPLEX),
+    "binomial": (3.0, COMPLEX),
+    "dirichlet": (np.array([1, COMPLEX]),),
+    "f": (1.0, COMPLEX),
+    "multinomial": (3, np.array([0.5, COMPLEX])),
+    "triangular": (0.0, COMPLEX, 1.0),
+    "truncated_normal": (COMPLEX, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_PARAMETERS)
+def test_parameters_are_real(name: str) -> None:
+    with pytest.raises(errors.DTypeError, match="the parameters are real numbers, but got c64"):
+        getattr(random, name)(KEY, *COMPLEX_PARAMETERS[name])
+
+
 def test_refusals() -> None:
     with pytest.raises(errors.AttributeValueError, match="method must be"):
         random.multivariate_normal(KEY, MEAN, COVARIANCE, method="lu")

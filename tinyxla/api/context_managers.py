@@ -130,6 +130,9 @@ def numpy_rank_promotion(new_val: str = "allow") -> Context:
     Returns:
         A context manager.
 
+    Raises:
+        AttributeValueError: a value that the option does not have.
+
     Example:
         >>> import tinyxla as tx
         >>> import tinyxla.numpy as jnp
@@ -149,6 +152,9 @@ def default_prng_impl(new_val: str = "threefry2x32") -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: a value that the option does not have.
 
     Example:
         >>> import tinyxla as tx
@@ -302,6 +308,9 @@ def transfer_guard(new_val: str = "allow") -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: a value that the option does not have.
 
     Example:
         >>> import tinyxla as tx

@@ -71,6 +71,9 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
         one for each argument and of its structure. That of an integer is a zero of type `dtypes.float0`, as in JAX.
         It is a pytree: compiled and mapped functions can take and give it.
 
+    Raises:
+        ShapeError: in the VJP function, a cotangent that does not have the shape of the result.
+
     Example:
         >>> import tinyxla as tx
         >>> y, pullback = tx.vjp(tx.numpy.sin, 0.0)
@@ -288,6 +291,10 @@ def grad(
     Outside `jit` the function may look at values: `if`, `while` and `print(x)` work as in plain Python. A Python number
     has no derivative, so `float(x)` and `math.sin(x)` are errors; `float(lax.stop_gradient(x))` is a constant.
 
+    Raises:
+        DifferentiationError: a result that is not one floating-point number, or an argument of integers.
+        ArgumentError: `argnums` that the call does not have.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.grad(lambda x: x**3)(2.0)
@@ -354,6 +361,10 @@ def value_and_grad(
 
     Returns:
         A function that gives `(value, gradient)`, or `((value, auxiliary), gradient)`.
+
+    Raises:
+        DifferentiationError: a result that is not one floating-point number, or an argument of integers.
+        ArgumentError: `argnums` that the call does not have.
 
     Example:
         >>> import tinyxla as tx
@@ -544,6 +555,11 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     Returns:
         `(result, tangent)`, or `(result, tangent, auxiliary)` with `has_aux`.
 
+    Raises:
+        ArgumentError: primals or tangents that are not tuples with an entry for each argument.
+        ShapeError: a tangent that does not have the shape of its primal.
+        DTypeError: a tangent that does not have the element type of its primal.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.jvp(tx.numpy.sin, (0.0,), (1.0,))[1]
@@ -607,6 +623,10 @@ def jacfwd(
     Returns:
         A function whose result has, for every leaf of `fun`'s result, the structure of the argument; each array
         has the result's dimensions followed by the argument's.
+
+    Raises:
+        DifferentiationError: an argument of integers.
+        ArgumentError: `argnums` that the call does not have.
 
     Example:
         >>> import tinyxla as tx
@@ -755,6 +775,10 @@ def hessian(
 
     Returns:
         A function of the same arguments.
+
+    Raises:
+        DifferentiationError: an argument of integers.
+        ArgumentError: `argnums` that the call does not have.
 
     Example:
         >>> import tinyxla as tx

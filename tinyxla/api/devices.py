@@ -86,6 +86,9 @@ def device_count(backend: str | None = None) -> int:
     Returns:
         A positive integer.
 
+    Raises:
+        PlatformError: a backend that is not "cpu".
+
     Example:
         >>> import tinyxla as tx
         >>> tx.device_count()
@@ -102,6 +105,9 @@ def local_device_count(backend: str | None = None) -> int:
 
     Returns:
         A positive integer.
+
+    Raises:
+        PlatformError: a backend that is not "cpu".
 
     Example:
         >>> import tinyxla as tx

@@ -345,6 +345,9 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     Returns:
         A pytree of `ShapeDtypeStruct`s.
 
+    Raises:
+        ArgumentError: an argument that is no array, number, or pytree of them.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
@@ -383,6 +386,9 @@ def typeof(x: Any) -> ShapeDtypeStruct:
 
     Returns:
         The type: a `ShapeDtypeStruct`.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla as tx

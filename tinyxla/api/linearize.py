@@ -62,6 +62,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         and shaped as the arguments, and gives one structured as the result. It is a pytree: compiled and mapped
         functions can take and give it.
 
+    Raises:
+        ShapeError: in the linear function, a tangent that does not have the shape of its primal.
+
     Example:
         >>> import tinyxla as tx
         >>> y, derivative = tx.linearize(tx.numpy.sin, 0.0)

@@ -152,6 +152,9 @@ def dot_general(
     Returns:
         The batch dimensions, then the other ones of lhs, then those of rhs.
 
+    Raises:
+        ShapeError: contracting or batch dimensions of different sizes.
+
     >>> import numpy as np
     >>> from tinyxla.lax import dot_general
     >>> x, y = np.ones((5, 2, 3)), np.ones((5, 3, 4))

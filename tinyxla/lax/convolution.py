@@ -249,6 +249,10 @@ def conv_with_general_padding(
     Returns:
         An array [batch, output features, spatial...].
 
+    Raises:
+        ArgumentError: strides or dilations that are not one a spatial dimension.
+        ShapeError: operands whose sizes do not fit.
+
     >>> import numpy as np
     >>> from tinyxla.lax import conv_with_general_padding
     >>> x, kernel = np.ones((1, 1, 4), np.float32), np.ones((1, 1, 2), np.float32)
@@ -381,6 +385,9 @@ def conv_general_dilated_patches(
     Returns:
         An array whose features are as many times more as the window has elements.
 
+    Raises:
+        ShapeError: operands whose ranks or sizes do not fit.
+
     >>> import numpy as np
     >>> from tinyxla.lax import conv_general_dilated_patches
     >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
@@ -435,6 +442,9 @@ def conv_general_dilated_local(
 
     Returns:
         An array of the shape of `conv_general_dilated`'s.
+
+    Raises:
+        ShapeError: operands whose ranks or sizes do not fit.
 
     >>> import numpy as np
     >>> from tinyxla.lax import conv_general_dilated_local

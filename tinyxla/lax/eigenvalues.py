@@ -100,6 +100,9 @@ def eig(
 
     Source: geev of LAPACK; M. B. Giles, "An extended collection of matrix derivative results" (2008), section 3.1.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import eig
     >>> values, left, right = eig(np.array([[2.0, 1.0], [0.0, 1.0]]))

@@ -254,6 +254,9 @@ def exp2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     Returns:
         An array of the shape of x and of the same element type.
 
+    Raises:
+        DTypeError: what are no floating-point or complex numbers.
+
     >>> from tinyxla.lax import exp2
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -289,6 +292,10 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
     Returns:
         An array of the shape of x.
+
+    Raises:
+        DTypeError: operands of different element types.
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.lax import mul
@@ -334,6 +341,9 @@ def pow_(x: ArrayLike, y: ArrayLike) -> Array:
     Returns:
         An array of the shape and type of x.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+
     >>> from tinyxla.lax import pow
     >>> pow(2.0, 3)
     Array(8., dtype=float32, weak_type=True)
@@ -353,6 +363,9 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
     Returns:
         An array of the shape of x and of the same element type.
+
+    Raises:
+        ArgumentError: an exponent that is no integer.
 
     >>> from tinyxla.lax import integer_pow
     >>> integer_pow(3.0, 4)
@@ -429,6 +442,10 @@ def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -
     Returns:
         An array of the shape and type of x.
 
+    Raises:
+        DTypeError: what are no floating-point numbers.
+        AttributeValueError: a method that is not a `RoundingMethod`.
+
     >>> from tinyxla.lax import RoundingMethod, round
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
@@ -450,6 +467,9 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     Returns:
         An array of the operand's shape.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.lax import convert_element_type
     >>> convert_element_type(2.7, int)
     Array(2, dtype=int32)
@@ -468,6 +488,9 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
     Returns:
         An array of the operand's shape, without its last dimension or with one more if the types differ in size.
+
+    Raises:
+        DTypeError: booleans, or a conversion between complex and other types.
 
     >>> import numpy as np
     >>> from tinyxla.lax import bitcast_convert_type
@@ -493,6 +516,10 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     Returns:
         An array of the operand's shape and type.
 
+    Raises:
+        AttributeValueError: no bits for the exponent.
+        DTypeError: what are no floating-point numbers.
+
     >>> from tinyxla.lax import reduce_precision
     >>> reduce_precision(1.2345, exponent_bits=5, mantissa_bits=2)
     Array(1.25, dtype=float32, weak_type=True)
@@ -513,6 +540,9 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
 
     Returns:
         An array of the shape and type of x1.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.lax import nextafter
@@ -549,6 +579,10 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     Returns:
         An array of the shape and type of `on_true`.
 
+    Raises:
+        DTypeError: cases of different element types, or a choice that is no boolean or integer.
+        ShapeError: cases of different shapes.
+
     >>> import numpy as np
     >>> from tinyxla.lax import select
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
@@ -566,6 +600,10 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
     Returns:
         An array of the shape and type of the cases.
+
+    Raises:
+        DTypeError: cases of different element types, or a choice that is no boolean or integer.
+        ShapeError: cases of different shapes.
 
     >>> import numpy as np
     >>> from tinyxla.lax import select_n
@@ -608,6 +646,9 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
     Returns:
         An array of the shape and type of x.
+
+    Raises:
+        ShapeError: a limit that is neither a scalar nor of the shape of x.
 
     >>> import numpy as np
     >>> from tinyxla.lax import clamp

@@ -32,6 +32,9 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 
     Source: gehrd of LAPACK.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import hessenberg
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0]
@@ -56,6 +59,9 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
     Errors: `ShapeError` if the matrices are not square.
 
     Source: sytrd and hetrd of LAPACK.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import tridiagonal
@@ -84,6 +90,9 @@ def schur(
     Errors: `ShapeError` if the matrices are not square.
 
     Source: gees of LAPACK.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import schur

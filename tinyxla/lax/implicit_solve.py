@@ -116,6 +116,9 @@ def custom_root(
     Returns:
         What `solve` gives.
 
+    Raises:
+        ShapeError: a solution that does not have the shape of the initial guess.
+
     Example:
         >>> from tinyxla.lax import custom_root
         >>> import tinyxla as tx

@@ -132,6 +132,9 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
         L below the diagonal (its own is all 1) and U above, in one array; which row each row was exchanged with; and
         the permutation that these exchanges make.
 
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
+
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import lu
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
@@ -150,6 +153,9 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
 
     Returns:
         Int32 indices, of shape [..., permutation_size].
+
+    Raises:
+        ShapeError: pivots that are no integers, or more than the permutation has.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import lu_pivots_to_permutation
@@ -412,6 +418,9 @@ def qdwh(
 
     Source: Y. Nakatsukasa, Z. Bai and F. Gygi, "Optimizing Halley's iteration for computing the matrix polar
     decomposition", SIAM Journal on Matrix Analysis and Applications 31 (2010).
+
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import qdwh

@@ -59,6 +59,9 @@ def rng_bit_generator(
 
     Source: section "RngBitGenerator" of the XLA documents.
 
+    Raises:
+        DTypeError: a key that is not of unsigned integers.
+
     >>> import numpy as np
     >>> from tinyxla.lax import RandomAlgorithm, rng_bit_generator
     >>> key = np.array([3, 0, 4, 0], np.uint32)
@@ -108,6 +111,9 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
 
     Returns:
         An array of this shape and of the type of a.
+
+    Raises:
+        ShapeError: limits that are not scalars.
 
     >>> from tinyxla.lax import rng_uniform
     >>> rng_uniform(3, 4, (2,))

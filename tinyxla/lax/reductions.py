@@ -51,6 +51,10 @@ def reduce(
     Returns:
         A tree of arrays with the other dimensions.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: an initial value that is not a scalar of the element type.
+
     >>> import numpy as np
     >>> from tinyxla.lax import reduce
     >>> reduce(np.array([[1, 2], [3, 4]]), 1, lambda x, y: x * y, (0,))

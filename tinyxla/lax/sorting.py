@@ -137,6 +137,9 @@ def approx_max_k(
     Returns:
         The elements and their int32 indices, of the operand's shape with k along the dimension.
 
+    Raises:
+        ShapeError: a k that exceeds the size of the dimension.
+
     >>> import numpy as np
     >>> from tinyxla.lax import approx_max_k
     >>> approx_max_k(np.array([3.0, 1.0, 2.0]), 1)
@@ -164,6 +167,9 @@ def approx_min_k(
 
     Returns:
         The elements and their int32 indices, of the operand's shape with k along the dimension.
+
+    Raises:
+        ShapeError: a k that exceeds the size of the dimension.
 
     >>> import numpy as np
     >>> from tinyxla.lax import approx_min_k
@@ -210,6 +216,10 @@ def associative_scan(fn: Callable[[Tree, Tree], Any], elems: Tree, reverse: bool
 
     Returns:
         A tree of arrays of the shapes of `elems`.
+
+    Raises:
+        ShapeError: arrays of different sizes along the axis.
+        ArgumentError: what is no function.
 
     >>> import numpy as np
     >>> from tinyxla.lax import associative_scan

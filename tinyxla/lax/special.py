@@ -304,6 +304,9 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     Returns:
         An array of the broadcast shape of the arguments.
 
+    Raises:
+        DTypeError: operands of different element types.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.polygamma(1, np.float32([1, 2]))

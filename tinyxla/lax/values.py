@@ -315,6 +315,9 @@ def conv_shape_tuple(
     Returns:
         A shape.
 
+    Raises:
+        ShapeError: operands whose sizes do not fit.
+
     >>> from tinyxla import lax
     >>> lax.conv_shape_tuple((1, 3, 8, 8), (4, 3, 3, 3), (1, 1), "VALID")
     (1, 4, 6, 6)

@@ -557,6 +557,9 @@ def tanh(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point also for integers.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.nn import tanh
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -576,6 +579,9 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
 
     Returns:
         An array of the shape of x with one more axis, of size `num_classes`.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.nn import one_hot

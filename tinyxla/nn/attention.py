@@ -48,6 +48,9 @@ def dot_product_attention(
     Returns:
         An array of the query's shape and type.
 
+    Raises:
+        ShapeError: sizes that do not fit.
+
     Example:
         >>> import tinyxla as tx
         >>> q = tx.numpy.ones((1, 2, 1, 4))

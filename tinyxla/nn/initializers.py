@@ -78,6 +78,9 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     Returns:
         A function of a key, a shape and an element type that gives an array.
 
+    Raises:
+        ShapeError: in the initializer, a shape to which the value does not broadcast.
+
     >>> from tinyxla.nn.initializers import constant, random
     >>> constant(2.0)(random.key(0), (2,))
     Array([2., 2.], dtype=float32)
@@ -104,6 +107,9 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     Returns:
         A function of a key, a shape and an element type that gives an array.
 
+    Raises:
+        DTypeError: in the initializer, a type that is not floating-point.
+
     Example:
         >>> from tinyxla import nn, random
         >>> weights = nn.initializers.uniform(0.1)(random.key(0), (64, 10))
@@ -122,6 +128,9 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
     Returns:
         A function of a key, a shape and an element type that gives an array.
+
+    Raises:
+        ShapeError: in the initializer, a negative size.
 
     Example:
         >>> from tinyxla import nn, random
@@ -214,6 +223,10 @@ def variance_scaling(
     Returns:
         A function of a key, a shape and an element type that gives an array.
 
+    Raises:
+        AttributeValueError: a mode or distribution that there is not.
+        ShapeError: in the initializer, a shape of fewer than two dimensions.
+
     >>> from tinyxla.nn.initializers import random, variance_scaling
     >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
     (3, 4)
@@ -299,6 +312,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     Returns:
         A function of a key, a shape of at least two sizes and an element type that gives an array.
 
+    Raises:
+        ShapeError: in the initializer, a shape of fewer than two dimensions.
+
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.nn.initializers import orthogonal, random
     >>> weights = orthogonal()(random.key(0), (4, 3))
@@ -330,6 +346,9 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
 
     Returns:
         A function of a key, a shape of three to five sizes and an element type that gives an array.
+
+    Raises:
+        ShapeError: in the initializer, a shape of no kernel, or of more inputs than outputs.
 
     >>> from tinyxla.nn.initializers import delta_orthogonal, random
     >>> delta_orthogonal()(random.key(0), (3, 3, 2, 4)).shape

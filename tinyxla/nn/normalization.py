@@ -187,6 +187,9 @@ def standardize(
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     >>> import numpy as np
     >>> from tinyxla.nn import standardize
     >>> standardize(np.array([-1.0, 1.0]), epsilon=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.api import vmap
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, NumberRangeError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -58,7 +58,7 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import convolution, movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import max_dim
 from tinyxla.shapes.window import WindowDimension
@@ -79,6 +79,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
     Returns:
         An array without the axis.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -120,6 +123,11 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 
     Returns:
         An array of the shape of f, or a list of one for each axis.
+
+    Raises:
+        ShapeError: fewer than two elements along an axis.
+        AxisError: an axis that the array does not have.
+        ArgumentError: distances that do not fit the axes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -192,6 +200,10 @@ def cov(
     Returns:
         A matrix with a row and a column for each variable; a scalar for one.
 
+    Raises:
+        ShapeError: an array of more than two dimensions.
+        DTypeError: `fweights` that are no integers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
@@ -201,6 +213,9 @@ def cov(
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
         given_arrays = [cast(v, _inexact_type("cov", dtype), False) for v in given_arrays]
+    if fweights is not None and not element_type(array_of(fweights, "cov").dtype).is_integer:
+        got = Shape.of(array_of(fweights, "cov"))
+        raise DTypeError(f"cov: fweights are integers, but got {got}; other weights are aweights.")
     weighting = [arith.real(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
     floats = promoted("cov", *given_arrays, to_inexact=True)[0]
     x, *others = promoted("cov", *floats, *weighting)[0][: len(floats)]
@@ -260,6 +275,9 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 
     Returns:
         A matrix with a row and a column for each variable.
+
+    Raises:
+        ShapeError: an array of more than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -321,6 +339,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     Returns:
         A matrix of a row for each element.
 
+    Raises:
+        ShapeError: what is no vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.vander(jnp.array([2, 3]), 3)
@@ -348,6 +369,9 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     Returns:
         A vector of coefficients.
 
+    Raises:
+        ShapeError: what is no vector.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
@@ -365,6 +389,9 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
 
     Returns:
         A vector of coefficients.
+
+    Raises:
+        ShapeError: what is no vector.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -387,6 +414,9 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
     Returns:
         A vector of coefficients.
+
+    Raises:
+        ShapeError: what is no vector.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -424,6 +454,9 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     Returns:
         A vector of m coefficients fewer.
 
+    Raises:
+        ShapeError: a negative order.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
@@ -447,6 +480,9 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
     Returns:
         A vector of m coefficients more.
+
+    Raises:
+        ShapeError: a negative order.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -484,6 +520,10 @@ def convolve(
     Returns:
         A vector: of n + m - 1, max(n, m) or max(n, m) - min(n, m) + 1 elements, by the mode.
 
+    Raises:
+        ShapeError: what are no vectors, or an empty one.
+        ArgumentError: a mode that there is not.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
@@ -513,6 +553,10 @@ def correlate(
 
     Returns:
         A vector, of the lengths of `convolve`.
+
+    Raises:
+        ShapeError: what are no vectors, or an empty one.
+        ArgumentError: a mode that there is not.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -575,6 +619,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     Returns:
         An array: the axis is replaced by those of the function's result.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
@@ -604,6 +651,9 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
     Returns:
         An array of the same rank.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), (0, 2))
@@ -629,6 +679,9 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
     Returns:
         An array of this shape.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -658,6 +711,9 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
 
     Returns:
         An array of the shape of p.
+
+    Raises:
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp

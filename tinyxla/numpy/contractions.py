@@ -214,6 +214,9 @@ def vecdot(
     Returns:
         An array without the axis.
 
+    Raises:
+        ShapeError: axes of different sizes.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
@@ -317,6 +320,9 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4]))
@@ -392,6 +398,9 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
 
     Returns:
         An array whose sizes are products of those of a and b.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -722,6 +731,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
 
     Returns:
         A pair of the list of contractions and a text.
+
+    Raises:
+        ValueError: operands that do not fit the subscripts.
 
     Example:
         >>> import tinyxla.numpy as jnp

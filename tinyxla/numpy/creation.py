@@ -81,6 +81,10 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what holds something else than numbers.
+        ShapeError: nested lists of unequal lengths.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([[1, 2], [3, 4]])
@@ -113,6 +117,9 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
 
     Returns:
         An array.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -299,6 +306,9 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
     Returns:
         The result of the function.
 
+    Raises:
+        ShapeError: a negative size.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 2))
@@ -462,6 +472,9 @@ def empty(shape: Any, dtype: Any = None) -> Array:
     Returns:
         An array of zeros.
 
+    Raises:
+        ShapeError: a negative size.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.empty((2, 3)).shape
@@ -484,6 +497,10 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
 
     Returns:
         An array.
+
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -526,6 +543,10 @@ def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what is no array or number.
+        DTypeError: what is no element type.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.zeros_like(jnp.array([5, 6]))
@@ -548,6 +569,9 @@ def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ones_like(jnp.array([5, 6]))
@@ -569,6 +593,9 @@ def empty_like(prototype: ArrayLike, dtype: Any = None, shape: Any = None) -> Ar
 
     Returns:
         An array of zeros.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -770,6 +797,10 @@ def logspace(
     Returns:
         An array with an axis of size `num` beside those of the ends.
 
+    Raises:
+        ShapeError: a negative number of points.
+        ArgumentError: a number of points that is no integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.logspace(0.0, 2.0, 3)
@@ -794,6 +825,10 @@ def geomspace(
 
     Returns:
         An array with an axis of size `num` beside those of the ends.
+
+    Raises:
+        ShapeError: a negative number of points.
+        ArgumentError: a number of points that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -859,6 +894,9 @@ def identity(n: int, dtype: Any = None) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -1030,6 +1068,9 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
     Returns:
         An array with a new first axis, or a tuple of arrays.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -149,6 +149,11 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     Returns:
         A complex array of the shape of `a`, with the length n along the axis.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: a normalization that there is not.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0]))
@@ -308,6 +313,11 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
 
     Returns:
         A complex array of the shape of `a`, with the lengths `s` along the axes.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        ShapeError: a length that is not positive.
+        ArgumentError: a normalization that there is not.
 
     Example:
         >>> import tinyxla.numpy as jnp

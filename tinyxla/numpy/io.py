@@ -49,6 +49,9 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
         arr: an array.
         allow_pickle: accepted for compatibility.
 
+    Raises:
+        FileNotFoundError: there is no such folder.
+
     Example:
         >>> import os, tempfile
         >>> import tinyxla.numpy as jnp
@@ -129,6 +132,9 @@ def fromfile(*args: Any, **kwargs: Any) -> Array:
     Returns:
         A vector.
 
+    Raises:
+        FileNotFoundError: there is no such file.
+
     Example:
         >>> import os, tempfile
         >>> import numpy as np
@@ -150,6 +156,9 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
     Returns:
         A vector.
 
+    Raises:
+        ValueError: fewer numbers than `count`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.fromiter((k * k for k in range(4)), dtype="int32")
@@ -170,6 +179,9 @@ def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) ->
 
     Returns:
         A vector.
+
+    Raises:
+        ArgumentError: text that is not of numbers with `sep` between them.
 
     Example:
         >>> import tinyxla.numpy as jnp

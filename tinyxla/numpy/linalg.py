@@ -114,6 +114,10 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
     Returns:
         A real number, or one for each vector or matrix.
 
+    Raises:
+        ArgumentError: an order that there is not.
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
@@ -541,6 +545,9 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     Returns:
         Triangular matrices, of the shape of a.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -582,6 +589,10 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     Returns:
         Q and R; R alone for "r"; the reflectors and their factors for "raw".
 
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
+        ArgumentError: a mode that there is not.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
@@ -611,6 +622,10 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 
     Returns:
         The eigenvalues [..., n], which are real, and the eigenvectors [..., n, n].
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+        ArgumentError: `UPLO` that is not "L" or "U".
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -761,6 +776,9 @@ def svd(
         U, S and Vh of shapes [..., m, k], [..., k] and [..., k, n], k the smaller of m and n unless `full_matrices`; S
         alone without `compute_uv`.
 
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]])).S
@@ -827,6 +845,10 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     Returns:
         An array of the shape of b.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+        ShapeError: right-hand sides of another number of rows.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.solve(jnp.array([[2.0, 1.0], [0.0, 4.0]]), jnp.array([4.0, 8.0]))
@@ -875,6 +897,9 @@ def pinv(
 
     Returns:
         Matrices [..., n, m].
+
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -964,6 +989,9 @@ def lstsq(
 
     Returns:
         x, the sums of squares, the rank of a, and its singular values.
+
+    Raises:
+        ShapeError: right-hand sides of another number of rows.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -1060,6 +1088,9 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
     Returns:
         The signs, and the logarithms, which are real; of the shape of a without its last two axes.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -1167,6 +1198,9 @@ def matrix_rank(
     Returns:
         Integers of the default type, of the shape of `M` without its last two axes.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.matrix_rank(jnp.ones((3, 3)))
@@ -1192,6 +1226,10 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 
     Returns:
         Real numbers, of the shape of x without its last two axes.
+
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
+        ArgumentError: an order that there is not.
 
     Example:
         >>> import tinyxla.numpy as jnp

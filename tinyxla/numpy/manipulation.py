@@ -198,6 +198,9 @@ def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     Returns:
         An array of the same elements.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
@@ -498,6 +501,11 @@ def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype
 
     Returns:
         An array.
+
+    Raises:
+        ArgumentError: no arrays.
+        ShapeError: arrays of different ranks, or of different sizes outside of the axis.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -75,6 +75,10 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     Returns:
         An array of the type of `array`.
 
+    Raises:
+        ShapeError: a negative width, or widths that do not fit the axes.
+        ArgumentError: a mode that there is not.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.pad(jnp.array([1, 2]), (1, 2))

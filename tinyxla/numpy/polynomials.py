@@ -45,6 +45,9 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     Returns:
         A vector of coefficients, the first of which is 1.
 
+    Raises:
+        ShapeError: what is neither a vector nor a square matrix.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import poly
     >>> poly(np.array([1.0, 2.0]))
@@ -75,6 +78,10 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
     Returns:
         A vector of complex numbers.
+
+    Raises:
+        ShapeError: what is no vector.
+        ConcretizationError: a traced array, with `strip_zeros`.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import roots
@@ -108,6 +115,9 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 
     Returns:
         The coefficients of the quotient and of the remainder.
+
+    Raises:
+        ShapeError: what is no vector.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import polydiv
@@ -156,6 +166,9 @@ def polyfit(
 
     Returns:
         The coefficients; with `full` or `cov` a tuple that begins with them.
+
+    Raises:
+        ShapeError: arrays of different lengths, or a negative degree.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import polyfit

@@ -434,6 +434,9 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     Returns:
         A boolean scalar.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1, 2]))
@@ -456,6 +459,9 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
 
     Returns:
         A boolean scalar.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp

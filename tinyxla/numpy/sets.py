@@ -108,6 +108,10 @@ def unique(
     Returns:
         The values, and what else is asked for.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique(jnp.array([3, 1, 3]))
@@ -237,6 +241,9 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = No
     Returns:
         The values, their first positions, the value of each element, and the counts.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique_all(jnp.array([3, 1, 3])).counts
@@ -256,6 +263,9 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
 
     Returns:
         The values and the counts.
+
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -277,6 +287,9 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any 
     Returns:
         The values, and the value of each element.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
@@ -296,6 +309,9 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
 
     Returns:
         A vector.
+
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -324,6 +340,9 @@ def isin(
 
     Returns:
         Booleans, of the shape of `element`.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -385,6 +404,9 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
     Returns:
         A vector.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3]))
@@ -418,6 +440,9 @@ def intersect1d(
 
     Returns:
         A vector; with `return_indices` also two vectors of integers.
+
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -465,6 +490,9 @@ def setdiff1d(
     Returns:
         A vector.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
@@ -494,6 +522,9 @@ def setxor1d(
 
     Returns:
         A vector.
+
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -526,6 +557,10 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
 
     Returns:
         An array.
+
+    Raises:
+        ConcretizationError: a traced array: the size of the result depends on its values.
+        ArgumentError: `trim` that is not made of f and b.
 
     Example:
         >>> import tinyxla.numpy as jnp

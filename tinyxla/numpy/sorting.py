@@ -318,6 +318,9 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     Returns:
         Integers of the shape of x.
 
+    Raises:
+        ShapeError: edges of more than one dimension.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.digitize(jnp.array([0.5, 2.5]), jnp.array([0.0, 1.0, 2.0]))
@@ -538,6 +541,9 @@ def nanmedian(
     Returns:
         An array in floating point without the axes.
 
+    Raises:
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nanmedian(jnp.array([jnp.nan, 1.0, 3.0]))
@@ -751,6 +757,9 @@ def histogram_bin_edges(
     Returns:
         A vector of one more edge than bins.
 
+    Raises:
+        ArgumentError: a number of bins that is no integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.histogram_bin_edges(jnp.array([0.0, 4.0]), bins=2)
@@ -797,6 +806,9 @@ def histogram(
     Returns:
         The counts or weights, and one more edge than bins.
 
+    Raises:
+        ShapeError: weights of another shape.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.histogram(jnp.array([1.0, 2.0, 2.5]), bins=2)
@@ -839,6 +851,9 @@ def histogramdd(
 
     Returns:
         An array of counts or weights, and a list of vectors of edges.
+
+    Raises:
+        ArgumentError: bins that are not one entry for each dimension.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import histogramdd
@@ -906,6 +921,9 @@ def histogram2d(
     Returns:
         A matrix of counts or weights, and two vectors of edges.
 
+    Raises:
+        ShapeError: coordinates of different lengths.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.histogram2d(jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0]), bins=2)[0]
@@ -926,6 +944,9 @@ def sort_complex(a: ArrayLike) -> Array:
 
     Returns:
         Complex numbers of the shape of a.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import sort_complex

@@ -127,6 +127,9 @@ def finfo(dtype: Any) -> Any:
     Returns:
         An object with the limits as attributes.
 
+    Raises:
+        DTypeError: a type that is not floating-point or complex.
+
     >>> from tinyxla.numpy import finfo
     >>> import numpy as np
     >>> finfo(np.float32).bits
@@ -146,6 +149,9 @@ def iinfo(int_type: Any) -> Any:
 
     Returns:
         An object with the limits as attributes.
+
+    Raises:
+        DTypeError: a type of no integers.
 
     >>> from tinyxla.numpy import iinfo
     >>> import numpy as np
@@ -253,6 +259,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        DTypeError: what is no element type, nor a kind of them.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isdtype("float32", "real floating")
@@ -278,6 +287,9 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     Returns:
         A NumPy dtype.
 
+    Raises:
+        DTypeError: what is no element type.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.promote_types("int32", "float16")
@@ -300,6 +312,9 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
     Returns:
         A NumPy dtype, or a pair of it and a flag.
+
+    Raises:
+        ArgumentError: no arguments.
 
     >>> from tinyxla.numpy import result_type
     >>> import tinyxla as tx
@@ -331,6 +346,9 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     Returns:
         True or False.
 
+    Raises:
+        DTypeError: what is no element type.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.can_cast("int8", "int32")
@@ -351,6 +369,10 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
 
     Returns:
         An array of the shape of x.
+
+    Raises:
+        DTypeError: what is no array or number.
+        DTypeError: what is no element type.
 
     Example:
         >>> import tinyxla.numpy as jnp

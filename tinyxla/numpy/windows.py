@@ -38,6 +38,9 @@ def bartlett(M: int) -> Array:
     Returns:
         A vector of M numbers.
 
+    Raises:
+        ArgumentError: a length that is no integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.bartlett(5)
@@ -54,6 +57,9 @@ def hanning(M: int) -> Array:
 
     Returns:
         A vector of M numbers.
+
+    Raises:
+        ArgumentError: a length that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -72,6 +78,9 @@ def hamming(M: int) -> Array:
     Returns:
         A vector of M numbers.
 
+    Raises:
+        ArgumentError: a length that is no integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.hamming(3)
@@ -88,6 +97,9 @@ def blackman(M: int) -> Array:
 
     Returns:
         A vector of M numbers.
+
+    Raises:
+        ArgumentError: a length that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -26,6 +26,7 @@ from tinyxla.numpy.arguments import array_of, cast, listed, operand, promoted, p
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
+    _parameter as parameter,  # pyright: ignore[reportPrivateUsage]
     _shape as shape_for,  # pyright: ignore[reportPrivateUsage]
     _spread as spread,  # pyright: ignore[reportPrivateUsage]
     exponential,
@@ -242,7 +243,7 @@ def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = 
     """
     what = "tinyxla.random.chisquare"
     sizes, kind = shape_for(what, shape, df), float_type(what, dtype)
-    half = cast(array_of(df, what), kind, False) / 2
+    half = parameter(what, df, kind) / 2
     return tnp.exp(loggamma(checked_key(what, key), half, sizes, kind)) * 2
 
 
@@ -272,7 +273,7 @@ def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DType
     what = "tinyxla.random.f"
     sizes, kind = shape_for(what, shape, dfnum, dfden), float_type(what, dtype)
     below, above = split(checked_key(what, key))
-    number, divisor = (cast(array_of(x, what), kind, False) for x in (dfnum, dfden))
+    number, divisor = (parameter(what, x, kind) for x in (dfnum, dfden))
     return (chisquare(above, number, sizes, kind) / number) / (chisquare(below, divisor, sizes, kind) / divisor)
 
 
@@ -302,7 +303,7 @@ def t(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) ->
     what = "tinyxla.random.t"
     sizes, kind = shape_for(what, shape, df), float_type(what, dtype)
     above, below = split(checked_key(what, key))
-    half = cast(array_of(df, what), kind, False) / 2
+    half = parameter(what, df, kind) / 2
     return normal(above, sizes, kind) * tnp.sqrt(half / gamma(below, half, sizes, kind))
 
 
@@ -721,7 +722,7 @@ def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = N
     what = "tinyxla.random.geometric"
     sizes, kind = shape_for(what, shape, p), _integer_type(what, dtype)
     chance = array_of(p, what)
-    chance = chance if element_type(chance.dtype).kind == "float" else chance.astype(float)
+    chance = chance if element_type(chance.dtype).kind == "float" else parameter(what, chance, default_float())
     drawn = uniform(checked_key(what, key), sizes, chance.dtype)
     ratio = tnp.log(tnp.where(drawn == 0, 1, drawn)) / tnp.log1p(-chance)
     return (tnp.floor(ratio) + 1).astype(kind)
@@ -909,6 +910,11 @@ def multinomial(
     Returns:
         An array of counts, in floating point.
 
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: complex numbers.
+        ShapeError: a shape that does not end with the outcomes.
+
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, multinomial
     >>> multinomial(PRNGKey(42), 10, np.array([0.2, 0.3, 0.5])).sum()
@@ -916,7 +922,7 @@ def multinomial(
     """
     what = "tinyxla.random.multinomial"
     kind = float_type(what, dtype)
-    chances = cast(array_of(p, what), kind, False)
+    chances = parameter(what, p, kind)
     if not chances.ndim:
         raise ShapeError(f"{what}: p must have at least one dimension, the outcomes, but is a number.")
     outcomes = chances.shape[-1]

@@ -23,7 +23,7 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.ops import bits as bit_ops, elementwise, movement
 from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
-from tinyxla.shapes import ElementType, element_type
+from tinyxla.shapes import ElementType, Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int
 
@@ -38,9 +38,17 @@ def _float_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
     return found
 
 
+def _parameter(what: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A parameter of a distribution, a real number or an array of them, in the type of the result."""
+    given = array_of(value, what)
+    if element_type(given.dtype).kind == "complex":
+        raise DTypeError(f"{what}: the parameters are real numbers, but got {Shape.of(given)}; take its real part.")
+    return cast(given, dtype, weak=False)
+
+
 def _spread(what: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """A parameter in the type and shape of the result."""
-    return broadcast_to_shape(what, cast(array_of(value, what), dtype, weak=False), shape)
+    return broadcast_to_shape(what, _parameter(what, value, dtype), shape)
 
 
 def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, ...]:
@@ -66,6 +74,11 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
 
     Returns:
         An array of this shape and type.
+
+    Raises:
+        ArgumentError: what is no key.
+        ShapeError: a negative size.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, uniform
     >>> uniform(PRNGKey(42), (2,))
@@ -190,6 +203,11 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
     Returns:
         An array of booleans.
 
+    Raises:
+        ArgumentError: what is no key.
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
+
     >>> from tinyxla.random import PRNGKey, bernoulli
     >>> bernoulli(PRNGKey(42), 0.5, (3,))
     Array([ True, False, False], dtype=bool)
@@ -199,7 +217,7 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
         raise AttributeValueError(f"{what}: mode must be 'low' or 'high', but got {mode!r}.")
     chance = array_of(p, what)
     if element_type(chance.dtype).kind != "float":
-        chance = cast(chance, default_float())
+        chance = _parameter(what, chance, default_float())
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
     limit = _spread(what, chance, dtype, sizes)
@@ -448,6 +466,11 @@ def gumbel(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str
 
     Returns:
         An array of this shape and type.
+
+    Raises:
+        ArgumentError: what is no key.
+        ShapeError: a negative size.
+        DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, gumbel
     >>> gumbel(PRNGKey(42), (2,)).shape

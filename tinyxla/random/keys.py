@@ -135,6 +135,10 @@ def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Array:
     Returns:
         An array of uint32 of as many words as a key of the generator has.
 
+    Raises:
+        ArgumentError: a seed that is not one integer.
+        AttributeValueError: a generator that there is not.
+
     >>> from tinyxla.random import PRNGKey
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
@@ -274,6 +278,9 @@ def wrap_key_data(
     Returns:
         An array of keys, without the last dimension.
 
+    Raises:
+        ArgumentError: an array that is not of the words of keys.
+
     >>> import numpy as np
     >>> from tinyxla.random import wrap_key_data
     >>> wrap_key_data(np.array([[0, 1], [0, 2]], np.uint32)).shape
@@ -296,6 +303,9 @@ def clone(key: Any) -> Array:
 
     Returns:
         The key.
+
+    Raises:
+        ArgumentError: what is no key.
 
     Example:
         >>> import tinyxla as tx

@@ -42,6 +42,10 @@ def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool
     Returns:
         An array of the shape and type of x.
 
+    Raises:
+        ArgumentError: what is no key.
+        AxisError: an axis that the array does not have.
+
     >>> from tinyxla.random import PRNGKey, permutation
     >>> permutation(PRNGKey(42), 3)
     Array([2, 0, 1], dtype=int32)
@@ -102,6 +106,10 @@ def choice(
 
     Returns:
         An array of the type of `a`.
+
+    Raises:
+        ArgumentError: what is no key.
+        ShapeError: more elements than there are, without replacement, or `p` of another length.
 
     >>> from tinyxla.random import PRNGKey, choice
     >>> choice(PRNGKey(42), 10, (6,))
@@ -181,6 +189,10 @@ def categorical(
 
     Returns:
         Integers of this shape; by default that of logits without the axis.
+
+    Raises:
+        ArgumentError: what is no key.
+        AxisError: an axis that the array does not have.
 
     >>> import numpy as np
     >>> from tinyxla.random import PRNGKey, categorical

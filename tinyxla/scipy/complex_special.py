@@ -91,6 +91,9 @@ def wofz(z: ArrayLike) -> Array:
     Returns:
         Complex numbers, of the shape of z.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.scipy.special import wofz
     >>> wofz(0.0)
     Array(1.+0.j, dtype=complex64)
@@ -146,6 +149,9 @@ def sph_harm_y(
 
     Returns:
         Complex numbers, of the common shape of the arguments.
+
+    Raises:
+        ArgumentError: degrees or orders that are no integers.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import sph_harm_y

@@ -193,6 +193,9 @@ def dawsn(x: ArrayLike) -> Any:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import dawsn
     >>> round(float(dawsn(1.0)), 4)
     0.5381
@@ -265,6 +268,9 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Any:
     Returns:
         An array of the common shape, in floating point.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+
     >>> from tinyxla.scipy.special import owens_t
     >>> round(float(owens_t(1.0, 1.0)), 4)
     0.0667
@@ -289,6 +295,9 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
     Returns:
         An array of the common shape, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import hyp1f1
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 4)
     1.7183
@@ -309,6 +318,9 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Any:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import hyp2f1
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)
@@ -335,6 +347,9 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     Returns:
         An array of v + 1 times the shape of z.
 
+    Raises:
+        ShapeError: a negative order.
+
     >>> from tinyxla.scipy.special import bessel_jn
     >>> bessel_jn(1.0, v=1).round(4)
     Array([0.7652, 0.4401], dtype=float32)
@@ -353,6 +368,9 @@ def bernoulli(n: int) -> Array:
 
     Returns:
         A vector of n + 1 numbers.
+
+    Raises:
+        ShapeError: a negative n.
 
     >>> from tinyxla.scipy.special import bernoulli
     >>> bernoulli(4).round(4)

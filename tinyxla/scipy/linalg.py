@@ -104,6 +104,9 @@ def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     Returns:
         Triangular matrices, of the shape of a.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import cholesky
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -127,6 +130,9 @@ def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     Returns:
         The factor, and `lower`.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
@@ -148,6 +154,10 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of b.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
+        ShapeError: right-hand sides of another number of rows.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import cho_factor, cho_solve
@@ -291,6 +301,9 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     Returns:
         P, L and U of shapes [..., m, m], [..., m, k] and [..., k, n], k the smaller of m and n.
 
+    Raises:
+        SquareMatrixError: an array of fewer than two dimensions.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import lu
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[1]
@@ -430,6 +443,9 @@ def eigh(
     Returns:
         The eigenvalues [..., n], which are real, and the eigenvectors [..., n, n].
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.linalg import eigh
@@ -557,6 +573,9 @@ def block_diag(*arrs: ArrayLike) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        ShapeError: an array of more than two dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import block_diag

@@ -79,6 +79,9 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     Returns:
         Matrices of the shape of A.
 
+    Raises:
+        SquareMatrixError: what are no square matrices.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import expm
     >>> expm(np.array([[0.0, 1.0], [0.0, 0.0]]))
@@ -245,6 +248,9 @@ def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False,
 
     Returns:
         H; with `calc_q` H and Q.
+
+    Raises:
+        SquareMatrixError: what are no square matrices.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import hessenberg

@@ -131,6 +131,9 @@ def erf(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import erf
     >>> erf(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -163,6 +166,9 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import xlogy
@@ -374,6 +380,9 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     Returns:
         An array of the common shape, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import betainc
     >>> round(float(betainc(1.0, 1.0, 0.25)), 4)
     0.25
@@ -406,6 +415,9 @@ def i0e(x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: complex numbers.
 
     >>> from tinyxla.scipy.special import i0e
     >>> abs(round(float(i0e(0.0)), 4))
@@ -561,6 +573,9 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import log_ndtr
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
@@ -597,6 +612,9 @@ def gamma(x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> from tinyxla.scipy.special import gamma
     >>> gamma(5.0).round(3)
@@ -653,6 +671,9 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import beta
     >>> round(float(beta(2.0, 3.0)), 4)
@@ -770,6 +791,9 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
     Returns:
         An array of the common shape, in floating point.
 
+    Raises:
+        DTypeError: complex numbers.
+
     >>> from tinyxla.scipy.special import zeta
     >>> round(float(zeta(2.0)), 4)
     1.6449
@@ -863,6 +887,9 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import kl_div
     >>> kl_div(1.0, 1.0)

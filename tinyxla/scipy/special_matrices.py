@@ -68,6 +68,9 @@ def circulant(c: ArrayLike) -> Array:
     Returns:
         Matrices, of shape [..., n, n].
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import circulant
     >>> circulant(np.array([1.0, 2.0]))
@@ -88,6 +91,9 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 
     Returns:
         Matrices, of shape [..., m, n].
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import hankel
@@ -112,6 +118,9 @@ def companion(a: ArrayLike) -> Array:
     Returns:
         Matrices, of shape [..., n - 1, n - 1].
 
+    Raises:
+        ShapeError: fewer than two coefficients.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import companion
     >>> companion(np.array([2.0, 4.0, 6.0]))
@@ -134,6 +143,9 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
 
     Returns:
         Matrices, of shape [..., n, n].
+
+    Raises:
+        ShapeError: fecundities that are not one more than the survival rates.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import leslie
@@ -165,6 +177,9 @@ def hilbert(n: int) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ShapeError: a negative size.
+
     >>> from tinyxla.scipy.linalg import hilbert
     >>> hilbert(2).round(4)
     Array([[1.    , 0.5   ],
@@ -183,6 +198,9 @@ def hadamard(n: int, dtype: Any = int) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        ArgumentError: a size that is no power of 2.
 
     >>> from tinyxla.scipy.linalg import hadamard
     >>> hadamard(2)
@@ -207,6 +225,10 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
 
     Returns:
         A complex matrix.
+
+    Raises:
+        ShapeError: a negative size.
+        ArgumentError: a scale that there is not.
 
     >>> from tinyxla.scipy.linalg import dft
     >>> dft(2).real
@@ -270,6 +292,9 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ShapeError: a negative size.
+
     >>> from tinyxla.scipy.linalg import invpascal
     >>> invpascal(3, "lower")
     Array([[ 1.,  0.,  0.],
@@ -295,6 +320,9 @@ def invhilbert(n: int) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ShapeError: a negative size.
+
     >>> from tinyxla.scipy.linalg import invhilbert
     >>> invhilbert(2)
     Array([[ 4., -6.],
@@ -319,6 +347,9 @@ def helmert(n: int, full: bool = False) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        ArgumentError: a size that is not a positive integer.
 
     >>> from tinyxla.scipy.linalg import helmert
     >>> helmert(2, full=True).round(4)
@@ -402,6 +433,9 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
 
     Returns:
         Matrices with n columns.
+
+    Raises:
+        ArgumentError: a size that is not a positive integer, or a mode that there is not.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import convolution_matrix

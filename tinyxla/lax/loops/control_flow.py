@@ -372,6 +372,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     Returns:
         What is carried in the end.
 
+    Raises:
+        ShapeError: a different shape of what is carried.
+        DTypeError: a different element type of what is carried.
+        ArgumentError: limits that are not both integers.
+
     >>> from tinyxla.lax import fori_loop
     >>> fori_loop(0, 4, lambda i, x: x + i, 10)
     Array(16, dtype=int32, weak_type=True)
@@ -486,6 +491,11 @@ def scan(
 
     Returns:
         `(carry, ys)`: what is carried in the end, and all y stacked along a new first axis.
+
+    Raises:
+        ShapeError: a different shape of what is carried, or arrays of `xs` with first axes of different sizes.
+        DTypeError: a different element type of what is carried.
+        ArgumentError: neither `xs` nor `length`.
 
     >>> import numpy as np
     >>> from tinyxla.lax import scan
@@ -648,6 +658,9 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
     Returns:
         A pytree of arrays: the results of f along a new first axis.
 
+    Raises:
+        ShapeError: arrays with first axes of different sizes.
+
     >>> import numpy as np
     >>> from tinyxla.lax.loops.control_flow import map_
     >>> map_(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
@@ -720,6 +733,9 @@ def cond(pred: ArrayLike, true_fun: Any, false_fun: Any, *operands: Any, operand
     Returns:
         The result of the function that is chosen; only that one runs, but under `vmap` with a mapped `pred` both do.
 
+    Raises:
+        ArgumentError: a predicate that is not one boolean or number.
+
     >>> from tinyxla.lax import cond
     >>> cond(True, lambda x: x + 1, lambda x: x - 1, 5)
     Array(6, dtype=int32, weak_type=True)
@@ -759,6 +775,10 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
 
     Returns:
         The result of the branch that is chosen.
+
+    Raises:
+        AttributeValueError: no branches.
+        ArgumentError: an index that is not one integer.
 
     >>> from tinyxla.lax import switch
     >>> switch(2, [lambda x: x, lambda x: -x, lambda x: x * x], 7)
@@ -875,6 +895,9 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
         The function; its value, derivatives and so on are those of `decomposition`.
 
     Source: section "CompositeCall" of the XLA documents.
+
+    Raises:
+        ArgumentError: a name that is not text.
 
     >>> from tinyxla.lax import composite
     >>> double = composite(lambda x, *, factor: x * factor, "example.scale")

@@ -165,6 +165,10 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     Returns:
         The quotient and the remainder, of the common shape.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+        DTypeError: complex numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.divmod(jnp.array([7, -7]), 3)
@@ -315,6 +319,9 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
     Returns:
         An array of uint8.
+
+    Raises:
+        DTypeError: what are no integers.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -522,6 +529,9 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     Returns:
         An array of the shape and type of a.
 
+    Raises:
+        ArgumentError: decimals that are no integer.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.around(jnp.array([0.5, 1.5, 2.25]), 1)
@@ -578,6 +588,9 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     Returns:
         Two arrays of the shape of x.
 
+    Raises:
+        DTypeError: complex numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.modf(jnp.array([1.5, -2.25]))
@@ -605,6 +618,10 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
 
     Returns:
         An array of the common shape.
+
+    Raises:
+        DTypeError: complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -718,6 +735,9 @@ def isclose(
     Returns:
         An array of booleans.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isclose(jnp.array([1.0, 2.0]), jnp.array([1.000001, 2.1]))
@@ -750,6 +770,9 @@ def nan_to_num(
 
     Returns:
         An array of the shape and type of x.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -33,6 +33,9 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
     Returns:
         An array.
 
+    Raises:
+        ShapeError: elements that do not make up whole ones of the other type.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.view(jnp.array([1.0]), "int32")
@@ -163,6 +166,9 @@ def spacing(x: ArrayLike, /) -> Array:
     Returns:
         An array of the shape of x.
 
+    Raises:
+        DTypeError: complex numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.spacing(jnp.array([1.0])) < 1e-6
@@ -202,6 +208,9 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 
     Returns:
         The mantissas, and the exponents as int32.
+
+    Raises:
+        DTypeError: complex numbers.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -41,6 +41,10 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     Returns:
         An array of the common shape.
 
+    Raises:
+        DTypeError: what are no integers.
+        ShapeError: shapes that do not broadcast.
+
     >>> import numpy as np
     >>> from tinyxla.numpy import gcd
     >>> gcd(12, np.array([8, 9]))
@@ -66,6 +70,10 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape.
+
+    Raises:
+        DTypeError: what are no integers.
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import lcm
@@ -94,6 +102,9 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
     Returns:
         An array of uint8, with an eighth of the size along the axis.
+
+    Raises:
+        DTypeError: what are no integers or booleans.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import packbits
@@ -128,6 +139,9 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
 
     Returns:
         An array of uint8, with eight times the size along the axis.
+
+    Raises:
+        DTypeError: what is no uint8 array.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import unpackbits

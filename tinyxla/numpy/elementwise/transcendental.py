@@ -272,6 +272,9 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     Returns:
         An array of the common shape.
 
+    Raises:
+        DTypeError: exponents that are no integers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ldexp(jnp.array([1.0, 3.0]), jnp.array([3, -1]))

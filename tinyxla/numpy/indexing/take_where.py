@@ -76,6 +76,11 @@ def take(
     Returns:
         An array: the axis is replaced by those of the indices.
 
+    Raises:
+        DTypeError: indices that are no integers.
+        AxisError: an axis that the array does not have.
+        AttributeValueError: a mode that there is not.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.take(jnp.array([10, 20, 30]), jnp.array([2, 0]))
@@ -120,6 +125,10 @@ def take_along_axis(
 
     Returns:
         An array of the shape of the indices.
+
+    Raises:
+        IndexTypeError: indices that are no integers.
+        ShapeError: indices of another rank.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -274,6 +283,10 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
     Returns:
         An array.
 
+    Raises:
+        OutOfBoundsError: an index that the axis does not have.
+        AxisError: an axis that the array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.delete(jnp.array([1, 2, 3]), 1)
@@ -318,6 +331,9 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
     Returns:
         An array.
+
+    Raises:
+        OutOfBoundsError: an index that the axis does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -392,6 +408,11 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     Returns:
         An array of the common shape.
 
+    Raises:
+        IndexTypeError: choices that are no integers.
+        NumberRangeError: a choice that there is not, with the mode "raise".
+        ShapeError: shapes that do not broadcast.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([10, 20])])
@@ -436,6 +457,9 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
     Returns:
         A vector.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.extract(jnp.array([True, False]), jnp.array([1, 2]))
@@ -469,6 +493,11 @@ def compress(
 
     Returns:
         An array.
+
+    Raises:
+        OutOfBoundsError: a condition that is longer than the axis.
+        ShapeError: a condition that is no vector.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -518,6 +547,11 @@ def where(
     Returns:
         An array of the common shape; with the condition alone, a tuple of index arrays as from `nonzero`.
 
+    Raises:
+        ShapeError: shapes that do not broadcast.
+        ArgumentError: one of the two values without the other.
+        ConcretizationError: a traced condition alone, without `size`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.where(jnp.arange(3) > 0, 1.0, 2.0)
@@ -552,6 +586,9 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     Returns:
         An array of the common shape.
 
+    Raises:
+        ArgumentError: conditions and choices of different numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.select([jnp.array([True, False])], [jnp.array([1, 2])], default=9)
@@ -580,6 +617,9 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 
     Returns:
         An array of the shape of x.
+
+    Raises:
+        ArgumentError: functions that do not fit the conditions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -616,6 +656,9 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 
     Returns:
         An array of the shape and type of a.
+
+    Raises:
+        ShapeError: a vector, or an array of more than two axes of different sizes.
 
     Example:
         >>> import tinyxla.numpy as jnp

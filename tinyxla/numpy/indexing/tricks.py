@@ -57,6 +57,10 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     Returns:
         A vector of integers for each axis.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+        ShapeError: a negative `size`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nonzero(jnp.array([0, 5, 0, 7]))
@@ -118,6 +122,10 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
     Returns:
         A vector of integers.
 
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+        ShapeError: a negative `size`.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.flatnonzero(jnp.array([[0, 1], [2, 0]]))
@@ -137,6 +145,10 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 
     Returns:
         A matrix of integers with a row for each element that is not zero.
+
+    Raises:
+        ConcretizationError: a traced array without `size`: the size of the result depends on its values.
+        ShapeError: a negative `size`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -212,6 +224,10 @@ def ravel_multi_index(
     Returns:
         Integers of the common shape.
 
+    Raises:
+        NumberRangeError: an index out of bounds, with the mode "raise".
+        ShapeError: indices that do not fit the dimensions.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
@@ -253,6 +269,9 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     Returns:
         As many arrays, of as many dimensions.
 
+    Raises:
+        ShapeError: an array of more than one dimension.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1, 2]))]
@@ -285,6 +304,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     Returns:
         A vector of integers for each axis.
 
+    Raises:
+        ShapeError: a negative size.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.diag_indices(2)
@@ -303,6 +325,9 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
     Returns:
         A vector of integers for each axis.
+
+    Raises:
+        ShapeError: an array with axes of different sizes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -337,6 +362,9 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     Returns:
         A vector of integers for rows and one for columns.
 
+    Raises:
+        ShapeError: a negative size.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.tril_indices(2)
@@ -355,6 +383,9 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
 
     Returns:
         A vector of integers for rows and one for columns.
+
+    Raises:
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -381,6 +412,9 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     Returns:
         A vector of integers for rows and one for columns.
 
+    Raises:
+        ShapeError: what is no matrix.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.tril_indices_from(jnp.ones((2, 2)))
@@ -399,6 +433,9 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
 
     Returns:
         A vector of integers for rows and one for columns.
+
+    Raises:
+        ShapeError: what is no matrix.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -421,6 +458,9 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
 
     Returns:
         A vector of integers for rows and one for columns.
+
+    Raises:
+        ShapeError: a negative size.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import mask_indices
