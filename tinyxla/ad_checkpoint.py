@@ -142,6 +142,9 @@ def checkpoint_name(x: Any, name: str) -> Any:
     Returns:
         The pytree.
 
+    Raises:
+        ArgumentError: what is no array or number.
+
     Example:
         >>> import tinyxla as tx
         >>> keep = tx.checkpoint_policies.save_only_these_names("hidden")

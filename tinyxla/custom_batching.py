@@ -98,6 +98,9 @@ def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
     Returns:
         A function of the same arguments.
 
+    Raises:
+        ArgumentError: what is no function.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.vmap(tx.custom_batching.sequential_vmap(lambda x: x * x))(tx.numpy.array([1.0, 2.0]))

@@ -31,6 +31,9 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     Returns:
         A NumPy dtype.
 
+    Raises:
+        DTypeError: what is no element type.
+
     >>> from tinyxla.dtypes import canonicalize_dtype, float0
     >>> canonicalize_dtype("int64"), canonicalize_dtype(float0, allow_extended_dtype=True)
     (dtype('int32'), dtype([('float0', 'V')]))
@@ -52,6 +55,9 @@ def scalar_type_of(x: Any) -> type:
     Returns:
         A Python type.
 
+    Raises:
+        DTypeError: what is no element type.
+
     >>> import numpy as np
     >>> from tinyxla.dtypes import scalar_type_of
     >>> scalar_type_of(np.float32(1))
@@ -69,6 +75,9 @@ def itemsize_bits(dtype: Any) -> int:
 
     Returns:
         The number of bits.
+
+    Raises:
+        DTypeError: what is no element type.
 
     >>> from tinyxla.dtypes import itemsize_bits
     >>> itemsize_bits("int4")

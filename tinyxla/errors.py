@@ -68,7 +68,8 @@ def _public_name(frame: FrameType) -> str:
     while name[:1] not in "_<" and "." in path:
         names = vars(sys.modules[path]) if path in sys.modules else {}
         function = inspect.unwrap(names[name]) if callable(names.get(name)) else None
-        if "__getattr__" in names and getattr(function, "__code__", None) is frame.f_code:
+        is_public = "__getattr__" in names and name in names.get("__all__", names)
+        if is_public and getattr(function, "__code__", None) is frame.f_code:
             return f"{path.partition('.')[2]}.{name}"
         path = path.rpartition(".")[0]
     return ""

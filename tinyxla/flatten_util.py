@@ -31,6 +31,9 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
         `(vector, unravel)`; `unravel` makes of a vector of this length a pytree with the shapes and types of the first.
         If all leaves have one type, a vector of another type gives arrays of that.
 
+    Raises:
+        ArgumentError: a leaf that is no array or number.
+
     Example:
         >>> from tinyxla.flatten_util import ravel_pytree
         >>> vector, unravel = ravel_pytree({"a": 1.0, "b": [2.0, 3.0]})

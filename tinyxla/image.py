@@ -181,6 +181,9 @@ def scale_and_translate(
     Returns:
         An array of the sizes `shape`, and of the type of the image.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.image import scale_and_translate
     >>> scale_and_translate(np.arange(3.0), (3,), (0,), np.ones(1), np.ones(1), "linear")

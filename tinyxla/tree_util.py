@@ -369,6 +369,9 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     Returns:
         The list of pairs (key, child), and the rest.
 
+    Raises:
+        PytreeError: what is no container.
+
     >>> from tinyxla.tree_util import flatten_one_level_with_keys
     >>> flatten_one_level_with_keys([1])
     ([(SequenceKey(idx=0), 1)], None)
@@ -426,6 +429,9 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 
     Returns:
         A structure.
+
+    Raises:
+        ValueError: what are no structures of pytrees.
 
     Example:
         >>> import tinyxla as tx
@@ -762,6 +768,9 @@ def register_pytree_node(
         unflatten_func: from the rest and children back to an instance.
         flatten_with_keys_func: as `flatten_func`, but with (key, child) pairs.
 
+    Raises:
+        TypeError: what is no class.
+
     >>> from tinyxla.tree_util import register_pytree_node, tree_leaves
     >>> class Pair:
     ...     def __init__(self, x, y): self.x, self.y = x, y
@@ -804,6 +813,9 @@ def register_pytree_with_keys(
         flatten_with_keys: from an instance to its (key, child) pairs and the rest, which is hashable.
         unflatten_func: from the rest and the children to an instance.
         flatten_func: from an instance to its children and the rest, without keys; optional.
+
+    Raises:
+        TypeError: what is no class.
 
     Example:
         >>> import tinyxla as tx
@@ -966,6 +978,9 @@ def register_static(cls: C) -> C:
 
     Returns:
         The class.
+
+    Raises:
+        TypeError: what is no class.
 
     Example:
         >>> import dataclasses

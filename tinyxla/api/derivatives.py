@@ -515,6 +515,9 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
     Returns:
         A function of the same arguments whose result has the structure of the argument (a tuple for several).
 
+    Raises:
+        ArgumentError: what is no function.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.elementwise_grad(lambda x: x**3)(tx.numpy.array([1.0, 2.0]))
@@ -705,6 +708,9 @@ def jacrev(
 
     Returns:
         A function of the same arguments.
+
+    Raises:
+        ArgumentError: what is no function.
 
     Example:
         >>> import tinyxla as tx

@@ -267,6 +267,9 @@ def make_graph(
     Returns:
         A function of the same arguments that gives the graph, a `Module`. Printed, it is its HLO text.
 
+    Raises:
+        ArgumentError: what is no function.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.make_graph(lambda x: x + 1)(0.0)

@@ -112,6 +112,9 @@ def odeint(
         Prince's method pass the times. Derivatives are those of the steps that are taken: no equation is solved
         backwards, at the cost of keeping the values of all steps.
 
+    Raises:
+        ArgumentError: a leaf that is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.experimental.ode import odeint
     >>> odeint(lambda y, t: -y, 1.0, np.array([0.0, 1.0]), rtol=1e-5, atol=1e-6).round(4)

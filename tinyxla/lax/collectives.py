@@ -297,6 +297,9 @@ def pvary(x: Tree, axis_name: Any) -> Tree:
     Returns:
         Arrays of the shapes of x.
 
+    Raises:
+        AxisNameError: there is no such axis.
+
     >>> import tinyxla as tx
     >>> mesh = tx.make_mesh((1,), ("x",))
     >>> P = tx.sharding.PartitionSpec

@@ -387,6 +387,9 @@ def square(x: ArrayLike) -> Array:
     Returns:
         An array of the shape and type of x.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.square(np.complex64([3, 2j]))
@@ -676,6 +679,9 @@ def stop_gradient(x: Tree) -> Tree:
 
     Returns:
         Arrays of the shapes and types of x.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> from tinyxla.lax import stop_gradient
     >>> import tinyxla

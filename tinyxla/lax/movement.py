@@ -109,6 +109,9 @@ def zeros_like_array(x: ArrayLike) -> Array:
     Returns:
         An array of zeros.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.zeros_like_array(np.array([1, 2]))

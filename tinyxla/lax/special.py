@@ -566,6 +566,10 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     Returns:
         An array of the broadcast shape of the arguments.
 
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
+
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.igamma_grad_a(1.0, np.float32([0.5, 1.0]))
@@ -585,6 +589,9 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of the arguments: `-igamma_grad_a(a, x)`, divided by the density at x.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla import lax

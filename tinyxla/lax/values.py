@@ -35,6 +35,9 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
     Returns:
         An array of this shape and element type.
 
+    Raises:
+        DTypeError: what is no element type.
+
     >>> from tinyxla.lax import empty
     >>> empty((2,), "int32")
     Array([0, 0], dtype=int32)
@@ -165,6 +168,9 @@ def stage(x: ArrayLike, /) -> Array:
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla import lax
     >>> lax.stage(2.0)
     Array(2., dtype=float32, weak_type=True)
@@ -180,6 +186,9 @@ def shape_as_value(shape: Sizes) -> Array:
 
     Returns:
         A vector of int32.
+
+    Raises:
+        ArgumentError: a size that is no integer.
 
     >>> from tinyxla import lax
     >>> lax.shape_as_value((2, 3))
@@ -290,6 +299,9 @@ def conv_general_shape_tuple(
     Returns:
         A shape.
 
+    Raises:
+        ArgumentError: a size that is no integer.
+
     >>> from tinyxla.lax import conv_general_shape_tuple
     >>> conv_general_shape_tuple((1, 3, 8, 8), (4, 3, 2, 2), (2, 2), "SAME", ("NCHW", "OIHW", "NCHW"))
     (1, 4, 4, 4)
@@ -342,6 +354,9 @@ def conv_transpose_shape_tuple(
 
     Returns:
         A shape.
+
+    Raises:
+        ArgumentError: a size that is no integer.
 
     >>> from tinyxla import lax
     >>> lax.conv_transpose_shape_tuple((1, 4, 4, 3), (2, 2, 3, 5), (2, 2), "VALID", ("NHWC", "HWIO", "NHWC"))

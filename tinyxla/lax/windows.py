@@ -111,6 +111,9 @@ def reduce_window_shape_tuple(
     Returns:
         The number of positions of the window in each dimension.
 
+    Raises:
+        ArgumentError: what is no shape.
+
     >>> from tinyxla.lax import reduce_window_shape_tuple
     >>> reduce_window_shape_tuple((4, 6), (2, 3), (2, 3), "VALID")
     (2, 2)

@@ -32,6 +32,9 @@ def identity(x: ArrayLike) -> Array:
     Returns:
         The argument.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.nn.identity(tx.numpy.arange(3))
@@ -522,6 +525,9 @@ def log1mexp(x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of x.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.nn import log1mexp

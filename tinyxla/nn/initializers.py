@@ -40,6 +40,9 @@ def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any
     Returns:
         An array of zeros.
 
+    Raises:
+        ArgumentError: a size that is no integer.
+
     Example:
         >>> from tinyxla import nn, random
         >>> nn.initializers.zeros(random.key(0), (3,))
@@ -59,6 +62,9 @@ def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any 
 
     Returns:
         An array of ones.
+
+    Raises:
+        ArgumentError: a size that is no integer.
 
     Example:
         >>> from tinyxla import nn, random
@@ -276,6 +282,9 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) 
 
     Returns:
         A function of a key, a shape and an element type that gives an array.
+
+    Raises:
+        ShapeError: in the initializer, a shape of fewer than two dimensions.
 
     Example:
         >>> from tinyxla import nn, random

@@ -308,6 +308,9 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     Returns:
         An array of the shape of x, broadcast with the further dimensions of p.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.polyval(jnp.array([1, 2, 3]), 2)

@@ -333,6 +333,9 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what holds something else than numbers.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.copy(jnp.array([1, 2]))

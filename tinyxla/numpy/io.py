@@ -216,6 +216,9 @@ def array_repr(
     Returns:
         The text.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.array_repr(jnp.array([1, 2]))
@@ -239,6 +242,9 @@ def array_str(
 
     Returns:
         The text.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp

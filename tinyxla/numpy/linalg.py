@@ -53,6 +53,7 @@ from tinyxla.numpy.manipulation import (
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
 from tinyxla.shapes import Shape
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
 from tinyxla.util.did_you_mean import missing as _missing
@@ -390,11 +391,19 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     Returns:
         An array of vectors.
 
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: vectors of another number of elements.
+        AxisError: an axis that an array does not have.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
         Array([0., 0., 1.], dtype=float32)
     """
+    for x in (array_of(x1, "linalg.cross"), array_of(x2, "linalg.cross")):
+        if x.shape[canonical_axis(axis, x.ndim, "linalg.cross")] != 3:
+            raise ShapeError(f"linalg.cross: takes vectors of 3 elements, but got {Shape.of(x)} and axis {axis}.")
     return contractions.cross(x1, x2, axis=axis)
 
 

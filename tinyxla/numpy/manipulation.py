@@ -135,6 +135,9 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     Returns:
         A tuple of integers.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.shape(jnp.ones((2, 3)))
@@ -151,6 +154,9 @@ def ndim(a: ArrayLike) -> int:
 
     Returns:
         An integer.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -469,6 +475,12 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
 
     Returns:
         An array, or a list of them for several.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -1310,6 +1322,9 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.diagflat(jnp.array([[1, 2]]))
@@ -1397,6 +1412,9 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
     Returns:
         A vector.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -121,6 +121,9 @@ def i0(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.i0(jnp.array([0.0, 1.0])).round(4)
@@ -149,6 +152,9 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
 
     Returns:
         A vector of M numbers.
+
+    Raises:
+        ArgumentError: `beta` that is not a real number.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -36,6 +36,9 @@ def loggamma(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.special import loggamma
     >>> round(float(loggamma(5.0)), 4)

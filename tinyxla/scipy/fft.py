@@ -74,6 +74,9 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     Returns:
         An array of the shape of x, with the length n along the axis.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dct
     >>> dct(np.array([1.0, 1.0])).round(4)
@@ -97,6 +100,9 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
 
     Returns:
         An array of the shape of x, with the length n along the axis.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import idct
@@ -146,6 +152,9 @@ def dctn(
     Returns:
         An array of the shape of x, with the lengths s along the axes.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dctn
     >>> dctn(np.ones((2, 2))).round(4)[0, 0]
@@ -168,6 +177,9 @@ def idctn(
 
     Returns:
         An array of the shape of x, with the lengths s along the axes.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.fft import dctn, idctn

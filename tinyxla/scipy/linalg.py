@@ -189,6 +189,11 @@ def solve_triangular(
     Returns:
         An array of the shape of b.
 
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: what are no square matrices.
+        ShapeError: right-hand sides of another number of rows.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import solve_triangular
     >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True)
@@ -227,6 +232,11 @@ def solve(
     Returns:
         An array of the shape of b.
 
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: what are no square matrices.
+        ShapeError: right-hand sides of another number of rows.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import solve
     >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
@@ -246,6 +256,10 @@ def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
 
     Returns:
         The factors in one matrix, and int32 row indices.
+
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -270,6 +284,9 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
 
     Returns:
         An array of the shape of b.
+
+    Raises:
+        ArgumentError: what is no pair of factors and pivots.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import lu_factor, lu_solve
@@ -334,6 +351,10 @@ def qr(a: ArrayLike, overwrite_a: Any = False, lwork: Any = None, mode: str = "f
 
     Returns:
         Q and R; R alone for "r"; with `pivoting` also the order of columns.
+
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: an array of fewer than two dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import qr
@@ -403,6 +424,10 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
 
     Returns:
         U, s and V*; s alone without `compute_uv`.
+
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: an array of fewer than two dimensions.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -42,6 +42,10 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: what are no square matrices.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import sqrtm
     >>> sqrtm(np.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
@@ -160,6 +164,10 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
 
     Returns:
         T and Z.
+
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: what are no square matrices.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import schur
@@ -427,6 +435,10 @@ def polar(
 
     Returns:
         U and P.
+
+    Raises:
+        DTypeError: what is no array or number.
+        SquareMatrixError: an array of fewer than two dimensions.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import polar

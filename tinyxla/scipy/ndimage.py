@@ -59,6 +59,9 @@ def map_coordinates(
     Returns:
         An array of the shape of a coordinate and of the type of the input.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.ndimage import map_coordinates
     >>> map_coordinates(np.array([0.0, 2.0, 6.0]), [np.array([0.5, 1.5])], order=1)

@@ -50,6 +50,9 @@ def minimize(
     Returns:
         The minimum, its value and gradient, whether the search succeeded, and counts of calls.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.optimize import minimize
     >>> minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(2), method="BFGS").x

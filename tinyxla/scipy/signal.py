@@ -63,6 +63,9 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     Returns:
         An array of the rank of the inputs.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import convolve
     >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
@@ -112,6 +115,9 @@ def convolve2d(
     Returns:
         A matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import convolve2d
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
@@ -131,6 +137,9 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 
     Returns:
         An array of the rank of the inputs.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import correlate
@@ -160,6 +169,9 @@ def correlate2d(
     Returns:
         A matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import correlate2d
     >>> correlate2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
@@ -184,6 +196,9 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
 
     Returns:
         An array of the rank of the inputs.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import fftconvolve
@@ -231,6 +246,9 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, 
 
     Returns:
         An array of the shape of `data`.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import detrend
@@ -391,6 +409,9 @@ def stft(
     Returns:
         The frequencies, the times and the transforms.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import stft
     >>> stft(np.ones(8), nperseg=4)[2][:, 1].real
@@ -449,6 +470,9 @@ def istft(
 
     Returns:
         The times and the signal.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import istft, stft
@@ -509,6 +533,9 @@ def csd(
 
     Returns:
         The frequencies, and the cross power with the frequencies in place of the axis.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import csd
@@ -576,6 +603,9 @@ def welch(
 
     Returns:
         The frequencies and the power, with the frequencies in place of the axis.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.signal import welch

@@ -150,6 +150,9 @@ def erfinv(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
+
     >>> from tinyxla.scipy.special import erfinv
     >>> erfinv(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -187,6 +190,10 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.special import xlog1py
@@ -250,6 +257,9 @@ def gammaln(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.scipy.special import gammaln
     >>> abs(round(float(gammaln(1.0)), 4))
     0.0
@@ -285,6 +295,10 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import betaln
     >>> round(float(betaln(2.0, 3.0)), 4)
@@ -346,6 +360,10 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     Returns:
         An array of the common shape, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
+        ShapeError: shapes that do not broadcast.
+
     >>> from tinyxla.scipy.special import gammainc
     >>> round(float(gammainc(1.0, 1.0)), 4)
     0.6321
@@ -362,6 +380,10 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
 
     Returns:
         An array of the common shape, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
+        ShapeError: shapes that do not broadcast.
 
     >>> from tinyxla.scipy.special import gammaincc
     >>> round(float(gammaincc(1.0, 1.0)), 4)
@@ -400,6 +422,9 @@ def erfc(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
+
     >>> from tinyxla.scipy.special import erfc
     >>> round(float(erfc(1.0)), 4)
     0.1573
@@ -434,6 +459,9 @@ def i1e(x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
 
     >>> from tinyxla.scipy.special import i1e
     >>> abs(round(float(i1e(0.0)), 4))
@@ -593,6 +621,9 @@ def gammasgn(x: ArrayLike) -> Array:
     Returns:
         An array of the shape of x, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.scipy.special import gammasgn
     >>> gammasgn(-0.5)
     Array(-1., dtype=float32)
@@ -747,6 +778,9 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     Returns:
         An array of the shape of a, in floating point.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> from tinyxla.scipy.special import multigammaln
     >>> round(float(multigammaln(3.0, 2)), 3)
     1.55
@@ -809,6 +843,9 @@ def i1(x: ArrayLike) -> Array:
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number, or complex numbers.
 
     >>> from tinyxla.scipy.special import i1
     >>> round(float(i1(1.0)), 4)

@@ -39,6 +39,9 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     Returns:
         Matrices, of shape [..., m, n].
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import toeplitz
     >>> toeplitz(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
@@ -269,6 +272,9 @@ def pascal(n: int, kind: str | None = None) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ArgumentError: a size that is no integer.
+
     >>> from tinyxla.scipy.linalg import pascal
     >>> pascal(3, "lower")
     Array([[1., 0., 0.],
@@ -375,6 +381,9 @@ def fiedler(a: ArrayLike) -> Array:
     Returns:
         Matrices, of shape [..., n, n].
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import fiedler
     >>> fiedler(np.array([1.0, 4.0]))
@@ -396,6 +405,9 @@ def fiedler_companion(a: ArrayLike) -> Array:
 
     Returns:
         Matrices, of shape [..., n - 1, n - 1].
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.linalg import fiedler_companion

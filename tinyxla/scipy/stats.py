@@ -712,6 +712,9 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     Returns:
         The elements and the counts, without the axis.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import mode
     >>> mode(np.array([3, 1, 3, 1, 2]))
@@ -750,6 +753,9 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
 
     Returns:
         An array of the shape of a, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import rankdata
@@ -792,6 +798,9 @@ def sem(
 
     Returns:
         An array without the axis, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import sem

@@ -478,6 +478,9 @@ def ReplicaId(builder: XlaBuilder) -> Value:
     Returns:
         An `XlaOp`, a scalar.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import ReplicaId, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(ReplicaId(b)).execute_replicated([[], []])

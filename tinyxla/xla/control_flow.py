@@ -125,6 +125,9 @@ def Conditional(builder: XlaBuilder, *args: Any, **named: Any) -> Tree:
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import F32, Conditional, ShapeUtil, XlaBuilder
     >>> sine, cosine, b = XlaBuilder("sine"), XlaBuilder("cosine"), XlaBuilder()
     >>> of_sine, of_cosine = (x.Parameter(0, ShapeUtil.MakeShape(F32, [])) for x in (sine, cosine))
@@ -194,6 +197,9 @@ def Map(
     Returns:
         An `XlaOp` of the operands' shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Map, ShapeUtil, XlaBuilder
     >>> inner = XlaBuilder("square")
@@ -235,6 +241,9 @@ def CompositeCall(
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import F32, CompositeCall, ShapeUtil, XlaBuilder
     >>> inner = XlaBuilder("cube")
@@ -304,6 +313,9 @@ def OptimizationBarrier(builder: XlaBuilder, operand: Tree) -> Tree:
     Returns:
         An `XlaOp` of the operand's shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import OptimizationBarrier, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(OptimizationBarrier(b.Constant((1.0, 2))))()
@@ -318,6 +330,9 @@ def CreateToken(builder: XlaBuilder) -> Value:
 
     Returns:
         An `XlaOp`, a token.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import CreateToken, XlaBuilder
     >>> CreateToken(XlaBuilder())
@@ -335,6 +350,9 @@ def AfterAll(builder: XlaBuilder, tokens: Values) -> Value:
 
     Returns:
         An `XlaOp`, a token.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import AfterAll, CreateToken, XlaBuilder
     >>> b = XlaBuilder()

@@ -241,6 +241,9 @@ def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
     Returns:
         An `XlaOp` of the operand's shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Clamp, XlaBuilder
     >>> b = XlaBuilder()
@@ -298,6 +301,9 @@ def ConvertElementType(builder: XlaBuilder, operand: Value, new_element_type: An
     Returns:
         An `XlaOp` of the operand's shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import S8, ConvertElementType, XlaBuilder
     >>> b = XlaBuilder()
@@ -318,6 +324,9 @@ def BitcastConvertType(builder: XlaBuilder, operand: Value, new_element_type: An
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import U8, U32, BitcastConvertType, XlaBuilder
     >>> b = XlaBuilder()
     >>> BitcastConvertType(b.Constant(1.0), U32), BitcastConvertType(b.Constant(1.0), U8)
@@ -337,6 +346,9 @@ def ReducePrecision(builder: XlaBuilder, operand: Value, exponent_bits: int, man
 
     Returns:
         An `XlaOp` of the operand's shape.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import ReducePrecision, XlaBuilder
     >>> b = XlaBuilder()

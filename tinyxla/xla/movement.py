@@ -80,6 +80,9 @@ def ConstantLiteral(builder: XlaBuilder, literal: Any, layout: Layout | None = N
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import ConstantLiteral, XlaBuilder
     >>> b = XlaBuilder()
@@ -103,6 +106,9 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> Value:
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import S32, Iota, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
     >>> b.Build(Iota(b, ShapeUtil.MakeShape(S32, [2, 3]), iota_dimension=1))()
@@ -121,6 +127,9 @@ def Tuple(builder: XlaBuilder, elements: list[Tree]) -> Tree:
 
     Returns:
         An `XlaOp`, a tuple.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import Tuple, XlaBuilder
     >>> b = XlaBuilder()
@@ -172,6 +181,9 @@ def Broadcast(builder: XlaBuilder, operand: Value, broadcast_sizes: Sequence[int
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import Broadcast, XlaBuilder
@@ -307,6 +319,9 @@ def Transpose(builder: XlaBuilder, operand: Value, permutation: Sequence[int]) -
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Transpose, XlaBuilder
     >>> b = XlaBuilder()
@@ -326,6 +341,9 @@ def Rev(builder: XlaBuilder, operand: Value, dimensions: Sequence[int]) -> Value
 
     Returns:
         An `XlaOp` of the operand's shape.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import Rev, XlaBuilder
@@ -400,6 +418,9 @@ def PadInDim(builder: XlaBuilder, operand: Value, padding_value: Value, dimno: i
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import PadInDim, XlaBuilder
     >>> b = XlaBuilder()
@@ -457,6 +478,9 @@ def SliceInDim(
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import SliceInDim, XlaBuilder
     >>> b = XlaBuilder()
@@ -489,6 +513,9 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicSlice, XlaBuilder
     >>> b = XlaBuilder()
@@ -510,6 +537,9 @@ def DynamicUpdateSlice(builder: XlaBuilder, operand: Value, update: Value, start
 
     Returns:
         An `XlaOp` of the operand's shape.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicUpdateSlice, XlaBuilder
@@ -563,6 +593,9 @@ def GetDimensionSize(builder: XlaBuilder, operand: Value, dimension: int) -> Val
     Returns:
         An `XlaOp`, a scalar.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import GetDimensionSize, XlaBuilder
     >>> b = XlaBuilder()
@@ -585,6 +618,9 @@ def SetDimensionSize(builder: XlaBuilder, operand: Value, val: Value, dimension:
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import SetDimensionSize, XlaBuilder
@@ -616,6 +652,9 @@ def DynamicReshape(
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import DynamicReshape, XlaBuilder
@@ -682,6 +721,9 @@ def Gather(
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import Gather, GatherDimensionNumbers, XlaBuilder
     >>> b = XlaBuilder()
@@ -707,6 +749,9 @@ def gather(builder: XlaBuilder, operand: Value, gather_indices: Value, *args: An
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import XlaBuilder, gather
@@ -763,6 +808,9 @@ def Scatter(
 
     Returns:
         An `XlaOp` of the shapes of the operands.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Scatter, ScatterDimensionNumbers, ShapeUtil, XlaBuilder

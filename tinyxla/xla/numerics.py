@@ -119,6 +119,9 @@ def RngUniform(builder: XlaBuilder, a: Value, b: Value, shape: Shape) -> Value:
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, RngUniform, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -140,6 +143,9 @@ def RngNormal(builder: XlaBuilder, mu: Value, sigma: Value, shape: Shape) -> Val
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import F32, RngNormal, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
     >>> RngNormal(b.Constant(0.0), b.Constant(1.0), ShapeUtil.MakeShape(F32, [2, 3]))
@@ -158,6 +164,9 @@ def RngBernoulli(builder: XlaBuilder, mean: Value, shape: Shape) -> Value:
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import S32, RngBernoulli, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()

@@ -160,6 +160,9 @@ def SelectAndScatter(
     Returns:
         An `XlaOp` of the operand's shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Ge, Padding, SelectAndScatter, ShapeUtil, XlaBuilder
     >>> plus, larger, b = XlaBuilder("plus"), XlaBuilder("is_larger"), XlaBuilder()
@@ -300,6 +303,9 @@ def BatchNormInference(
     Returns:
         An `XlaOp` of the operand's shape.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import BatchNormInference, XlaBuilder
     >>> b = XlaBuilder()
@@ -336,6 +342,9 @@ def BatchNormGrad(
 
     Returns:
         A tuple of three arrays, of the shapes of `operand`, `scale` and `scale`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import BatchNormGrad, XlaBuilder

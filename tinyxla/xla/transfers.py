@@ -44,6 +44,9 @@ def Send(builder: XlaBuilder, operand: Value, handle: Any, source_target_pairs: 
     Returns:
         An `XlaOp`.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> import numpy as np
     >>> from tinyxla.xla import F32, CreateChannelHandle, Recv, Send, ShapeUtil, XlaBuilder, execute_parallel
     >>> channel, shape = CreateChannelHandle(), ShapeUtil.MakeShape(F32, [2])
@@ -70,6 +73,9 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any, source_target_pairs:
 
     Returns:
         An `XlaOp`.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import F32, Recv, ShapeUtil, XlaBuilder
     >>> Recv(XlaBuilder(), ShapeUtil.MakeShape(F32, [2]), 1)  # begun: the context for RecvDone
@@ -159,6 +165,9 @@ def SendWithToken(
     Returns:
         An `XlaOp`, a token.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import CreateChannelHandle, SendWithToken, XlaBuilder
     >>> b, channel = XlaBuilder(), CreateChannelHandle()
     >>> token = SendWithToken(b.Constant(1.0), b.CreateToken(), channel)
@@ -183,6 +192,9 @@ def RecvWithToken(
 
     Returns:
         An `XlaOp`, a tuple.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import F32, CreateChannelHandle, RecvWithToken, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
@@ -215,6 +227,9 @@ def SendToHost(
     Returns:
         An `XlaOp`, a token.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import CreateDeviceToHostChannelHandle, SendToHost, XlaBuilder, transfer_from_channel
     >>> b, channel = XlaBuilder(), CreateDeviceToHostChannelHandle()
     >>> token = SendToHost(b.Constant(2.5), b.CreateToken(), None, channel)
@@ -238,6 +253,9 @@ def RecvFromHost(builder: XlaBuilder, token: Value, shape: AnyShape, handle: Any
 
     Returns:
         An `XlaOp`, a tuple.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla import xla
@@ -301,6 +319,9 @@ def InfeedWithToken(builder: XlaBuilder, token: Value, shape: AnyShape, config: 
     Returns:
         An `XlaOp`, a tuple.
 
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
+
     >>> from tinyxla.xla import F32, InfeedWithToken, ShapeUtil, XlaBuilder
     >>> b = XlaBuilder()
     >>> InfeedWithToken(b.CreateToken(), ShapeUtil.MakeShape(F32, [2]))
@@ -329,6 +350,9 @@ def Outfeed(
 
     Returns:
         An `XlaOp`, a token.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> import numpy as np
     >>> from tinyxla.xla import Outfeed, XlaBuilder, transfer_from_outfeed
@@ -359,6 +383,9 @@ def OutfeedWithToken(
 
     Returns:
         An `XlaOp`, a token.
+
+    Raises:
+        ArgumentError: no operand, and no builder as the first argument.
 
     >>> from tinyxla.xla import OutfeedWithToken, XlaBuilder
     >>> b = XlaBuilder()

@@ -97,7 +97,7 @@ def shardings_and_their_methods():
     yield sharding.is_equivalent_to(NamedSharding(mesh, P("y")), 2)
     yield sharding == NamedSharding(mesh, P("x", None)), sharding == NamedSharding(mesh, P("y"))
     yield hash(sharding) == hash(NamedSharding(mesh, P("x", None)))
-    yield [d.id for d in sharding.addressable_devices] == list(range(8))
+    yield sorted(d.id for d in sharding.addressable_devices)
 
 
 def meshes():

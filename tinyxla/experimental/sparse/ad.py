@@ -85,6 +85,9 @@ def value_and_grad(
     Returns:
         A function of the same arguments.
 
+    Raises:
+        ArgumentError: what is no function.
+
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, value_and_grad
         >>> import tinyxla as tx
@@ -115,6 +118,9 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **opt
 
     Returns:
         A function of the same arguments.
+
+    Raises:
+        ArgumentError: what is no function.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, grad

@@ -29,6 +29,9 @@ def todense(arr: Any) -> Array:
     Returns:
         An array.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> from tinyxla.experimental.sparse import eye, todense
         >>> todense(eye(2))
@@ -62,6 +65,9 @@ def empty(
 
     Returns:
         A sparse array.
+
+    Raises:
+        ShapeError: what is no shape.
 
     >>> from tinyxla.experimental import sparse
     >>> sparse.empty((2, 3)), sparse.empty((2, 3), nse=4), sparse.empty((2, 3), sparse_format="csr")

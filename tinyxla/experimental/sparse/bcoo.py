@@ -361,6 +361,9 @@ def bcoo_todense(mat: BCOO) -> Array:
     Returns:
         An array.
 
+    Raises:
+        ArgumentError: what is no BCOO array.
+
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_todense
         >>> import tinyxla as tx
@@ -523,6 +526,9 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     Returns:
         A BCOO array.
 
+    Raises:
+        ArgumentError: what is no BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[1, 0], [0, 1]])), shape=(2, 2))
@@ -556,6 +562,9 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
     Returns:
         A BCOO array.
+
+    Raises:
+        ArgumentError: what is no BCOO array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -598,6 +607,9 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 
     Returns:
         A BCOO array.
+
+    Raises:
+        ArgumentError: what is no BCOO array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

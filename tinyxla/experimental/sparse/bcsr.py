@@ -247,6 +247,9 @@ def bcsr_fromdense(
     Returns:
         A BCSR array.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcsr_fromdense(jnp.array([[0.0, 3.0], [0.0, 0.0]]), nse=2)
@@ -271,6 +274,9 @@ def bcsr_todense(mat: BCSR) -> Array:
     Returns:
         An array.
 
+    Raises:
+        ArgumentError: what is no BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
@@ -291,6 +297,9 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     Returns:
         A BCSR array.
 
+    Raises:
+        ArgumentError: what is no BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([0.0, 2.0]), jnp.array([0, 2]), jnp.array([0, 1, 2])), shape=(2, 3))
@@ -310,6 +319,9 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     Returns:
         A BCSR array.
 
+    Raises:
+        ArgumentError: what is no BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 3))
@@ -328,6 +340,9 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Array:
 
     Returns:
         A vector, or an array with batch and dense dimensions.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -352,6 +367,9 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, **options: A
 
     Returns:
         An array.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
@@ -378,6 +396,9 @@ def bcsr_broadcast_in_dim(
     Returns:
         A BCSR array.
 
+    Raises:
+        ArgumentError: what is no BCSR array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCSR.fromdense(jnp.eye(2))
@@ -401,6 +422,9 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
 
     Returns:
         A BCSR array.
+
+    Raises:
+        ArgumentError: what is no BCSR array.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

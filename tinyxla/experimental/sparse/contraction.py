@@ -169,6 +169,9 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     Returns:
         The data of the BCOO array, `(*batch, nse, *dense)`.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> from tinyxla.experimental.sparse import bcoo_dot_general_sampled
         >>> import tinyxla as tx
@@ -273,6 +276,9 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Array:
 
     Returns:
         The data of a BCOO array with the same indices.
+
+    Raises:
+        ArgumentError: what is no BCOO array.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_multiply_dense

@@ -190,6 +190,9 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
     Returns:
         A COO matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]])).row
@@ -229,6 +232,9 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Array:
     Returns:
         A vector.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.coo_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -248,6 +254,9 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

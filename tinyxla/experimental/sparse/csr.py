@@ -189,6 +189,9 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
     Returns:
         A CSR matrix.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]])).indptr
@@ -226,6 +229,9 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Array:
     Returns:
         A vector.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.csr_fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -245,6 +251,9 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Array:
 
     Returns:
         A matrix.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse

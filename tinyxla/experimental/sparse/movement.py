@@ -274,6 +274,9 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     Returns:
         A BCOO array.
 
+    Raises:
+        ArgumentError: what is no BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0])), [0]).todense()
@@ -310,6 +313,9 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     Returns:
         A BCOO array.
 
+    Raises:
+        ArgumentError: what is no BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.bcoo_squeeze(sparse.BCOO.fromdense(jnp.ones((1, 3))), dimensions=[0])
@@ -343,6 +349,9 @@ def bcoo_slice(
 
     Returns:
         A BCOO array.
+
+    Raises:
+        ArgumentError: what is no BCOO array.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_slice
@@ -404,6 +413,9 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     Returns:
         A BCOO array.
 
+    Raises:
+        ArgumentError: what is no BCOO array.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
@@ -451,6 +463,9 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 
     Returns:
         A BCOO array.
+
+    Raises:
+        ArgumentError: what is no BCOO array.
 
     Example:
         >>> from tinyxla.experimental.sparse import BCOO, bcoo_reduce_sum

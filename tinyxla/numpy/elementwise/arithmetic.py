@@ -84,6 +84,9 @@ def positive(x: ArrayLike, /) -> Array:
     Returns:
         An array of the shape and type of x.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.positive(jnp.array([-1, 2]))
@@ -189,6 +192,10 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     Returns:
         An array of the common shape.
 
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.pow(jnp.array([1.0, 2.0, 3.0]), 2)
@@ -266,6 +273,9 @@ def square(x: ArrayLike, /) -> Array:
 
     Returns:
         An array of the shape of x.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -354,6 +364,9 @@ def logical_not(x: ArrayLike, /) -> Array:
 
     Returns:
         An array of booleans.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -508,6 +521,9 @@ def rint(x: ArrayLike, /) -> Array:
 
     Returns:
         An array of the shape of x, in floating point.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -692,6 +708,9 @@ def isreal(x: ArrayLike, /) -> Array:
     Returns:
         An array of booleans.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.isreal(jnp.array([1j, 2.0]))
@@ -710,6 +729,9 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
     Returns:
         An array of booleans.
+
+    Raises:
+        DTypeError: what is no array or number.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -116,6 +116,10 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     Returns:
         An array of the common shape.
 
+    Raises:
+        DTypeError: what is no array or number.
+        ShapeError: shapes that do not broadcast.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.nextafter(1.0, 2.0) > 1.0

@@ -331,6 +331,9 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     Returns:
         An array of the shape of z.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.angle(jnp.array([1j, -1.0]), deg=True)

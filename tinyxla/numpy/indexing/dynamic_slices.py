@@ -47,6 +47,9 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> Slice 
     Returns:
         An index entry.
 
+    Raises:
+        ArgumentError: a size that is no integer.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.jit(lambda x, i: x[tx.ds(i, 2)])(tx.numpy.arange(5), 3)

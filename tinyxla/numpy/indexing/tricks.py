@@ -177,6 +177,9 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     Returns:
         An array of integers for each axis.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.unravel_index(jnp.array([2, 4]), (2, 3))

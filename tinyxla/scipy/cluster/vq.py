@@ -22,6 +22,9 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
     Returns:
         The indices of the codes, and the distances.
 
+    Raises:
+        DTypeError: what is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.cluster.vq import vq
     >>> vq(np.array([[0.0, 1.0], [4.0, 4.0]]), np.array([[5.0, 4.0], [0.0, 0.0]]))

@@ -155,6 +155,9 @@ def cg(
     Returns:
         The solution, of the structure of b, and None.
 
+    Raises:
+        ArgumentError: a leaf that is no array or number.
+
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import cg
     >>> cg(lambda x: {"a": 2 * x["a"]}, {"a": np.array([2.0, 4.0])})[0]["a"]
@@ -178,6 +181,9 @@ def bicgstab(
 
     Returns:
         The solution, of the structure of b, and None.
+
+    Raises:
+        ArgumentError: a leaf that is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import bicgstab
@@ -213,6 +219,9 @@ def gmres(
 
     Returns:
         The solution, of the structure of b, and None.
+
+    Raises:
+        ArgumentError: a leaf that is no array or number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.sparse.linalg import gmres
