@@ -330,6 +330,12 @@ def test_linear_map_takes_tangents_of_the_types_of_its_arguments() -> None:
             derivative(*tangents)
 
 
+def test_linear_maps_of_real_numbers_refuse_complex_ones() -> None:
+    for linear in (tx.linearize(lambda x: 2 * x, 1.0)[1], tx.linear_transpose(lambda x: 2 * x, 1.0)):
+        with pytest.raises(DTypeError, match=r"must have the type float32, but is c64\[\]"):
+            linear(1j)
+
+
 def test_primals_and_tangents_are_both_tuples_or_both_lists() -> None:
     tx.jvp(tx.numpy.sin, [1.0], [1.0])
     with pytest.raises(ArgumentError, match="both tuples or both lists, but are tuple and list"):

@@ -127,7 +127,8 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
         if x.shape != template.shape:
             raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
         if x.dtype != template.dtype:
-            if not x.weak_type or (is_strict and x.dtype.kind not in "fc"):
+            loses_imaginary = x.dtype.kind == "c" and element_type(template.dtype).kind != "complex"
+            if not x.weak_type or loses_imaginary or (is_strict and x.dtype.kind not in "fc"):
                 raise DTypeError(
                     f"{what} must have the type {element_type(template.dtype).dtype.name}, but is {Shape.of(x)}; "
                     f"convert it with astype({element_type(template.dtype).dtype.name!r})."

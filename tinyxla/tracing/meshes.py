@@ -41,7 +41,7 @@ class AbstractMesh:
         axis_types: an `AxisType`, or one for each axis; by default the compiler decides.
 
     Raises:
-        ArgumentError: names or types that are not as many as the axes, or a name that is there twice.
+        ArgumentError: names or types that are not as many as the axes, a name that is there twice, or None.
 
     >>> from tinyxla.sharding import AbstractMesh
     >>> mesh = AbstractMesh((2, 4), ("x", "y"))
@@ -57,6 +57,8 @@ class AbstractMesh:
             raise ArgumentError(
                 f"A mesh must have a name for each of its axes {tuple(axis_sizes)}, each another one, but got {names}."
             )
+        if None in names:
+            raise ArgumentError(f"The name of a mesh axis must not be None, which stands for no axis, but got {names}.")
         self.axis_sizes = tuple(int(n) for n in axis_sizes)
         self.axis_names = names
         given: Any = axis_types or AxisType.Auto

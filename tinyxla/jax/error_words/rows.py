@@ -348,6 +348,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{1:next}, "
         "but is only {2}",
     ),
+    (r"^The name of a mesh axis must not be None", "Mesh axis names cannot be None."),
     (r"^vmap of .*: the mapped axes must have one size", "vmap got inconsistent sizes for array axes to be mapped:"),
     (
         r"^vmap of .*: in_axes must have one entry for each positional argument, but .* has (\d+) and the call "
