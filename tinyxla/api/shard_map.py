@@ -241,7 +241,7 @@ class _OfParts:
             in_specs=(*ins, *whole),
             out_specs=tuple(outs),
             check_vma=self._check_vma,
-            manual_axes=tuple(name for name in mesh.axis_names if names < {*mesh.axis_names} and name in names),
+            manual_axes=tuple(filter(names.__contains__, mesh.axis_names)) if names < {*mesh.axis_names} else (),
         )
         weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
         return pytrees.unflatten(flat.tree, weak)

@@ -128,7 +128,7 @@ def _system_caches(folder: Path) -> Iterator[tuple[tuple[int, str], int]]:
 
 
 def _macos_caches(sysctl: Callable[[str], int]) -> Iterator[tuple[tuple[int, str], int]]:
-    """Those of performance cores, which are level 0; of any core where there is one kind."""
+    """The data caches, by `sysctl`; those of performance cores (`perflevel0`) if cores are of several kinds."""
     for level, name in ((1, "l1dcachesize"), (2, "l2cachesize"), (3, "l3cachesize")):
         size = sysctl(f"hw.perflevel0.{name}") or sysctl(f"hw.{name}")
         if size:
@@ -157,7 +157,7 @@ def _windows_caches(information: bytes) -> Iterator[tuple[tuple[int, str], int]]
 
 
 def _processor_information() -> bytes:
-    """What GetLogicalProcessorInformation writes; nothing if it fails."""
+    """The array of SYSTEM_LOGICAL_PROCESSOR_INFORMATION of this machine, as bytes; empty if the system gives none."""
     function = ctypes.WinDLL("kernel32").GetLogicalProcessorInformation  # type: ignore[attr-defined,unused-ignore]
     size = ctypes.c_uint32()
     function(None, ctypes.byref(size))

@@ -213,9 +213,9 @@ def cov(
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
         given_arrays = [cast(v, _inexact_type("cov", dtype), False) for v in given_arrays]
-    if fweights is not None and not element_type(array_of(fweights, "cov").dtype).is_integer:
-        got = Shape.of(array_of(fweights, "cov"))
-        raise DTypeError(f"cov: fweights are integers, but got {got}; other weights are aweights.")
+    counts = None if fweights is None else Shape.of(array_of(fweights, "cov"))
+    if counts is not None and not counts.element_type.is_integer:
+        raise DTypeError(f"cov: fweights are integers, but got {counts}; other weights are aweights.")
     weighting = [arith.real(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
     floats = promoted("cov", *given_arrays, to_inexact=True)[0]
     x, *others = promoted("cov", *floats, *weighting)[0][: len(floats)]

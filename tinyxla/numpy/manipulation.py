@@ -479,9 +479,6 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
     Raises:
         DTypeError: what is no array or number.
 
-    Raises:
-        DTypeError: what is no array or number.
-
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.{what}(3.0).ndim

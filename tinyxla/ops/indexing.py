@@ -517,7 +517,8 @@ def _gather_like(a: Scatter, x: Any, updates: Any) -> Gather:
 
 
 def _read(source: Value, indices: Value, updates: Value, a: Scatter) -> Value:
-    """What `source` has where the updates go; zero for those that are left out, as all are if it is empty."""
+    """The elements of `source` at the positions of the updates; zero for updates out of bounds, such as all of an empty
+    `source`."""
     if not source.size:
         return movement.full(0, source.dtype, updates.shape)
     taken = gather(source, indices, **_gather_like(a, source, updates)._asdict())

@@ -27,6 +27,7 @@ from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
     _parameter as parameter,  # pyright: ignore[reportPrivateUsage]
+    _probability as probability,  # pyright: ignore[reportPrivateUsage]
     _shape as shape_for,  # pyright: ignore[reportPrivateUsage]
     _spread as spread,  # pyright: ignore[reportPrivateUsage]
     exponential,
@@ -721,8 +722,7 @@ def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = N
     """
     what = "tinyxla.random.geometric"
     sizes, kind = shape_for(what, shape, p), _integer_type(what, dtype)
-    chance = array_of(p, what)
-    chance = chance if element_type(chance.dtype).kind == "float" else parameter(what, chance, default_float())
+    chance = probability(what, p)
     drawn = uniform(checked_key(what, key), sizes, chance.dtype)
     ratio = tnp.log(tnp.where(drawn == 0, 1, drawn)) / tnp.log1p(-chance)
     return (tnp.floor(ratio) + 1).astype(kind)

@@ -46,6 +46,12 @@ def _parameter(what: str, value: Any, dtype: np.dtype[Any]) -> Any:
     return cast(given, dtype, weak=False)
 
 
+def _probability(what: str, value: Any) -> Any:
+    """A probability in its own floating-point type; a number of another kind in the default one."""
+    given = array_of(value, what)
+    return given if element_type(given.dtype).kind == "float" else _parameter(what, given, default_float())
+
+
 def _spread(what: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """A parameter in the type and shape of the result."""
     return broadcast_to_shape(what, _parameter(what, value, dtype), shape)
@@ -215,9 +221,7 @@ def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: st
     what = "tinyxla.random.bernoulli"
     if mode not in ("low", "high"):
         raise AttributeValueError(f"{what}: mode must be 'low' or 'high', but got {mode!r}.")
-    chance = array_of(p, what)
-    if element_type(chance.dtype).kind != "float":
-        chance = _parameter(what, chance, default_float())
+    chance = _probability(what, p)
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
     limit = _spread(what, chance, dtype, sizes)

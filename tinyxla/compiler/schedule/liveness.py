@@ -62,7 +62,7 @@ class Liveness:
                 self.spans[x] = (first, self._time)
 
     def _visit_concurrent(self, concurrent: ConcurrentBlocks) -> None:
-        """What one branch accesses is live while any of them runs."""
+        """Concurrent blocks: the live range of what one of them accesses spans them all."""
         start, before = self._time, len(self._accessed)
         for inside in concurrent.blocks:
             self.visit(inside)
