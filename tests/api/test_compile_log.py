@@ -210,26 +210,51 @@ def test_stage_is_named_after_the_innermost_frame_of_the_compiler(monkeypatch: p
 
 
 def test_slow_work_is_told() -> None:
-    told = threading.Event()
+    entered, told = threading.Event(), threading.Event()
     traces: list[int] = []
+    lines: list[str] = []
 
     def waits(x: Any) -> Any:
         traces.append(1)
+        entered.set()
         assert told.wait(60)
         return tx.jit(lambda x: x + 1)(x)
 
-    def say(text: str) -> None:
+    def say_once_it_waits(text: str) -> None:
         lines.append(text)
         told.set()
 
-    lines: list[str] = []
+    watched_text = compile_log._Watch.text  # pyright: ignore[reportPrivateUsage]
+
+    def text_once_it_waits(watch: Any) -> str:
+        assert entered.wait(60)
+        return watched_text(watch)
+
     with pytest.MonkeyPatch.context() as patch, setting("slow_compile_seconds", 0):
-        patch.setattr(compile_log, "_say", say)
+        patch.setattr(compile_log, "_say", say_once_it_waits)
+        patch.setattr(compile_log._Watch, "text", text_once_it_waits)  # pyright: ignore[reportPrivateUsage]
         tx.jit(waits)(1.0)
     assert traces == [1]
     assert lines[0].startswith("tracing waits for ")
     assert "test_compile_log.py" in lines[0] or "threading.py" in lines[0]
     assert lines[1].startswith("tracing waits took ")
+
+
+def test_slow_work_is_at_the_line_of_the_user_not_of_a_package_that_the_library_calls() -> None:
+    """A thread that traces is in optree half of the time."""
+    frames: list[FrameType] = []
+
+    class Node:
+        def children(self) -> tuple[tuple[Any, ...], None]:
+            frames.append(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+            return (1.0,), None
+
+    tx.tree_util.register_pytree_node(Node, Node.children, lambda _, children: Node())
+    tx.tree_util.tree_map(lambda x: x, Node())
+    in_optree: FrameType | None = frames[0].f_back
+    assert in_optree is not None
+    line = compile_log._line_of_user(in_optree)  # pyright: ignore[reportPrivateUsage]
+    assert line.endswith("(test_slow_work_is_at_the_line_of_the_user_not_of_a_package_that_the_library_calls)")
 
 
 def test_quick_work_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:

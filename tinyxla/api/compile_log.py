@@ -22,7 +22,7 @@ from tinyxla.errors import user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.shapes import Shape
 from tinyxla.tracing.config import config
-from tinyxla.util.tracebacks import PACKAGE
+from tinyxla.util.tracebacks import PACKAGE, innermost_visible
 from tinyxla.util.wording import counted, shortened
 
 if TYPE_CHECKING:
@@ -270,8 +270,7 @@ def stage(frame: FrameType | None) -> str:
 
 
 def _line_of_user(frame: FrameType | None) -> str:
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
+    frame = innermost_visible(frame)
     return "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
 
 

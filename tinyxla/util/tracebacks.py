@@ -65,16 +65,34 @@ def is_own(frame: FrameType) -> bool:
     return str(names.get("__file__", "")).startswith(PACKAGE) or str(names.get("__name__", "")).startswith("tinyxla.")
 
 
+def _is_hidden(frame: FrameType, is_caller_hidden: bool) -> bool:
+    """Whether a frame is the library's, or that of a package which the library called."""
+    module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return is_own(frame) or (is_caller_hidden and module in _HELPERS)
+
+
 def _visible(trace: TracebackType | None) -> list[TracebackType]:
     """The entries that are neither the library's nor those of a package that it called."""
     found: list[TracebackType] = []
     hidden = False
     while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        hidden = is_own(trace.tb_frame) or (hidden and module in _HELPERS)
+        hidden = _is_hidden(trace.tb_frame, hidden)
         if not hidden:
             found.append(trace)
         trace = trace.tb_next
+    return found
+
+
+def innermost_visible(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of a stack that is neither the library's nor that of a package which it called."""
+    stack: list[FrameType] = []
+    while frame is not None:
+        stack.append(frame)
+        frame = frame.f_back
+    found, hidden = None, False
+    for frame in reversed(stack):
+        hidden = _is_hidden(frame, hidden)
+        found = found if hidden else frame
     return found
 
 
