@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tests.support.guarded_memory import Guard
-from tinyxla.loopir.kernels import registry
 from tinyxla.loopir.kernels.gemm import dot_product
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
@@ -38,9 +36,8 @@ def _operands(random: np.random.Generator, equation: str, type: str, **sizes: in
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The products that are lowered so."""
     found: list[Any] = []
-    lower = dot_product.lower
-    nest = registry.OP_LOWERINGS
-    monkeypatch.setitem(nest, "dot", replace(nest["dot"], lower=lambda *given: found.append(given[0]) or lower(*given)))
+    kernels = dot_product.kernels
+    monkeypatch.setattr(dot_product, "kernels", lambda *given: found.append(given[0]) or kernels(*given))
     return found
 
 

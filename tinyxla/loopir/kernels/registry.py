@@ -20,7 +20,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.kernels import convolution, native_call, scatter
 from tinyxla.loopir.kernels.control_flow import batched_while, pointwise_while, scalarized
 from tinyxla.loopir.kernels.fft import plan
-from tinyxla.loopir.kernels.gemm import dot_product, grouped, packed
+from tinyxla.loopir.kernels.gemm import choose_kernel, grouped
 from tinyxla.loopir.kernels.linalg import lapack
 from tinyxla.loopir.kernels.sort import choose_algorithm
 from tinyxla.loopir.kernels.windows import reduce_window
@@ -63,7 +63,7 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "conditional": _SCALARIZED,
     "convolution": OpLowering(convolution.supports, convolution.lower),
     "custom-call": OpLowering(native_call.supports, native_call.lower, fallback=_ALLOCATION),
-    "dot": OpLowering(dot_product.supports, dot_product.lower, fallback=OpLowering(packed.supports, packed.lower)),
+    "dot": OpLowering(choose_kernel.supports, choose_kernel.lower),
     "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.aliased_operands),
     "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.aliased_operands),
     "opt-barrier": OpLowering(

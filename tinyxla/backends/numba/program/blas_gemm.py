@@ -8,8 +8,8 @@ Threads: C is cut into tiles at fixed places, which this library's threads share
 thread: OpenBLAS gives different bits for different numbers of threads, and its idle threads would compete with ours.
 Tiles cost a few per cent, because each packs its own copy of its operands; see `_tile_shape`.
 
-A BLAS spends more on the set-up of a tiny product than on its arithmetic, so a batch of small products runs a kernel of
-vector instructions that is compiled for its shape (see `small_gemm`).
+A batch of small products, on which a BLAS spends more for the set-up than for the arithmetic, runs a kernel of the loop
+IR that is compiled for its shape (see `small_gemm`). `choose_kernel` chooses among them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ import ctypes
 import functools
 import math
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from string import Template
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, cast
 
 from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, define_symbol
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
-from tinyxla.loopir.kernels.gemm.problem import MAX_SMALL_SIZE, gemm_problem
-from tinyxla.loopir.kernels.gemm.small_gemm import row_kernel, small_kernel, vectors_in_matrix
+from tinyxla.loopir.kernels.gemm.choose_kernel import GemmKernel, choose_blas_kernel
+from tinyxla.loopir.kernels.gemm.problem import GemmProblem, as_gemv, gemm_problem
+from tinyxla.loopir.kernels.gemm.small_gemm import row_kernel, small_kernel
 from tinyxla.loopir.target import current_target
 
 if TYPE_CHECKING:
@@ -43,14 +45,7 @@ _MAX_FORTRAN_INTEGER = 2**31 - 1  # the Fortran routines take 32-bit integers
 _CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time, which pays for waking a thread
 _MAX_UNGUARDED_MULTIPLIES = 1 << 13  # up to which OpenBLAS uses one thread anyway
 _GEMV_TILE_ELEMENTS = 1 << 17  # matrix elements of a tile of a matrix-vector product
-_MIN_SMALL_RUNS = 64  # runs of a small GEMM that pay for compiling it
-_MIN_ROW_ELEMENTS = 8  # elements of a contiguous row in a small matrix-vector product
-_MAX_MATRIX_VECTORS = 96  # vectors of the matrix in a small matrix-vector product
-_MAX_GEMV_COLUMNS = 4  # columns of B (or rows of A) up to which a GEMM becomes matrix-vector products
-_STRIDED_GEMV_TILE = (
-    512,
-    4096,
-)  # bounds of a tile's columns if M' is stored: an eighth of a row within these bounds, or half of a row
+_STRIDED_GEMV_TILE = (512, 4096)  # bounds of a tile's rows if M is column-major, of which it is an eighth or half
 _BATCHED_GEMV_TILE = 1 << 13  # the same for a batch, which has enough tiles
 
 
@@ -72,102 +67,31 @@ class MatmulStep:
         schedule.kernel(self.kernel, [slots[i] for i in self.order], self.extent, self.grain, self.constants)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gemm:
-    """C[m, n] = op(A)[m, k] op(B)[k, n] for a batch; steps (between matrices) and leading dimensions count elements."""
+def gemm_step(p: GemmProblem, runs: int) -> MatmulStep:
+    """The step that computes a GEMM; `runs` is the expected number of its runs. No size is 0: empty products are
+    simplified away.
 
-    type: ElementType
-    m: int
-    n: int
-    k: int
-    batch: int
-    transpose_a: bool
-    transpose_b: bool
-    step_a: int
-    step_b: int
-    step_c: int
-    lda: int
-    ldb: int
-    ldc: int
-
-    @property
-    def multiplies(self) -> int:
-        """Real multiplications of one matrix of the batch."""
-        return self.m * self.n * self.k * (4 if self.type.startswith("c") else 1)
-
-
-def gemm_step(
-    type: ElementType,
-    m: int,
-    n: int,
-    k: int,
-    *,
-    batch: int = 1,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    steps: tuple[int, int, int],
-    leading: tuple[int, int, int],
-    repeats: int = 1,
-) -> MatmulStep:
-    """The step for C[i] = op(A[i]) op(B[i]), i < batch, on row-major matrices.
-
-    A is stored [m, k], or [k, m] if `transpose_a`; B is stored [k, n], or [n, k] if `transpose_b`; C is [m, n].
-    `leading` holds the leading dimensions of A, B and C, and `steps` the strides between matrices of a batch, in
-    elements; a stride of 0 uses one A or B throughout. `repeats` is the expected number of runs in one call of the
-    program. No size is 0: empty products are simplified away.
+    Raises:
+        ValueError: a size or pitch is larger than the integers of the BLAS.
     """
-    if max(k, *leading) > _MAX_FORTRAN_INTEGER:
+    leading = (p.left.leading_dimension, p.right.leading_dimension, p.result.leading_dimension)
+    if max(p.k, *leading) > _MAX_FORTRAN_INTEGER:
         raise ValueError(
-            f"a gemm has k = {k} and rows {leading} apart; BLAS counts to {_MAX_FORTRAN_INTEGER}: split it"
+            f"a gemm has k = {p.k} and rows {leading} apart; BLAS counts to {_MAX_FORTRAN_INTEGER}: split it"
         )
-    gemm = _Gemm(type, m, n, k, batch, transpose_a, transpose_b, *steps, *leading)
-    if 1 in (m, n) and batch * repeats >= _MIN_SMALL_RUNS:
-        if _has_contiguous_rows(gemm):
-            return _row_gemv_step(gemm)
-        if _has_contiguous_columns(gemm):
-            return _column_gemv_step(gemm)
-    small_gemm = _as_batched_small(gemm)
-    if small_gemm is not None and small_gemm.batch * repeats >= _MIN_SMALL_RUNS:
-        return _small_gemm_step(small_gemm)
-    if batch == 1:
-        gemm = _as_gemv_batch(gemm)
-    return _gemv_step(gemm) if gemm.m == 1 or gemm.n == 1 else _gemm_step(gemm)
+    kernel, p = choose_blas_kernel(p, runs)
+    return _STEPS[kernel](p)
 
 
-def _as_batched_small(gemm: _Gemm) -> _Gemm | None:
-    """The GEMM as a batch of small ones: itself, or a tall A by some rows at a time; None if it is too large."""
-    if gemm.type not in ("f32", "f64") or max(gemm.n, gemm.k) > MAX_SMALL_SIZE:
-        return None
-    if gemm.m <= MAX_SMALL_SIZE:
-        return gemm
-    height = math.gcd(gemm.m, 8)
-    if gemm.batch > 1 or gemm.transpose_a or height == 1:
-        return None
-    step_a, step_c = height * gemm.lda, height * gemm.ldc
-    return replace(gemm, m=height, batch=gemm.m // height, step_a=step_a, step_b=0, step_c=step_c)
-
-
-def _as_gemv_batch(gemm: _Gemm) -> _Gemm:
-    """A GEMM with few columns of B or rows of A as a batch of GEMVs, which read the large matrix at the speed of
-    memory, while GEMM packs it first."""
-    if gemm.n <= gemm.m and gemm.n <= _MAX_GEMV_COLUMNS:
-        stride = gemm.ldb if gemm.transpose_b else 1
-        return replace(gemm, n=1, batch=gemm.n, step_a=0, step_b=stride, step_c=1)
-    if gemm.m <= _MAX_GEMV_COLUMNS:
-        stride = 1 if gemm.transpose_a else gemm.lda
-        return replace(gemm, m=1, batch=gemm.m, step_a=stride, step_b=0, step_c=gemm.ldc)
-    return gemm
-
-
-def _tile_shape(gemm: _Gemm) -> tuple[int, int]:
+def _tile_shape(p: GemmProblem) -> tuple[int, int]:
     """Rows and columns of a tile of C: a function of the problem and the processor, not of the number of threads in
     use, so that results do not depend on that.
 
     Measured with OpenBLAS on squares of 256 to 2048, tiles of r rows and c columns cost about 20 / r + 8 / c more than
     one call. About cbrt(m n k) / 128 tiles keep that near 4 %; two for each processor keep all of them busy.
     """
-    m, n = gemm.m, gemm.n
-    tiles = round(gemm.multiplies ** (1 / 3) / 128 / min(gemm.batch, 8))
+    m, n = p.m, p.n
+    tiles = round(p.multiplies ** (1 / 3) / 128 / min(p.batch, 8))
     tiles = min(tiles, 2 * max(os.cpu_count() or 1, current_target().processors))
     if tiles <= 1 or guard() is None:
         return m, n
@@ -179,109 +103,85 @@ def _round_up(size: float, multiple: int) -> int:
     return math.ceil(size / multiple) * multiple
 
 
-def _parallel_grain(gemm: _Gemm, tiles: int = 1) -> int:
+def _parallel_grain(p: GemmProblem, tiles: int = 1) -> int:
     """Tiles that a thread takes at a time; an element that is read or written counts as four multiplications."""
-    m, n, k = gemm.m, gemm.n, gemm.k
-    work = (gemm.multiplies + 4 * (m * n + m * k + k * n)) // tiles
+    m, n, k = p.m, p.n, p.k
+    work = (p.multiplies + 4 * (m * n + m * k + k * n)) // tiles
     return max(1, _CHUNK_MULTIPLIES // work)
 
 
-def _gemm_step(gemm: _Gemm) -> MatmulStep:
+def _strides(p: GemmProblem) -> tuple[int, ...]:
+    """Strides between the matrices of A, B and C, then their leading dimensions."""
+    matrices = (p.left, p.right, p.result)
+    return (*(x.batch for x in matrices), *(x.leading_dimension for x in matrices))
+
+
+def _gemm_step(p: GemmProblem) -> MatmulStep:
     """The step of a BLAS GEMM, in tiles of C."""
-    rows, columns = _tile_shape(gemm)
-    column_tiles = -(-gemm.n // columns)
-    tiles = -(-gemm.m // rows) * column_tiles
+    type = _blas_type(p)
+    rows, columns = _tile_shape(p)
+    column_tiles = -(-p.n // columns)
+    tiles = -(-p.m // rows) * column_tiles
     constants = (
-        *(gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b),
-        *(gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc),
-        *(rows, columns, column_tiles, tiles, _blas_address(gemm.type, "gemm"), _guard_for(gemm)),
+        *(p.m, p.n, p.k, not p.left.row_major, not p.right.row_major, *_strides(p)),
+        *(rows, columns, column_tiles, tiles, _blas_address(type, "gemm"), _guard_for(p)),
     )
-    return MatmulStep(
-        "gemm", _gemm_kernel(gemm.type), (0, 1, 2), constants, gemm.batch * tiles, _parallel_grain(gemm, tiles)
-    )
+    return MatmulStep("gemm", _gemm_kernel(type), (0, 1, 2), constants, p.batch * tiles, _parallel_grain(p, tiles))
 
 
-class _Gemv(NamedTuple):
-    """y = op(M) x: the length of y, the positions of (M, x, y) among (A, B, C), and strides in elements."""
-
-    length: int
-    order: tuple[int, int, int]
-    transposed: bool
-    batch_strides: tuple[int, int]
-    leading_dimension: int
-    stride_x: int
-    stride_y: int
-
-
-def _as_gemv(gemm: _Gemm) -> _Gemv:
-    """M = A and x = B if B is a column, or M = B' and x = A' if A is a row. `transposed` says that the rows of M' are
-    contiguous in memory."""
-    p = gemm
-    if p.n == 1:
-        stride_x = 1 if p.transpose_b else p.ldb
-        return _Gemv(p.m, (0, 1, 2), p.transpose_a, (p.step_a, p.step_b), p.lda, stride_x, p.ldc)
-    stride_x = p.lda if p.transpose_a else 1
-    return _Gemv(p.n, (1, 0, 2), not p.transpose_b, (p.step_b, p.step_a), p.ldb, stride_x, 1)
-
-
-def _has_contiguous_rows(gemm: _Gemm) -> bool:
-    """Whether rows of M are contiguous and M is small, so that a small kernel loads its rows as vectors."""
-    x = _as_gemv(gemm)
-    is_dense = not x.transposed and x.stride_x == x.stride_y == 1
-    if gemm.type not in ("f32", "f64") or not is_dense or gemm.k < _MIN_ROW_ELEMENTS:
-        return False
-    return vectors_in_matrix(gemm.type, x.length, gemm.k) <= _MAX_MATRIX_VECTORS
-
-
-def _row_gemv_step(gemm: _Gemm) -> MatmulStep:
+def _row_gemv_step(p: GemmProblem) -> MatmulStep:
     """The step of a batch of small matrix-vector products with contiguous rows."""
-    x = _as_gemv(gemm)
-    constants = (*x.batch_strides, gemm.step_c, x.leading_dimension, 1, 1)
-    return MatmulStep(
-        "row_gemv", _compiled_row(gemm.type, x.length, gemm.k), x.order, constants, gemm.batch, _parallel_grain(gemm)
-    )
+    x = as_gemv(p)
+    constants = (*x.batch_strides, p.result.batch, x.leading_dimension, 1, 1)
+    kernel = _compiled_row(p.types[2], x.length, p.k)
+    return MatmulStep("row_gemv", kernel, x.order, constants, p.batch, _parallel_grain(p))
 
 
-def _has_contiguous_columns(gemm: _Gemm) -> bool:
-    """Whether rows of M' are contiguous and M is small, so that a small kernel adds multiples of them."""
-    x = _as_gemv(gemm)
-    if gemm.type not in ("f32", "f64") or not x.transposed or x.stride_y != 1 or x.length < _MIN_ROW_ELEMENTS:
-        return False
-    return vectors_in_matrix(gemm.type, gemm.k, x.length) <= _MAX_MATRIX_VECTORS
-
-
-def _column_gemv_step(gemm: _Gemm) -> MatmulStep:
+def _column_gemv_step(p: GemmProblem) -> MatmulStep:
     """The step of y' = x' M' as a GEMM of one row."""
-    x = _as_gemv(gemm)
+    x = as_gemv(p)
     matrix, vector, result = x.order
-    constants = (x.batch_strides[1], x.batch_strides[0], gemm.step_c, x.stride_x, x.leading_dimension, 1)
-    kernel = compiled_small(gemm.type, 1, x.length, gemm.k, True, False)
-    return MatmulStep("column_gemv", kernel, (vector, matrix, result), constants, gemm.batch, _parallel_grain(gemm))
+    constants = (x.batch_strides[1], x.batch_strides[0], p.result.batch, x.stride_x, x.leading_dimension, 1)
+    kernel = compiled_small(p.types[2], 1, x.length, p.k, True, False)
+    return MatmulStep("column_gemv", kernel, (vector, matrix, result), constants, p.batch, _parallel_grain(p))
 
 
-def _gemv_step(gemm: _Gemm) -> MatmulStep:
+def _gemv_step(p: GemmProblem) -> MatmulStep:
     """The step of a BLAS GEMV, in tiles of y."""
-    length, order, transposed, steps, leading_dimension, stride_x, stride_y = _as_gemv(gemm)
-    min_rows = 16
-    if transposed:  # a tile reads a part of each stored row, and long parts are faster
+    x, type, min_rows = as_gemv(p), _blas_type(p), 16
+    if not x.row_major:  # a tile reads a part of each stored row, and long parts are faster
         min_part, max_part = _STRIDED_GEMV_TILE
-        min_rows = max(min(min_part, _round_up(length / 2, 16)), min(max_part, _round_up(length / 8, 16)))
-        min_rows = _BATCHED_GEMV_TILE if gemm.batch > 1 else min_rows
-    rows = min(length, max(min_rows, _round_up(_GEMV_TILE_ELEMENTS / gemm.k, 16))) if guard() else length
-    tiles = -(-length // rows)
+        min_rows = max(min(min_part, _round_up(x.length / 2, 16)), min(max_part, _round_up(x.length / 8, 16)))
+        min_rows = _BATCHED_GEMV_TILE if p.batch > 1 else min_rows
+    rows = min(x.length, max(min_rows, _round_up(_GEMV_TILE_ELEMENTS / p.k, 16))) if guard() else x.length
+    tiles = -(-x.length // rows)
     constants = (
-        *(length, gemm.k, not transposed, *steps, gemm.step_c, leading_dimension, stride_x, stride_y),
-        *(rows, tiles, _blas_address(gemm.type, "gemv"), _guard_for(gemm)),
+        *(x.length, p.k, x.row_major, *x.batch_strides, p.result.batch, x.leading_dimension, x.stride_x, x.stride_y),
+        *(rows, tiles, _blas_address(type, "gemv"), _guard_for(p)),
     )
-    grain = max(1, _GEMV_TILE_ELEMENTS // (rows * gemm.k))
-    return MatmulStep("gemv", _gemv_kernel(gemm.type), order, constants, gemm.batch * tiles, grain)
+    grain = max(1, _GEMV_TILE_ELEMENTS // (rows * p.k))
+    return MatmulStep("gemv", _gemv_kernel(type), x.order, constants, p.batch * tiles, grain)
 
 
-def _small_gemm_step(gemm: _Gemm) -> MatmulStep:
+def _small_gemm_step(p: GemmProblem) -> MatmulStep:
     """The step of a batch of small GEMMs."""
-    shape = (gemm.type, gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b)
-    constants = (gemm.step_a, gemm.step_b, gemm.step_c, gemm.lda, gemm.ldb, gemm.ldc)
-    return MatmulStep("small_gemm", compiled_small(*shape), (0, 1, 2), constants, gemm.batch, _parallel_grain(gemm))
+    kernel = compiled_small(p.types[2], p.m, p.n, p.k, not p.left.row_major, not p.right.row_major)
+    return MatmulStep("small_gemm", kernel, (0, 1, 2), _strides(p), p.batch, _parallel_grain(p))
+
+
+_STEPS: dict[GemmKernel, Callable[[GemmProblem], MatmulStep]] = {
+    GemmKernel.ROW_GEMV: _row_gemv_step,
+    GemmKernel.COLUMN_GEMV: _column_gemv_step,
+    GemmKernel.SMALL_GEMM: _small_gemm_step,
+    GemmKernel.BLAS_GEMV: _gemv_step,
+    GemmKernel.BLAS_GEMM: _gemm_step,
+}
+
+
+def _blas_type(p: GemmProblem) -> ElementType:
+    """The element type of all three matrices."""
+    assert p.types[0] == p.types[1] == p.types[2]
+    return cast(ElementType, p.types[2])
 
 
 @functools.cache
@@ -301,9 +201,9 @@ def _blas_address(type: ElementType, name: str) -> int:
     return routine(_PREFIXES[type] + name)
 
 
-def _guard_for(gemm: _Gemm) -> int:
+def _guard_for(p: GemmProblem) -> int:
     """The address of the guard that keeps the BLAS on one thread; 0 if it uses one anyway."""
-    return guard_address() if gemm.multiplies > _MAX_UNGUARDED_MULTIPLIES else 0
+    return guard_address() if p.multiplies > _MAX_UNGUARDED_MULTIPLIES else 0
 
 
 # Kernels. Their tables hold pointers, then integers; Fortran routines take all arguments by reference.
@@ -408,28 +308,13 @@ def _alpha_beta(type: ElementType) -> str:
     )
 
 
-def gemm_step_of(x: Instruction, repeats: int) -> MatmulStep:
-    """The step for a dot whose operands are batches of matrices without a copy; `repeats` is the expected number of
+def gemm_step_of(x: Instruction, runs: int) -> MatmulStep:
+    """The step for a dot whose operands are batches of matrices without a copy; `runs` is the expected number of its
     runs."""
     p = gemm_problem(x)
     if p is None:
         raise AssertionError("operands that are no matrices are transposed before")
-    return gemm_step(
-        x.array_shape.element_type.name,  # pyright: ignore[reportArgumentType]
-        p.m,
-        p.n,
-        p.k,
-        batch=p.batch,
-        transpose_a=not p.left.row_major,
-        transpose_b=not p.right.row_major,
-        steps=(p.left.batch, p.right.batch, p.m * p.n),
-        leading=(
-            p.left.row if p.left.row_major else p.left.column,
-            p.right.row if p.right.row_major else p.right.column,
-            p.n,
-        ),
-        repeats=repeats,
-    )
+    return gemm_step(p, runs)
 
 
 def _compile(

@@ -12,24 +12,18 @@ import functools
 from collections.abc import Sequence
 from itertools import product
 
-from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Kernel, Literal, Value
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm.arithmetic import bits_of
 from tinyxla.loopir.kernels.gemm.packed import bind_parameters
-from tinyxla.loopir.kernels.gemm.problem import GemmProblem, gemm_problem
-from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
+from tinyxla.loopir.kernels.gemm.problem import GemmProblem
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target, vector_bytes
 from tinyxla.shapes import Shape
 
-_MAX_SKINNY_ROWS, _MIN_OTHER_ROWS = 32, 32  # rows of the skinny operand, and of the other one
-_MAX_TRANSPOSED_ROWS, _MIN_OTHER_ROWS_IF_TRANSPOSED = 8, 128  # the same if the skinny operand is transposed first
-_MIN_K, _MIN_K_OF_VECTOR = 32, 256  # terms of k, and for a skinny operand of one row
-_MIN_K_PER_ROW = 8  # terms of k for each skinny row from which the final reduction costs less than packing
 _ARGUMENTS = tuple("m n k a_row b_row a_divisor a_tiles b_divisor b_tiles first_tile last_tile".split())
-_TYPES = ("f32", "f64")
 
 
 @functools.cache
@@ -111,7 +105,7 @@ def _kernel(type: str, rows: int, columns: int) -> Kernel:
 
 @functools.cache
 def _transposed_columns(type: str) -> Kernel:
-    """The columns of a batch of matrices, copied one after the other_rows."""
+    """The columns of a batch of matrices, copied one after the other."""
     b = ParametricBuilder("columns", "columns k batch row")
     n = b.parameter
     source, target = b.argument(type), b.argument(type, True)
@@ -123,46 +117,29 @@ def _transposed_columns(type: str) -> Kernel:
     return b.kernel
 
 
-def supports(x: Instruction) -> bool:
-    """Whether one operand is skinny, k is long enough, and the other operand has contiguous rows along k; the skinny
-    one has too, or is transposed first at little cost."""
-    p, types = gemm_problem(x), {y.array_shape.element_type.name for y in (x, *x.operands)}
-    if p is None or len(types) > 1 or not types <= set(_TYPES) or not p.batch:
-        return False
-    skinny, other_rows = sorted((p.m, p.n))
-    has_contiguous_rows = _have_contiguous_rows(p)
-    min_k = max(_MIN_K if skinny > 1 else _MIN_K_OF_VECTOR, _MIN_K_PER_ROW * skinny)
-    if not has_contiguous_rows[p.m <= p.n] or p.k < min_k:
-        return False
-    if has_contiguous_rows[p.m > p.n]:
-        return skinny <= _MAX_SKINNY_ROWS and other_rows >= _MIN_OTHER_ROWS
-    return skinny <= _MAX_TRANSPOSED_ROWS and other_rows >= _MIN_OTHER_ROWS_IF_TRANSPOSED
-
-
-def _have_contiguous_rows(p: GemmProblem) -> tuple[bool, bool]:
+def have_contiguous_rows(p: GemmProblem) -> tuple[bool, bool]:
     """Whether rows of A and of B' are contiguous along k; a single row may be described as a dense column."""
     return p.left.row_major or (p.m, p.left.column) == (1, 1), not p.right.row_major or (p.n, p.right.row) == (1, 1)
 
 
-def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+def kernels(x: Instruction, p: GemmProblem) -> list[LoweredKernel]:
     """The kernels: a transposing copy of a skinny operand if need be, and the product."""
-    p, type = gemm_problem(x), x.array_shape.element_type.name
-    assert p is not None
+    type = p.types[2]
     tile_sums = 16 if vector_bytes() == 64 else 8  # accumulators in registers
     skinny = min(4, 1 << (min(p.m, p.n) - 1).bit_length())
     if skinny == 1:  # one vector of sums: the hardware prefetcher follows few streams
         tile_sums = 8 * vector_bytes() // bits_of(type)
     rows, columns = (skinny, tile_sums // skinny) if p.m <= p.n else (tile_sums // skinny, skinny)
     operands: list[Storage] = [*x.operands]
-    strides, kernels = list[int](), list[LoweredKernel]()
-    has_contiguous_rows = _have_contiguous_rows(p)
+    strides, copies = list[int](), list[LoweredKernel]()
+    has_contiguous_rows = have_contiguous_rows(p)
     for side, (matrices, count) in enumerate(((p.left, p.m), (p.right, p.n))):
         batch, row = matrices.batch, matrices.leading_dimension
         if not has_contiguous_rows[side]:
             matrix_count = p.batch if batch else 1
             operands[side] = Temporary(Shape(x.array_shape.element_type, (matrix_count, count, p.k)))
             parameters, arguments = (count, p.k, batch, row), [x.operands[side], operands[side]]
-            kernels.append(
+            copies.append(
                 bind_parameters(_transposed_columns(type), arguments, parameters, matrix_count * count, p.k, x)
             )
             batch, row = count * p.k if batch else 0, p.k
@@ -175,6 +152,6 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     parameters = (p.m, p.n, p.k, *strides, *tile_order, chunks, length)
     work = length * tile_sums * p.k // min(2, skinny)  # for one row, loads cost as much as multiply-adds
     return [
-        *kernels,
+        *copies,
         bind_parameters(_kernel(type, rows, columns), [*operands, x], parameters, p.batch * chunks, work, x),
     ]

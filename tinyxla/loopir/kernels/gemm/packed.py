@@ -30,13 +30,13 @@ from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS, decla
 from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, transpose_size
 from tinyxla.loopir.kernels.gemm.problem import (
     CHUNKS,
-    MAX_SMALL_SIZE,
+    L2_BYTES,
+    L2_WAY_BYTES,
     MIN_CHUNK_MULTIPLIES,
     GemmProblem,
-    gemm_problem,
 )
 from tinyxla.loopir.lower.axes import parallel_grain
-from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.loopir.lower.reductions import combine_partials
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target
@@ -47,18 +47,14 @@ _KC = 384  # Goto's kc, in words: a tile's rows of A and panel of B stay in the 
 _AMX_KC = 256  # kc for AMX, whose panels are wider
 _PITCH_PADDING = 16  # words by which packed rows of A are padded, so that their pitch is no power of two
 _STREAMING_KC = 64  # kc if B is streamed: each row of B is read once, all columns in order
-_STREAMED_BYTES = 1 << 20  # bytes of B in one block of kc rows that is streamed
-_LARGE_B_BYTES = 1 << 21  # bytes of B that fill the L2 cache
-_CACHE_WAY_BYTES = 1 << 17  # bytes of a way of the L2 cache: addresses this far apart share a set
-_MAX_ALIASED_ROWS = 4  # rows of B that may share a set
-_L2_BYTES = 1 << 20  # bytes of the L2 cache that a block may fill
+_MAX_STREAMING_ROWS = 2  # rows of A for which B is streamed even if it fits into the cache
+_MAX_ALIASED_ROWS = 4  # rows of B that may share a set of the cache
 _MC = 48  # Goto's mc, a multiple of mr
 _TALL_MC = 144  # mc if no panel stays in the L2 cache
 _FUSED_PACKING_MC = 336  # mc if each block packs its own panels of B and reads A in place
 _MIN_PACKED_ROWS = 512  # m above which a B beyond the L2 cache is packed although A is packed too
 _MIN_REPACK_PANELS = 8  # panels of B for which repacking a block of A pays
 _AMX_MC = 128  # mc for AMX
-_MAX_GEMV_COLUMNS = 2  # n up to which a product is left to the BLAS's gemv
 _STORE_TERMS = 4  # terms of k that take as long as loading and storing the accumulator
 _REPACKING_ROWS = 4  # rows of A whose products take as long as packing a panel of B, or reading it once more
 _MAX_ROW_PARTS = 4  # parts of a usual block of A
@@ -324,20 +320,7 @@ class _GemmBuilder(ParametricBuilder):
         self.call(declare_microkernel(self.arithmetic), *matrices, *arrays)
 
 
-# --- choice of kernels and block sizes --------------------------------------------------------------------------------
-
-
-def supports(x: Instruction) -> bool:
-    """Whether this GEMM is used: a type that its arithmetic supports, and sizes for which packing pays, or that the
-    BLAS does not support."""
-    type, result = x.operands[0].array_shape.element_type.name, x.array_shape.element_type.name
-    p = gemm_problem(x)
-    if p is None or choose_arithmetic(type, result, p.m, p.n, p.k) is None or not x.array_shape.size or not p.k:
-        return False
-    if type not in ("f32", "f64"):
-        return True
-    is_large = p.right.row_major and p.k * p.right.row * bits_of(type) // 8 >= _L2_BYTES
-    return (p.m > 1 or is_large) and p.n > _MAX_GEMV_COLUMNS and max(p.n, p.k) > MAX_SMALL_SIZE
+# --- block sizes ------------------------------------------------------------------------------------------------------
 
 
 def _kc(arithmetic: Arithmetic) -> int:
@@ -352,9 +335,9 @@ def _max_mc(arithmetic: Arithmetic, packs_a: bool, packs_b: bool) -> int:
     return _MC if packs_a else _FUSED_PACKING_MC
 
 
-def _can_read_a_in_place(arithmetic: Arithmetic, type: str, p: GemmProblem) -> bool:
+def _can_read_a_in_place(arithmetic: Arithmetic, p: GemmProblem) -> bool:
     """Whether elements of A, or words of contiguous ones, are factors without a conversion."""
-    left = p.left
+    left, type = p.left, p.types[0]
     if arithmetic.factors_per_word == 1:
         return type == arithmetic.accumulator
     has_whole_words = not any(size % arithmetic.factors_per_word for size in (p.k, left.row, left.batch))
@@ -389,11 +372,11 @@ def _choose_blocking(
     words = -(-p.k // arithmetic.factors_per_word)
     panels = -(-p.n // arithmetic.nr)
     b_bytes = _bytes_of_b(p, arithmetic)
-    cached_panels = _L2_BYTES // (2 * arithmetic.nr * words * arithmetic.word_bits // 8)
+    cached_panels = L2_BYTES // (2 * arithmetic.nr * words * arithmetic.word_bits // 8)
     max_mc = _max_mc(arithmetic, packs_a, fuses)
     if not (arithmetic.uses_amx or fuses):
         max_mc = min(max_mc, _MC if cached_panels else _TALL_MC)
-    streams_b = arithmetic.skinny_rows > 0 and (p.m <= _MAX_GEMV_COLUMNS or b_bytes > _LARGE_B_BYTES)
+    streams_b = arithmetic.skinny_rows > 0 and (p.m <= _MAX_STREAMING_ROWS or b_bytes > 2 * L2_BYTES)
     if streams_b or fuses:
         mc = p.m
     elif panels >= CHUNKS:  # B is the larger operand: read it once
@@ -403,7 +386,7 @@ def _choose_blocking(
     mc = _round_up(-(-p.m // -(-p.m // mc)), arithmetic.mr)
     row_blocks = -(-p.m // mc)
     if streams_b:
-        kc = max(1, min(_STREAMING_KC, _STREAMED_BYTES * 8 // arithmetic.word_bits // p.right.row))
+        kc = max(1, min(_STREAMING_KC, L2_BYTES * 8 // arithmetic.word_bits // p.right.row))
     elif packs_b:
         kc = _kc(arithmetic)
     k_blocks = -(-words // kc)
@@ -448,39 +431,36 @@ def _bytes_of_b(p: GemmProblem, arithmetic: Arithmetic) -> int:
 
 
 def _choose_packing(
-    p: GemmProblem, arithmetic: Arithmetic, type: str, panels: int, is_b_in_order: bool
+    p: GemmProblem, arithmetic: Arithmetic, panels: int, is_b_in_order: bool
 ) -> tuple[int, bool, bool, bool]:
     """The terms kc of a block, whether A and B are packed, and whether B is packed by the kernel of the product."""
     row_bytes = p.right.row * arithmetic.word_bits // 8
-    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * _CACHE_WAY_BYTES // math.gcd(row_bytes, _CACHE_WAY_BYTES))
-    packs_a = not _can_read_a_in_place(arithmetic, type, p) or (not p.left.row_major and panels > 1)
-    is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > _L2_BYTES * (1 if p.m >= _MC else 2)
+    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * L2_WAY_BYTES // math.gcd(row_bytes, L2_WAY_BYTES))
+    packs_a = not _can_read_a_in_place(arithmetic, p) or (not p.left.row_major and panels > 1)
+    is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > L2_BYTES * (1 if p.m >= _MC else 2)
     pays_off = is_scattered and p.m > (_MIN_PACKED_ROWS if packs_a else _MC)
     packs_b = not is_b_in_order or pays_off
     fuses = packs_b and p.m <= _max_mc(arithmetic, packs_a, True) and (p.batch == 1 or p.right.batch > 0)
     return kc, packs_a, packs_b, fuses
 
 
-def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+def kernels(x: Instruction, p: GemmProblem, plan: Plan) -> list[LoweredKernel]:
     """The kernels of a GEMM: packing of B, the product, the sum of a split k, and the mirror image of a symmetric
     result."""
-    type, b_type = (o.array_shape.element_type.name for o in x.operands)
-    result = x.array_shape.element_type.name
-    p = gemm_problem(x)
-    assert p is not None
+    type, b_type, result = p.types
     arithmetic = choose_arithmetic(type, result, p.m, p.n, p.k)
     assert arithmetic is not None
     is_b_in_order = arithmetic.factors_per_word == 1 and b_type == arithmetic.accumulator and p.right.row_major
     if p.m <= _MC and is_b_in_order:
         arithmetic = arithmetic.for_skinny_a(p.m, p.n)
     words, panels = -(-p.k // arithmetic.factors_per_word), -(-p.n // arithmetic.nr)
-    kernels: list[LoweredKernel] = []
-    kc, packs_a, packs_b, fuses = _choose_packing(p, arithmetic, type, panels, is_b_in_order)
+    steps: list[LoweredKernel] = []
+    kc, packs_a, packs_b, fuses = _choose_packing(p, arithmetic, panels, is_b_in_order)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs_b and not fuses:
         right, packing_step, pitch = _pack_b(x, p, arithmetic)
-        kernels.append(packing_step)
+        steps.append(packing_step)
         b_batch, b_row, b_column = panels * pitch * arithmetic.nr if p.right.batch else 0, arithmetic.nr, pitch
     blocks = _balanced(_choose_blocking(p, arithmetic, kc, packs_a, packs_b, fuses), p, arithmetic)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * blocks.max_mc
@@ -497,10 +477,10 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     kernel = _gemm_kernel(form)
     work = blocks.mc * blocks.group_panels * arithmetic.nr * (min(blocks.split_words, words) + _STORE_TERMS) // 2
     arguments = [x.operands[0], right, target]
-    kernels.append(bind_parameters(kernel, arguments, parameters, p.batch * blocks.chunks, work, x))
+    steps.append(bind_parameters(kernel, arguments, parameters, p.batch * blocks.chunks, work, x))
     if blocks.k_splits > 1:
-        kernels.append(combine_partials(partial, x, plan))
-    return [*kernels, _mirror_triangle(x, p)] if is_symmetric else kernels
+        steps.append(combine_partials(partial, x, plan))
+    return [*steps, _mirror_triangle(x, p)] if is_symmetric else steps
 
 
 def _pack_b(x: Instruction, p: GemmProblem, arithmetic: Arithmetic) -> tuple[Temporary, LoweredKernel, int]:

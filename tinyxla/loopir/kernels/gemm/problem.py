@@ -12,13 +12,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tinyxla.hlo import Instruction
 from tinyxla.ops.products import contraction
 
 CHUNKS = 8  # that threads share, if the work suffices
 MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
-MAX_SMALL_SIZE = 16  # n and k of a small GEMM
+
+# The L2 cache of the machine that block sizes are made for. They fix the order of sums, and so do not follow the caches
+# of the machine at hand.
+L2_BYTES = 1 << 20
+L2_WAY_BYTES = L2_BYTES // 8  # addresses this far apart share a set
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,42 @@ class StridedMatrices:
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """C[m, n] = A[m, k] B[k, n] for each of `batch` matrices; C is dense and row-major."""
+    """C[m, n] = A[m, k] B[k, n] for each of `batch` matrices; C is row-major."""
 
+    types: tuple[str, str, str]  # of elements of A, B and C
     batch: int
     m: int
     n: int
     k: int
     left: StridedMatrices
     right: StridedMatrices
+    result: StridedMatrices
+
+    @property
+    def multiplies(self) -> int:
+        """Real multiplications of one matrix of the batch."""
+        return self.m * self.n * self.k * (4 if self.types[2].startswith("c") else 1)
+
+
+class Gemv(NamedTuple):
+    """y = M x for each matrix of a batch: the length of y, the positions of (M, x, y) among (A, B, C), whether M is
+    row-major, and strides in elements, those between matrices of (M, x) first."""
+
+    length: int
+    order: tuple[int, int, int]
+    row_major: bool
+    batch_strides: tuple[int, int]
+    leading_dimension: int
+    stride_x: int
+    stride_y: int
+
+
+def as_gemv(p: GemmProblem) -> Gemv:
+    """A problem of one column of B or one row of A: M = A and x = B, or M = B' and x = A'."""
+    a, b = p.left, p.right
+    if p.n == 1:
+        return Gemv(p.m, (0, 1, 2), a.row_major, (a.batch, b.batch), a.leading_dimension, b.row, p.result.row)
+    return Gemv(p.n, (1, 0, 2), not b.row_major, (b.batch, a.batch), b.leading_dimension, a.column, p.result.column)
 
 
 def _strided_matrices(
@@ -102,5 +135,6 @@ def gemm_problem(x: Instruction) -> GemmProblem | None:
     left, right = (_strided_matrices(x.operands[side], *_roles(x, side)) for side in (0, 1))
     if left is None or right is None:
         return None
-    sizes = contraction.matrix_sizes(x.attributes, *(o.array_shape.dimensions for o in x.operands))
-    return GemmProblem(*sizes, left, right)
+    batch, m, n, k = contraction.matrix_sizes(x.attributes, *(o.array_shape.dimensions for o in x.operands))
+    a_type, b_type, type = (y.array_shape.element_type.name for y in (*x.operands, x))
+    return GemmProblem((a_type, b_type, type), batch, m, n, k, left, right, StridedMatrices(m * n, n, 1, True))
