@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, LibraryKernel, Loop, Plan, SingleOp, Switch
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.kernels import convolution, native_call, scatter
-from tinyxla.loopir.kernels.control_flow import batched_while, pointwise_while, scalarized
+from tinyxla.loopir.kernels.control_flow import choose_form
 from tinyxla.loopir.kernels.fft import plan
 from tinyxla.loopir.kernels.gemm import choose_kernel, grouped
 from tinyxla.loopir.kernels.linalg import lapack
@@ -46,10 +46,7 @@ class OpLowering:
 
 # Memory as it is: no kernel.
 _ALLOCATION = OpLowering(lambda x: x.attributes.custom_call_target == "AllocateBuffer", lambda x, plan, users: [])
-_SCALARIZED = OpLowering(scalarized.supports, scalarized.lower, scalarized.aliased_operands)
-_WHILE = OpLowering(
-    pointwise_while.supports, pointwise_while.lower, pointwise_while.aliased_operands, fallback=_SCALARIZED
-)
+_REGION = OpLowering(choose_form.supports, choose_form.lower, choose_form.aliased_operands)
 
 OP_LOWERINGS: dict[str, OpLowering] = {
     "cholesky": OpLowering(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
@@ -60,12 +57,12 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "Qr": OpLowering(lapack.supports, lapack.qr),
     "Svd": OpLowering(lapack.supports, lapack.svd),
     "triangular-solve": OpLowering(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
-    "conditional": _SCALARIZED,
+    "conditional": _REGION,
     "convolution": OpLowering(convolution.supports, convolution.lower),
     "custom-call": OpLowering(native_call.supports, native_call.lower, fallback=_ALLOCATION),
     "dot": OpLowering(choose_kernel.supports, choose_kernel.lower),
     "dynamic-update-slice": OpLowering(scatter.supports_update, scatter.lower_update, scatter.aliased_operands),
-    "lanes": OpLowering(scalarized.supports, batched_while.lower, scalarized.aliased_operands),
+    "lanes": _REGION,
     "opt-barrier": OpLowering(
         lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}
     ),
@@ -76,7 +73,7 @@ OP_LOWERINGS: dict[str, OpLowering] = {
     "scatter": OpLowering(scatter.supports_scatter, scatter.lower_scatter, scatter.aliased_operands),
     "sort": OpLowering(choose_algorithm.supports_sort, choose_algorithm.lower_sort),
     "topk": OpLowering(choose_algorithm.supports_top_k, choose_algorithm.lower_top_k),
-    "while": _WHILE,  # vectorized, which compiles faster than the same number of scalars
+    "while": _REGION,
 }
 
 

@@ -1,19 +1,20 @@
-"""Batched `while` loops (vmap): instances in lock step with masks (SIMT), or each by itself.
+"""Batched `while` loops (vmap) in lock step: a group of instances iterates in vectors until all of it have ended.
 
-If an instance is a single loop without nested loops or branches, a group of instances runs in lock step in vectors
-until all of the group have ended; what they carry stays in the cache. Loops of known trip count are batched for that
-alone. Other instances are scalarized regions, which run to their own ends. Threads share groups or instances.
+Applies where an instance is a single loop over small arrays without nested loops or branches. Counters of a known trip
+count need no row. Threads share the groups.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import cast
 
 from tinyxla.compiler.analysis.scalarization import ScalarizedRegion, is_allocation
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, LoopCarried, Operand
-from tinyxla.loopir.kernels.control_flow import scalarized
+from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
+from tinyxla.loopir.kernels.control_flow.lock_step import LockStepLoop
 from tinyxla.loopir.kernels.control_flow.scalarized import (
     ASSUMED_STEPS,
     InMemory,
@@ -24,26 +25,25 @@ from tinyxla.loopir.kernels.control_flow.scalarized import (
     single_scalar,
 )
 from tinyxla.loopir.lower.axes import make_kernel
-from tinyxla.loopir.lower.emit import UNBOUNDED, LoweredKernel, Users
+from tinyxla.loopir.lower.emit import LoweredKernel, Users
 from tinyxla.ops import calls, movement
 from tinyxla.shapes import TupleShape
 from tinyxla.transforms.invariants import counting
 
 GROUP_SIZE = 32  # instances in lock step
 KNOWN_COUNT_GROUP_SIZE = 128  # the same, if all have the same trip count
-MAX_CARRIED_ELEMENTS = 256  # elements that an instance carries, so that a group stays in the cache
+MAX_CARRIED_ELEMENTS = 256  # elements that an instance carries
+MAX_GROUP_BYTES = 1 << 17  # bytes that a group carries, so that it stays in the L2 cache
 
 
-def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """The kernels of a batched region: instances in lock step if it is a single loop, or else each by itself."""
-    region = scalarized.region_of(x)
-    loop = None if region is None else _single_loop(region)
-    if region is None or loop is None:
-        return scalarized.lower(x, plan, users)
-    return _LockStepGroup(x, loop, region, plan, users).kernels()
+def lower(x: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """The kernel of a batch whose instances are a single loop (`single_loop`)."""
+    loop = single_loop(region)
+    assert loop is not None
+    return [_LockStepGroup(x, loop, region, plan, users).kernel()]
 
 
-def _single_loop(region: ScalarizedRegion) -> Instruction | None:
+def single_loop(region: ScalarizedRegion) -> Instruction | None:
     """The loop that is all of an instance; None if there is more, if it has nested loops or branches, or if it updates
     memory."""
     loops = [x for x in region.order if isinstance(x.shape, TupleShape)]
@@ -59,7 +59,7 @@ def _single_loop(region: ScalarizedRegion) -> Instruction | None:
 
 
 class _LockStepGroup:
-    """A group of instances in lock step; `rows` holds what they carry, with one element for each instance."""
+    """The kernel of groups of instances in lock step."""
 
     def __init__(self, x: Instruction, loop: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> None:
         self.x, self.loop, self.region = x, loop, region
@@ -67,33 +67,51 @@ class _LockStepGroup:
         self.low = ScalarizedLowering(f"small_{x.op.name}", plan, self.results.values(), allows_vectors=False)
         self.instances = x.operands[x.attributes.mapped.index(True)].array_shape.dimensions[0]
         self.steps: int | None = loop.attributes.known_trip_count
-        self.width = GROUP_SIZE if self.steps is None else KNOWN_COUNT_GROUP_SIZE
         in_memory = [o in region.homes for o in loop.operands]
         self.condition, self.body = regions((loop.attributes.condition, loop.attributes.body), in_memory)
         nested = self.body.computation
         read = [y.attributes.index for y in region.computation.outputs if y.op is calls.get_tuple_element]
         counters = counting(nested).items() if self.steps is not None else ()
         self.counters = {k: step for k, step in counters if k not in read}
-        self.rows: dict[int, list[Buffer]] = {}
-        for k, (y, p) in enumerate(zip(nested.outputs, nested.parameters, strict=True)):
-            if y is not p and not in_memory[k] and k not in self.counters:
-                type, size = p.array_shape.element_type.name, p.array_shape.size
-                self.rows[k] = [self.low.builder.scratch(type, self.width) for _ in range(size)]
+        self.carried = {  # positions of the values that are carried in rows, and their number of elements
+            k: p.array_shape.size
+            for k, (y, p) in enumerate(zip(nested.outputs, nested.parameters, strict=True))
+            if y is not p and not in_memory[k] and k not in self.counters
+        }
+        arrays = [nested.parameters[k].array_shape for k in self.carried]
+        types = [x.element_type.name for x in arrays for _ in range(x.size)]
+        width = GROUP_SIZE if self.steps is None else KNOWN_COUNT_GROUP_SIZE
+        self.width = min(width, MAX_GROUP_BYTES // max(1, sum(x.size * x.dtype.itemsize for x in arrays)))
+        self.group = LockStepLoop(self.low, types, self.width)
 
-    def kernels(self) -> list[LoweredKernel]:
+    def kernel(self) -> LoweredKernel:
         """The kernel over groups of instances."""
-        low, width = self.low, self.width
+        low, width, group = self.low, self.width, self.group
         b = low.builder
-        with low.loop(b.kernel.first, b.kernel.last) as (group, _):
-            start, count = b.tile_start_and_size(group, width, self.instances)
+        with low.loop(b.kernel.first, b.kernel.last) as (tile, _):
+            start, count = b.tile_start_and_size(tile, width, self.instances)
+
+            def initial(j: Index) -> list[Operand]:
+                operands = self._operands_of(b.add(start, j))
+                return self._scalars([operands[o] for o in self.loop.operands])
+
+            def step(j: Index, carried: Sequence[Operand], t: Index = 0) -> list[Operand]:
+                values = self._values(self._operands_of(b.add(start, j)), carried)
+                for k, increment in self.counters.items():
+                    values[k] = [self._counter(single_scalar([values[k]]), increment, t)]
+                return self._scalars(low.run(self.body, values))
+
+            def condition(j: Index, carried: Sequence[Operand]) -> Operand:
+                return single_scalar(low.run(self.condition, self._values(self._operands_of(b.add(start, j)), carried)))
+
             if self.steps is None:
-                self._run_masked(start, count)
+                group.iterate_while(count, initial, step, condition)
             else:
-                self._run_known_count(start, count, self.steps)
+                group.iterate(count, self.steps, initial, lambda t, j: step(j, group.load(j), t))
             with low.loop(0, count) as (j, _):
-                self._store_results(b.add(start, j), j)
+                self._store_results(b.add(start, j), group.load(j))
         work = self.region.work * (ASSUMED_STEPS if self.steps is None else width * self.steps)
-        return [make_kernel(low, -(-self.instances // width), work, list(self.results.values()))]
+        return make_kernel(low, -(-self.instances // width), work, list(self.results.values()))
 
     def _operands_of(self, instance: Index) -> dict[Instruction, Promoted]:
         """The operands of an instance."""
@@ -108,79 +126,29 @@ class _LockStepGroup:
                 held[parameter] = [low.value(operand, (instance, *p) if is_mapped else p) for p in indices_of(shape)]
         return held
 
-    def _initial_values(self, instance: Index) -> list[Promoted]:
-        """Initial values of what the loop of an instance carries."""
-        held = self._operands_of(instance)
-        return [held[o] for o in self.loop.operands]
-
-    def _carried_values(self, instance: Index, slot: Index) -> list[Promoted]:
-        """Current values of what the loop carries."""
-        values = self._initial_values(instance)
-        for k in self.rows:
-            values[k] = self._row(k, slot)
+    def _values(self, operands: dict[Instruction, Promoted], carried: Sequence[Operand]) -> list[Promoted]:
+        """Current values of what the loop of an instance carries: those in rows, and operands."""
+        values, scalars = [operands[o] for o in self.loop.operands], iter(carried)
+        for k, size in self.carried.items():
+            values[k] = [*itertools.islice(scalars, size)]
         return values
 
-    def _row(self, k: int, slot: Index) -> Promoted:
-        return [self.low.builder.load(row, slot) for row in self.rows[k]]
+    def _scalars(self, values: Sequence[Promoted]) -> list[Operand]:
+        """The elements of the values that are carried in rows."""
+        return [element for k in self.carried for element in cast("list[Operand]", values[k])]
 
-    def _store_row(self, slot: Index, values: Sequence[Promoted]) -> None:
-        """Store the carried values of one instance."""
-        for k, rows in self.rows.items():
-            elements = values[k]
-            assert not isinstance(elements, InMemory)
-            for row, element in zip(rows, elements, strict=True):
-                self.low.builder.store(row, slot, element)
+    def _counter(self, first: Operand, increment: int, t: Index) -> Operand:
+        """A counter in iteration t, which needs no row."""
+        b, type = self.low.builder, first.type
+        return b.compute("add", type, first, b.compute("multiply", type, b.convert(type, t), Literal(type, increment)))
 
-    def _run_masked(self, start: Index, count: Index) -> None:
-        """Iterate while any instance's condition holds; instances that have ended keep their values."""
-        low = self.low
-        b = low.builder
-        running, zero_s32 = b.scratch("pred", self.width), Literal("s32", 0)
-
-        def record(slot: Index, values: Sequence[Promoted], is_running: Operand, any_running: LoopCarried) -> None:
-            self._store_row(slot, values)
-            b.store(running, slot, is_running)
-            any_running.next = b.or_(any_running.arg, b.convert("s32", is_running))
-
-        def any_of(any_running: LoopCarried) -> Operand:
-            return b.compare("NE", any_running.result, zero_s32)
-
-        with low.loop(0, count, [zero_s32]) as (j, inner):
-            values = self._initial_values(b.add(start, j))
-            record(j, values, single_scalar(low.run(self.condition, values)), inner.carried[0])
-        with low.loop(0, b.select(any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
-            with low.loop(0, count, [zero_s32]) as (j, inner):
-                values = self._carried_values(b.add(start, j), j)
-                is_running = b.load(running, j)
-                new = low.run(self.body, values)
-                for k in self.rows:
-                    values[k] = low.select_elements(is_running, new[k], values[k])
-                is_running_next = b.and_(is_running, single_scalar(low.run(self.condition, values)))
-                record(j, values, is_running_next, inner.carried[0])
-            outer.continue_while = any_of(inner.carried[0])
-
-    def _run_known_count(self, start: Index, count: Index, steps: int) -> None:
-        """Iterate all instances for a known trip count."""
-        low = self.low
-        b = low.builder
-        with low.loop(0, count) as (j, _):
-            self._store_row(j, self._initial_values(b.add(start, j)))
-        with low.loop(0, steps, sequential=True) as (t, _), low.loop(0, count) as (j, _):
-            values = self._carried_values(b.add(start, j), j)
-            for k, step in self.counters.items():
-                first = single_scalar([values[k]])
-                step_number = b.convert(first.type, t)
-                increment = b.compute("multiply", first.type, step_number, Literal(first.type, step))
-                values[k] = [b.compute("add", first.type, first, increment)]
-            self._store_row(j, low.run(self.body, values))
-
-    def _store_results(self, instance: Index, slot: Index) -> None:
+    def _store_results(self, instance: Index, carried: Sequence[Operand]) -> None:
         """Store the results of an instance that has ended."""
-        held = self._operands_of(instance)
-        for step_number, result in self.results.items():
-            y = self.region.computation.outputs[step_number]
-            k = y.attributes.index if y.op is calls.get_tuple_element else -1
-            values = self._row(k, slot) if k in self.rows else held[y if k < 0 else self.loop.operands[k]]
-            if not isinstance(values, InMemory):
-                for at, element in zip(indices_of(y.array_shape), values, strict=True):
+        operands = self._operands_of(instance)
+        values = self._values(operands, carried)
+        for position, result in self.results.items():
+            y = self.region.computation.outputs[position]
+            value = values[y.attributes.index] if y.op is calls.get_tuple_element else operands[y]
+            if not isinstance(value, InMemory):
+                for at, element in zip(indices_of(y.array_shape), value, strict=True):
                     self.low.store(result, (instance, *at), element)

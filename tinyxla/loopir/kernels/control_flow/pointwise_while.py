@@ -17,8 +17,8 @@ from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
 from tinyxla.compiler.fusion.plan import Accesses, Plan, results_of
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Buffer, Compute, Index, Loop, Operand
-from tinyxla.loopir.ir.operations import has_slow_path
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Index, Operand
+from tinyxla.loopir.kernels.control_flow.lock_step import LockStepLoop
 from tinyxla.loopir.kernels.scatter import copy_kernel
 from tinyxla.loopir.lower.axes import Axis, collapse_axes, expand_indices, make_kernel, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
@@ -34,7 +34,7 @@ MAX_BLOCK_WORK = 1 << 26  # operations of a block, which no signal can interrupt
 MAX_ARRAYS = 64  # arrays in one kernel: with more, rows do not fill vectors, and some LLVM passes take quadratic time
 
 
-class _CarriedState(NamedTuple):
+class CarriedState(NamedTuple):
     """The carried values of a loop by position: `arrays` of `sizes`, scalar `counters`, and `stacked` outputs with the
     updates of an iteration and the elements that they write; all others are loop-invariant.
 
@@ -53,22 +53,13 @@ class _CarriedState(NamedTuple):
     stores_counters: bool = True
 
 
-def supports(x: Instruction) -> bool:
-    """Whether the loop is pointwise, has a known trip count and is short enough for a block."""
-    return _carried_state(x) is not None
-
-
-def aliased_operands(x: Instruction) -> dict[int, int]:
+def aliased_operands(x: Instruction, state: CarriedState) -> dict[int, int]:
     """Stacked outputs begin as their operands, and loop-invariant values are their operands."""
-    state = _carried_state(x)
-    assert state is not None
     return {k: k for k in range(len(x.operands)) if k not in (*state.arrays, *state.counters)}
 
 
-def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower(x: Instruction, state: CarriedState, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of the loop, one for each group of arrays after loop distribution."""
-    state = _carried_state(x)
-    assert state is not None
     kernels: list[LoweredKernel] = []
     for loop_state in _distribute(state):
         low = _BlockedLoop(x, loop_state, plan, users)
@@ -77,8 +68,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     return kernels
 
 
-def _carried_state(x: Instruction) -> _CarriedState | None:
-    """The carried values; None if the loop is not pointwise, or has no known trip count."""
+def carried_state(x: Instruction) -> CarriedState | None:
+    """The carried values of a `while`; None if it is not pointwise, has no known trip count, or is too long for a block
+    of elements."""
     count = x.attributes.known_trip_count
     if not count or effects(x.attributes.condition) or not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
@@ -86,12 +78,12 @@ def _carried_state(x: Instruction) -> _CarriedState | None:
     return state if state is not None and MIN_BLOCK_ELEMENTS * count * state.work <= MAX_BLOCK_WORK else None
 
 
-def _distribute(state: _CarriedState) -> list[_CarriedState]:
+def _distribute(state: CarriedState) -> list[CarriedState]:
     """Loop distribution: if there are many arrays, independent ones have loops of their own. Each of these computes the
     counters, and the first one stores them."""
     if len(state.arrays) + len(state.stacked) <= MAX_ARRAYS:
         return [state]
-    result: list[_CarriedState] = []
+    result: list[CarriedState] = []
     arrays: list[int] = []
     for component in [*_dependent_components(state), []]:
         if arrays and (not component or len(arrays) + len(component) > MAX_ARRAYS):
@@ -105,7 +97,7 @@ def _distribute(state: _CarriedState) -> list[_CarriedState]:
     return result
 
 
-def _dependent_components(state: _CarriedState) -> list[list[int]]:
+def _dependent_components(state: CarriedState) -> list[list[int]]:
     """Positions of arrays, grouped by dependences on each other or on one costly operation."""
     body = state.body
     roots = {k: [body.outputs[k]] for k in state.arrays}
@@ -156,7 +148,7 @@ def _common_space(
 
 
 @lru_cache(256)
-def _analyze(body: Computation) -> _CarriedState | None:
+def _analyze(body: Computation) -> CarriedState | None:
     """The carried values of a loop body; None if it is not pointwise."""
     if effects(body) or not _has_pointwise_ops_only(body):
         return None
@@ -182,11 +174,11 @@ def _analyze(body: Computation) -> _CarriedState | None:
     work = ops_per_element([*roots, *scalars], in_registers)
     visited = {y for y, _ in reads}
     scalars = [y for y in body.instructions if y in visited and not y.array_shape.rank]
-    result = _CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
+    result = CarriedState(body, space, arrays, counters, stacked, scalars, axes, work)
     return result if _fits_kernels(result) else None
 
 
-def _fits_kernels(state: _CarriedState) -> bool:
+def _fits_kernels(state: CarriedState) -> bool:
     """Whether the kernels of a loop have few arrays each."""
     return all(len(s.arrays) + len(s.stacked) <= MAX_ARRAYS for s in _distribute(state))
 
@@ -250,7 +242,7 @@ def _reads_own_element(x: Instruction, access: AccessMap, own_maps: dict[Instruc
 class _BlockedLoop(Lowering):
     """Emits the kernel. Parameters of the body are operands of the loop, or have current elements."""
 
-    def __init__(self, x: Instruction, state: _CarriedState, plan: Plan, users: Users) -> None:
+    def __init__(self, x: Instruction, state: CarriedState, plan: Plan, users: Users) -> None:
         outputs = {*state.arrays, *state.stacked, *(state.counters if state.stores_counters else ())}
         self.results = {r.attributes.index: r for r in results_of(x, users) if r.attributes.index in outputs}
         super().__init__("elements", plan, self.results.values())
@@ -281,34 +273,29 @@ class _BlockedLoop(Lowering):
         max_width = min(target.l1_bytes // 4 // element_bytes, inner.size * outer_size // target.tasks)
         width = min(inner.size, max(VECTOR_ITERATIONS, max_width // VECTOR_ITERATIONS * VECTOR_ITERATIONS))
         blocks = -(-inner.size // width)
-        rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
+        block = LockStepLoop(self, [x.array_shape.element_type.name for x in arrays], width)
         with self.loop(b.kernel.first, b.kernel.last) as (chunk, _):
-            *indices, block = self.split_index(chunk, (*(axis.size for axis in outer), blocks))
-            first, count = b.tile_start_and_size(block, width, inner.size)
+            *indices, tile = self.split_index(chunk, (*(axis.size for axis in outer), blocks))
+            first, count = b.tile_start_and_size(tile, width, inner.size)
 
             def index_of(j: Index) -> Coordinates:
                 return expand_indices(state.axes, (*indices, b.add(first, j)), len(state.sizes))
 
-            with self.loop(0, count) as (j, _):
-                for row, x in zip(rows, arrays, strict=True):
-                    b.store(row, j, self.value(x, index_of(j)))
-            counters = [self.value(self.initial_values[k], ()) for k in state.counters]
-            with self.loop(0, self.count, counters, sequential=True) as (_, steps):
-                for slot, value in zip(steps.carried, self._step_counters([c.arg for c in steps.carried]), strict=True):
-                    slot.next = value
-                with self.loop(0, count) as (j, loop):
-                    next_rows = self._step(loop, rows, index_of(j))
-                if next_rows is not rows:
-                    with self.loop(0, count) as (j, _):
-                        for row, new in zip(rows, next_rows, strict=True):
-                            b.store(row, j, b.load(new, j))
-            for k, slot in zip(state.counters, steps.carried, strict=True):
+            counters = block.iterate(
+                count,
+                self.count,
+                initial=lambda j: [self.value(x, index_of(j)) for x in arrays],
+                step=lambda t, j: self._step(block.load(j), index_of(j)),
+                counters=[self.value(self.initial_values[k], ()) for k in state.counters],
+                next_counters=self._step_counters,
+            )
+            for k, counter in zip(state.counters, counters, strict=True):
                 if k in self.results:
-                    self.store(self.results[k], (), slot.result)
+                    self.store(self.results[k], (), counter)
             with self.loop(0, count) as (j, _):
-                for k, row in zip(state.arrays, rows, strict=True):
+                for k, value in zip(state.arrays, block.load(j), strict=True):
                     if k in self.results:
-                        self.store(self.results[k], index_of(j), b.load(row, j))
+                        self.store(self.results[k], index_of(j), value)
         return make_kernel(self, outer_size * blocks, width * self.count * state.work, list(self.results.values()))
 
     def _step_counters(self, values: Sequence[Operand]) -> list[Operand]:
@@ -319,22 +306,16 @@ class _BlockedLoop(Lowering):
             self.value(x, ())
         return [self.value(outputs[k], ()) for k in self.carried.counters]
 
-    def _step(self, loop: Loop, rows: list[Buffer], index: Coordinates) -> list[Buffer]:
-        """Compute one element; the rows of the next values. A loop with a slow path writes to other rows, since it must
-        not overwrite what it may read again."""
-        b, state, j = self.builder, self.carried, loop.index
-        for k, row in zip(state.arrays, rows, strict=True):
-            self.current[state.body.parameters[k]] = b.load(row, j)
+    def _step(self, values: Sequence[Operand], index: Coordinates) -> list[Operand]:
+        """Compute one element and store the rows that it stacks; the next values of the carried arrays."""
+        state = self.carried
+        self.current.update(zip((state.body.parameters[k] for k in state.arrays), values, strict=True))
         new = [self.value(state.body.outputs[k], index) for k in state.arrays]
         written = [(self.stacked[k], *write) for k, writes in state.stacked.items() for write in writes]
-        values = [self.value(element, index) for _, _, element in written]
-        for (storage, update, _), value in zip(written, values, strict=True):
-            self.store(storage, self._write_index(update, index), value)
-        if any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body):
-            rows = [b.scratch(row.type, row.size or 0) for row in rows]
-        for row, value in zip(rows, new, strict=True):
-            b.store(row, j, value)
-        return rows
+        elements = [self.value(element, index) for _, _, element in written]
+        for (storage, update, _), element in zip(written, elements, strict=True):
+            self.store(storage, self._write_index(update, index), element)
+        return new
 
     def _write_index(self, update: Instruction, index: Coordinates) -> Coordinates:
         """The index at which an update writes an element."""

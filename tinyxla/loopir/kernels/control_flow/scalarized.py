@@ -53,18 +53,6 @@ ASSUMED_STEPS = 64  # assumed iterations of a loop of unknown length
 MAX_UNPOLLED_WORK = 1 << 26  # operations of a loop that is not interruptible
 
 
-def supports(x: Instruction) -> bool:
-    """Whether the loop or branch can be a scalarized region."""
-    return region_of(x) is not None
-
-
-def aliased_operands(x: Instruction) -> dict[int, int]:
-    """For results that stay in memory, the operands as which they begin."""
-    region = region_of(x)
-    assert region is not None
-    return {k: begin for k, begin in enumerate(region.result_homes) if begin is not None}
-
-
 def region_of(x: Instruction) -> ScalarizedRegion | None:
     """A loop or branch as a scalarized region of its operands; for a batched region that of one instance. None if it is
     not small."""
@@ -93,10 +81,8 @@ def _region_of_op(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Scal
     return region if region is not None and region.saved >= 0 else None
 
 
-def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower(x: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernel of a scalarized region, or of all instances of a batched one."""
-    region = region_of(x)
-    assert region is not None
     results = {r.attributes.index: r for r in results_of(x, users)}
     mapped = x.attributes.mapped if x.op is lanes else (False,) * len(x.operands)
     low = ScalarizedLowering(f"small_{x.op.name}", plan, results.values())
