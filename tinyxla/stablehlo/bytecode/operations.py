@@ -198,10 +198,8 @@ class Operations:
                     cursor.at = at
                     regions = self._more(cursor, mask, len(results), values, depth)
                     at = cursor.at
-                if head.is_cast:  # between the types of two dialects, which are the same here
-                    if len(operands) != len(results):
-                        self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
-                    results = operands
+                if head.is_cast:
+                    results = self._cast(operands, results, start)
                 else:
                     operation = new(Operation)
                     operation.name, operation.attributes = head.name, head.attributes
@@ -216,6 +214,12 @@ class Operations:
             self._fail("the operation that begins here is cut off, or refers to what is not there", start)
         cursor.at = at
         return found
+
+    def _cast(self, operands: list[Value], results: Sequence[Value], start: int) -> list[Value]:
+        """The results of a cast between the types of two dialects, which are the same here."""
+        if len(operands) != len(results):
+            self._fail(f"{_CAST} has {len(operands)} operands, but {len(results)} results", start)
+        return operands
 
     def _more(self, cursor: Cursor, mask: int, results: int, values: list[Value | None], depth: int) -> list[Region]:
         """What few operations have: successors, orders of uses, and regions, which are given."""
