@@ -130,6 +130,28 @@ def test_masks(type: str) -> None:
         np.testing.assert_array_equal(loaded, stored)
 
 
+@pytest.mark.parametrize("type", ["pred", "u8", "s32", "f16", "bf16", "f64"])
+def test_gathers(type: str) -> None:
+    """Of elements of one buffer or another, with zeros where a mask is false; these are not read."""
+    b = Builder("gathers")
+    first, second, indices = b.argument(type), b.argument(type), b.argument("s64")
+    target = b.argument(type, written=True)
+    with b.loop(0, b.kernel.last, sequential=True) as (i, _):
+        source = b.view(b.select_buffer(b.compare("EQ", i, 0), first, second), 2)
+        at, start = b.load(indices, 0, LANES), b.mul(i, 2 * LANES)
+        b.store(target, start, b.gather(source, at))
+        far = b.compute("add", "s64", at, b.select(b.lane_mask(0, 3, LANES), 0, 1 << 40))
+        b.store(target, b.add(start, LANES), b.gather(source, far, mask=b.lane_mask(0, 3, LANES)))
+    at = np.array([5, 0, 7, -2, 1, 1, 3, -1])
+    sources = [(x + np.arange(12) % 5 > 3).astype(element_types[type].dtype) * (x + 1) for x in range(2)]
+    sources = [x.astype(element_types[type].dtype) for x in sources]
+    wanted = [y for x in sources for y in (x[at + 2], np.where(np.arange(LANES) < 3, x[at + 2], 0))]
+    for run in (run_native, run_python):
+        found = np.ones(4 * LANES, sources[0].dtype)
+        run(b.kernel, [*sources, at, found], 0, 2)
+        np.testing.assert_array_equal(found.reshape(4, LANES), np.array(wanted, found.dtype))
+
+
 def test_scalars_are_joined() -> None:
     b = Builder("joined")
     source, target = b.argument("f64"), b.argument("f64", written=True)
@@ -265,6 +287,19 @@ def test_stores_stay_before_loads_from_a_view_of_their_memory() -> None:
         np.testing.assert_array_equal(found, [2, 4, 6, 8, 10, 5])
 
 
+def test_stores_stay_before_loads_from_either_of_two_buffers() -> None:
+    b = Builder("prefix")
+    target, other = b.argument("s32", written=True), b.argument("s32", written=True)
+    either = b.select_buffer(b.compare("EQ", b.kernel.first, 0), target, other)
+    with b.loop(0, b.kernel.last, sequential=True) as (i, _):
+        b.store(target, b.add(i, 1), b.compute("add", "s32", b.load(target, i), Literal("s32", 1)))
+        b.store(other, i, b.load(either, b.add(i, 1)))
+    for run in (run_native, run_python):
+        found, copied = np.zeros(6, np.int32), np.zeros(6, np.int32)
+        run(b.kernel, [found, copied], 0, 5)
+        np.testing.assert_array_equal(copied, [1, 2, 3, 4, 5, 0])
+
+
 @pytest.mark.parametrize("nonempty", [False, True])
 def test_steps(nonempty: bool) -> None:
     b = Builder("steps")
@@ -318,6 +353,15 @@ def test_fingerprints_tell_vectors_apart() -> None:
         return kernel_fingerprint(b.kernel)
 
     assert len({moved(0, 4), moved(1, 4), moved(0, 5)}) == 3
+
+    def gathered(condition: str, masked: bool) -> str:
+        b = Builder("gathered")
+        buffers, target = [b.argument("f32"), b.argument("f32")], b.argument("f32", written=True)
+        source, mask = b.select_buffer(b.compare(condition, b.kernel.last, 1), *buffers), b.lane_mask(0, 3, 4)
+        b.store(target, 0, b.gather(source, b.iota(Literal("s64", 1), 4), mask=mask if masked else None))
+        return kernel_fingerprint(b.kernel)
+
+    assert len({gathered("LT", False), gathered("GT", False), gathered("LT", True)}) == 3
 
     def branched(condition: str, chosen: float) -> str:
         b = Builder("branched")

@@ -16,6 +16,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Copy,
     Fence,
     Fill,
+    Gather,
     If,
     Kernel,
     Literal,
@@ -23,9 +24,15 @@ from tinyxla.loopir.ir.loop_ir import (
     Matrix,
     Multiply,
     Prefetch,
+    SelectBuffer,
     Shuffle,
     Statement,
     Store,
+    Tile,
+    TileLoad,
+    TileMultiplyAdd,
+    TileStore,
+    TileZero,
     Value,
     View,
 )
@@ -47,10 +54,12 @@ class _Fingerprint:
             self.lines.append(f"{self._new(buffer)} {buffer.type} {buffer.size} {buffer.written}")
         for value in (kernel.first, kernel.last, *kernel.parameters):
             self.lines.append(f"{self._new(value)} {value.type}")
+        for tile in kernel.tiles:
+            self.lines.append(f"{self._new(tile)} {tile.type} tile {tile.rows} {tile.columns}")
         self._block(kernel.body)
         return "\n".join(self.lines)
 
-    def _new(self, defined: Value | Buffer) -> str:
+    def _new(self, defined: Value | Buffer | Tile) -> str:
         return self.names.setdefault(defined.name, f"%{len(self.names)}")
 
     def _text(self, operand: Any) -> str:
@@ -118,6 +127,23 @@ class _Fingerprint:
             elif isinstance(statement, Call):
                 operands = " ".join(f"{self.names[buffer.name]} {text(index)}" for buffer, index in statement.arguments)
                 lines.append(f"call {statement.routine} {operands}")
+            elif isinstance(statement, SelectBuffer):
+                sources = f"{self.names[statement.on_true.name]} {self.names[statement.on_false.name]}"
+                lines.append(f"{self._new(statement.result)} select-buffer {text(statement.condition)} {sources}")
+            elif isinstance(statement, Gather):
+                source, masked = self.names[statement.buffer.name], self._mask(statement.mask)
+                lines.append(f"{self._new(statement.result)} gather {source} {text(statement.indices)}{masked}")
+            elif isinstance(statement, TileZero):
+                lines.append(f"tile-zero {self.names[statement.tile.name]}")
+            elif isinstance(statement, TileLoad | TileStore):
+                op = "tile-load" if isinstance(statement, TileLoad) else "tile-store"
+                ends = f"{self.names[statement.tile.name]} {self.names[statement.buffer.name]}"
+                lines.append(f"{op} {ends} {text(statement.index)} {text(statement.pitch)}")
+            elif isinstance(statement, TileMultiplyAdd):
+                tiles = " ".join(
+                    self.names[tile.name] for tile in (statement.accumulator, statement.left, statement.right)
+                )
+                lines.append(f"tile-multiply-add {tiles} {statement.factors}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.step} {statement.sequential}"
                 bounds += f" {statement.force_vectorize} {statement.has_remainder} {statement.nonempty}"

@@ -7,7 +7,8 @@ one-dimensional; an index is a Python int or an `s64` value. Scalar operations c
 that change from one iteration to the next are carried by the loop (MLIR's iter_args).
 
 A value of several lanes is a vector. Routines are written in vectors where LLVM would not find them, or would take long
-to; the passes over the loop IR are about scalar code.
+to; the passes over the loop IR are about scalar code. Tiles are registers of a matrix unit, not
+SSA values: a routine chooses which matrix stays in which register.
 
 `Builder` numbers values, folds constants in index arithmetic and eliminates common subexpressions within a block and
 those around it.
@@ -60,19 +61,30 @@ class Buffer:
     call.
 
     `written` tells whether the kernel stores to the buffer. Distinct buffers do not overlap, but for a view and the
-    buffer whose elements it has.
+    buffer whose elements it has (or buffers, of which it has those of one).
     """
 
     type: str
     name: str
     size: int | None = None  # elements of scratch; None for an argument
     written: bool = False
-    view_of: Buffer | None = None
+    view_of: tuple[Buffer, ...] = ()
 
     @property
-    def memory(self) -> Buffer:
-        """The argument or scratch whose elements these are."""
-        return self if self.view_of is None else self.view_of.memory
+    def memories(self) -> frozenset[Buffer]:
+        """The arguments or scratch whose elements these may be."""
+        return frozenset[Buffer]().union(*(x.memories for x in self.view_of)) if self.view_of else frozenset((self,))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tile:
+    """A register of a matrix unit for `rows` x `columns` elements (MLIR's amx.tile), as a kernel has scratch. A printer
+    numbers a kernel's tiles in order, sets up the unit before its body and releases it afterwards."""
+
+    type: str
+    name: str
+    rows: int
+    columns: int
 
 
 Operand = Value | Literal
@@ -98,6 +110,17 @@ class Load:
     result: Value
     buffer: Buffer
     index: Index
+    mask: Value | None = None
+
+
+@dataclass(slots=True)
+class Gather:
+    """result[k] = buffer[indices[k]], or zero where a `mask` is false (MLIR's vector.gather). Routines have these
+    alone."""
+
+    result: Value
+    buffer: Buffer
+    indices: Value
     mask: Value | None = None
 
 
@@ -133,6 +156,16 @@ class View:
     result: Buffer
     buffer: Buffer
     index: Index
+
+
+@dataclass(slots=True)
+class SelectBuffer:
+    """One of two buffers of one type, by a condition (MLIR's arith.select of memrefs). Routines have these alone."""
+
+    result: Buffer
+    condition: Value
+    on_true: Buffer
+    on_false: Buffer
 
 
 @dataclass(slots=True)
@@ -179,6 +212,48 @@ class Address:
 @dataclass(slots=True)
 class Fence:
     """Other threads see all non-temporal stores before what is stored later."""
+
+
+@dataclass(slots=True)
+class TileZero:
+    """tile = 0. Routines have the operations on tiles alone."""
+
+    tile: Tile
+
+
+@dataclass(slots=True)
+class TileLoad:
+    """tile[i, j] = buffer[index + i * pitch + j]"""
+
+    tile: Tile
+    buffer: Buffer
+    index: Index
+    pitch: Index
+
+
+@dataclass(slots=True)
+class TileStore:
+    """buffer[index + i * pitch + j] = tile[i, j]"""
+
+    tile: Tile
+    buffer: Buffer
+    index: Index
+    pitch: Index
+
+
+@dataclass(slots=True)
+class TileMultiplyAdd:
+    """accumulator += left @ right (MLIR's amx.tile_mulf and tile_muli), where elements of left and right are words of
+    several numbers of the type `factors`: the product of two words is the dot product of these.
+
+    Sums of floats are rounded and ordered as by x86: those of the first factors of words, and those of the second ones,
+    are added to each other and then to the accumulator; subnormal numbers are zero.
+    """
+
+    accumulator: Tile
+    left: Tile
+    right: Tile
+    factors: str
 
 
 @dataclass(slots=True)
@@ -283,15 +358,15 @@ class Call:
     arguments: tuple[tuple[Buffer, Index], ...]
 
 
-Statement = (
-    Compute | Load | Store | Shuffle | View | Prefetch | Copy | Fill | Address | Fence | Loop | If | Multiply | Call
-)
+TileOperation = TileZero | TileLoad | TileStore | TileMultiplyAdd
+RoutineStatement = Gather | SelectBuffer | Copy | Fill | Address | Fence | If | TileOperation  # routines have it alone
+Statement = Compute | Load | Store | Shuffle | View | Prefetch | Loop | Multiply | Call | RoutineStatement
 
 
 @dataclass(slots=True)
 class Kernel:
     """`arguments` are in the order of the address table; `first` and `last` bound the outermost index. `parameters`
-    are scalars that follow the addresses in the table, one 64-bit word each."""
+    are scalars that follow the addresses in the table, one 64-bit word each. `tiles` are those of a matrix unit."""
 
     name: str
     arguments: list[Buffer]
@@ -300,6 +375,7 @@ class Kernel:
     last: Value
     body: list[Statement] = field(default_factory=list)
     parameters: list[Value] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
 
 
 class Builder:
@@ -322,6 +398,12 @@ class Builder:
         buffer = Buffer(storage_type(type), f"scratch{len(self.kernel.scratch)}", size, True)
         self.kernel.scratch.append(buffer)
         return buffer
+
+    def tile(self, type: str, rows: int, columns: int) -> Tile:
+        """A register of a matrix unit."""
+        tile = Tile(type, f"tile{len(self.kernel.tiles)}", rows, columns)
+        self.kernel.tiles.append(tile)
+        return tile
 
     def _new(self, type: str, prefix: str = "v", lanes: int = 1) -> Value:
         self._count += 1
@@ -359,6 +441,12 @@ class Builder:
             self._blocks[-1].append(Load(result, buffer, index, mask))
         return result
 
+    def gather(self, buffer: Buffer, indices: Value, *, mask: Value | None = None) -> Value:
+        """A vector of the elements at indices, with zeros where a mask is false."""
+        result = self._new(buffer.type, lanes=indices.lanes)
+        self._blocks[-1].append(Gather(result, buffer, indices, mask))
+        return result
+
     def store(
         self,
         buffer: Buffer,
@@ -390,10 +478,39 @@ class Builder:
 
     def view(self, buffer: Buffer, index: Index) -> Buffer:
         """The elements of a buffer from an index >= 0 on."""
-        self._count += 1
-        result = Buffer(buffer.type, f"view{self._count}", None, buffer.written, buffer)
+        result = self._new_view(buffer)
         self._blocks[-1].append(View(result, buffer, index))
         return result
+
+    def select_buffer(self, condition: Value, on_true: Buffer, on_false: Buffer) -> Buffer:
+        """`on_true` if the condition holds, otherwise `on_false`; both of one type."""
+        assert on_true.type == on_false.type, f"one of {on_true} and {on_false} has no type"
+        result = self._new_view(on_true, on_false)
+        self._blocks[-1].append(SelectBuffer(result, condition, on_true, on_false))
+        return result
+
+    def _new_view(self, *buffers: Buffer) -> Buffer:
+        self._count += 1
+        return Buffer(buffers[0].type, f"view{self._count}", None, any(x.written for x in buffers), buffers)
+
+    def tile_zero(self, tile: Tile) -> None:
+        self._blocks[-1].append(TileZero(tile))
+
+    def tile_load(self, tile: Tile, buffer: Buffer, index: Index, pitch: Index) -> None:
+        """Load a tile, whose rows are `pitch` elements apart in memory."""
+        assert tile.type == buffer.type, f"{tile} and {buffer} have different types"
+        self._blocks[-1].append(TileLoad(tile, buffer, index, pitch))
+
+    def tile_store(self, tile: Tile, buffer: Buffer, index: Index, pitch: Index) -> None:
+        """Store a tile to rows that are `pitch` elements apart."""
+        assert tile.type == buffer.type, f"{tile} and {buffer} have different types"
+        self._blocks[-1].append(TileStore(tile, buffer, index, pitch))
+
+    def tile_multiply_add(self, accumulator: Tile, left: Tile, right: Tile, factors: str) -> None:
+        """accumulator += left @ right, of words of several factors."""
+        sides = (left.rows, left.columns, right.columns)
+        assert sides == (accumulator.rows, right.rows, accumulator.columns), f"{left} and {right} make no {accumulator}"
+        self._blocks[-1].append(TileMultiplyAdd(accumulator, left, right, factors))
 
     def prefetch(self, buffer: Buffer, index: Index, for_writing: bool = False, cache_level: int = 2) -> None:
         self._blocks[-1].append(Prefetch(buffer, index, for_writing, cache_level))
@@ -599,9 +716,9 @@ def _stores_last(loop: Loop) -> list[Statement]:
     and its successor would then prevent vectorization.
     """
     stores = [x for x in loop.body if isinstance(x, Store)]
-    written = {x.buffer.memory for x in stores}
+    written = frozenset[Buffer]().union(*(x.buffer.memories for x in stores))
     is_plain = all(isinstance(x, (Compute, Load, Store)) for x in loop.body)
-    if len(stores) < 2 or not is_plain or any(isinstance(x, Load) and x.buffer.memory in written for x in loop.body):
+    if len(stores) < 2 or not is_plain or any(isinstance(x, Load) and x.buffer.memories & written for x in loop.body):
         return loop.body
     return [*(x for x in loop.body if not isinstance(x, Store)), *stores]
 

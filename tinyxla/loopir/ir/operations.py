@@ -12,7 +12,19 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
-from tinyxla.loopir.ir.loop_ir import Compute, Fence, If, Load, Loop, Prefetch, Shuffle, Statement, Store
+from tinyxla.loopir.ir.loop_ir import (
+    Compute,
+    Fence,
+    Gather,
+    If,
+    Load,
+    Loop,
+    Prefetch,
+    Shuffle,
+    Statement,
+    Store,
+    TileOperation,
+)
 from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
@@ -44,7 +56,7 @@ def has_slow_path(x: Compute) -> bool:
 def is_vector_code(statements: Sequence[Statement]) -> bool:
     """True if statements are written in vectors or as routines are, and so need none of LLVM's passes."""
     return any(
-        isinstance(x, (Shuffle, Prefetch, If, Fence))
+        isinstance(x, Shuffle | Prefetch | If | Fence | Gather | TileOperation)
         or (isinstance(x, Load) and x.result.lanes > 1)
         or (isinstance(x, Loop) and is_vector_code(x.body))
         for x in statements

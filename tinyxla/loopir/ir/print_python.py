@@ -22,6 +22,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Copy,
     Fence,
     Fill,
+    Gather,
     If,
     Index,
     Kernel,
@@ -31,9 +32,14 @@ from tinyxla.loopir.ir.loop_ir import (
     Multiply,
     Operand,
     Prefetch,
+    SelectBuffer,
     Shuffle,
     Statement,
     Store,
+    TileLoad,
+    TileMultiplyAdd,
+    TileOperation,
+    TileZero,
     Value,
     View,
     lanes_of,
@@ -223,6 +229,11 @@ def erf(x):
 def erf_inv(x):
     return scipy.special.erfinv(x)
 """,
+    "flushed": """
+def flushed(x, dtype):  # of floats the normal ones, else zeros
+    x = x.astype(dtype)
+    return np.where(abs(x) < np.finfo(dtype).tiny, np.copysign(dtype.type(0), x), x) if dtype.kind == "f" else x
+""",
     "logistic": """
 def logistic(x):
     return 1 / (1 + np.exp(-x))
@@ -252,6 +263,12 @@ def reduce_precision(x, exponent_bits, mantissa_bits):
 def lanewise(function, *operands):
     lanes = max(np.size(x) for x in operands)
     return np.array([function(*lane) for lane in zip(*(np.broadcast_to(x, lanes) for x in operands))])
+""",
+    "masked_gather": """
+def masked_gather(buffer, indices, mask):
+    lanes = np.zeros(mask.size, buffer.dtype)
+    lanes[mask] = buffer[indices[mask]]
+    return lanes
 """,
     "masked_load": """
 def masked_load(buffer, start, mask):
@@ -309,6 +326,25 @@ def shift_right_arithmetic(x, y, bits):
 def shift_right_logical(x, y, bits):
     shifted = unsigned(x, bits) >> int(y) if 0 <= y < bits else 0
     return np.array(shifted, f"u{bits // 8}").view(type(x))[()]
+""",
+    "tile_load": """
+def tile_load(rows, columns, buffer, start, pitch):
+    return np.stack([buffer[start + i * pitch : start + i * pitch + columns] for i in range(rows)])
+""",
+    "tile_multiply_add": """
+def tile_multiply_add(accumulator, left, right, factors):
+    dtype = accumulator.dtype
+    wide = np.dtype(np.float64) if dtype.kind == "f" else dtype  # products are exact
+    left, right = (flushed(x.view(factors).reshape(*x.shape, -1), dtype).astype(wide) for x in (left, right))
+    sums = np.zeros((*accumulator.shape, left.shape[2]), dtype)  # of the first factors of words, the second ones, ...
+    for k in range(len(right)):
+        sums = flushed(sums + left[:, k, None] * right[k], dtype)
+    return flushed(flushed(accumulator, dtype) + flushed(sums.sum(2, dtype), dtype), dtype)
+""",
+    "tile_store": """
+def tile_store(tile, buffer, start, pitch):
+    for i, row in enumerate(tile):
+        buffer[start + i * pitch : start + i * pitch + row.size] = row
 """,
     "total_order": """
 def total_order(x):
@@ -377,6 +413,14 @@ class _Printer:
                 self.lines.append(f"{indent}{self._multiply(statement)}")
             elif isinstance(statement, Call):
                 self.lines.append(f"{indent}{self._call(statement)}")
+            elif isinstance(statement, SelectBuffer):
+                x = statement
+                chosen = f"{x.on_true.name} if {x.condition.name} else {x.on_false.name}"
+                self.lines.append(f"{indent}{x.result.name} = {chosen}")
+            elif isinstance(statement, Gather):
+                self.lines.append(f"{indent}{statement.result.name} = {self._gather(statement)}")
+            elif isinstance(statement, TileOperation):
+                self.lines.append(f"{indent}{self._tile_operation(statement)}")
             else:
                 self._loop(statement, indent)
 
@@ -402,6 +446,24 @@ class _Printer:
             return f"masked_load({x.buffer.name}, {self._index(x.index)}, {x.mask.name})"
         element = self._element(x.buffer, x.index, x.result.lanes)
         return element if x.result.lanes == 1 else f"{element}.copy()"
+
+    def _gather(self, x: Gather) -> str:
+        if x.mask is not None:
+            return f"masked_gather({x.buffer.name}, {x.indices.name}, {x.mask.name})"
+        return f"{x.buffer.name}[{x.indices.name}]"
+
+    def _tile_operation(self, x: TileOperation) -> str:
+        """An operation on tiles, which are arrays of two dimensions."""
+        if isinstance(x, TileMultiplyAdd):
+            operands = f"{x.accumulator.name}, {x.left.name}, {x.right.name}, {_CONSTRUCTORS[x.factors]}"
+            return f"{x.accumulator.name} = tile_multiply_add({operands})"
+        tile = x.tile
+        if isinstance(x, TileZero):
+            return f"{tile.name} = np.zeros(({tile.rows}, {tile.columns}), {_CONSTRUCTORS[tile.type]})"
+        memory = f"{x.buffer.name}, {self._index(x.index)}, {self._index(x.pitch)}"
+        if isinstance(x, TileLoad):
+            return f"{tile.name} = tile_load({tile.rows}, {tile.columns}, {memory})"
+        return f"tile_store({tile.name}, {memory})"
 
     def _store(self, x: Store) -> str:
         value = self._operand(x.value)

@@ -9,14 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tinyxla.loopir.ir.loop_ir import (
-    Address,
     Buffer,
     Call,
     Compute,
-    Copy,
-    Fence,
-    Fill,
-    If,
     Index,
     Kernel,
     Load,
@@ -24,6 +19,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Multiply,
     Operand,
     Prefetch,
+    RoutineStatement,
     Statement,
     Store,
     Value,
@@ -89,7 +85,7 @@ class Dependences:
         elif isinstance(x, Call):
             self._opaque.update(id(buffer) for buffer, _ in x.arguments)
         elif isinstance(x, View):
-            self._opaque.add(id(x.buffer.memory))
+            self._opaque.update(map(id, x.buffer.memories))
         elif isinstance(x, Store) and lanes_of(x.value) > 1:
             self._opaque.add(id(x.buffer))
         elif isinstance(x, Store):
@@ -99,7 +95,7 @@ class Dependences:
             for carried in x.carried:
                 self._definitions[carried.arg] = self._definitions[carried.result] = x
         elif not isinstance(x, Prefetch):
-            assert not isinstance(x, (Address, Copy, Fence, Fill, If)), "routines have these alone"
+            assert not isinstance(x, RoutineStatement), "routines have it alone"
             self._definitions[x.result] = x
             if isinstance(x, Load) and x.result.lanes > 1:
                 self._opaque.add(id(x.buffer))

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tinyxla.backends.numba.emit import matrix_unit
 from tinyxla.backends.numba.emit.operations import (
     INDICES,
     PARTS,
@@ -35,7 +36,7 @@ from tinyxla.backends.numba.emit.operations import (
     scalars,
     widen,
 )
-from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, SlowPath, broadcast, mangled
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, SlowPath, broadcast, mangled, splat
 from tinyxla.backends.numba.emit.vector_variants import callable_function, compiler_used, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import MAX_INTERLEAVED, Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
@@ -51,6 +52,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Copy,
     Fence,
     Fill,
+    Gather,
     If,
     Index,
     Kernel,
@@ -62,9 +64,15 @@ from tinyxla.loopir.ir.loop_ir import (
     Multiply,
     Operand,
     Prefetch,
+    SelectBuffer,
     Shuffle,
     Statement,
     Store,
+    Tile,
+    TileLoad,
+    TileMultiplyAdd,
+    TileOperation,
+    TileZero,
     Value,
     View,
     lanes_of,
@@ -180,6 +188,7 @@ class _Printer:
         self.emitter = Emitter()
         self.values: dict[str, Number] = {}
         self.views: dict[str, str] = {}
+        self.tiles: dict[str, int] = {}  # numbers of registers
         self.functions: dict[str, _Use] = {}
         self.iterations = math.inf  # the trip count of the loop that is printed, if it is known
         self.widest = 1  # bytes of an element in memory
@@ -204,7 +213,11 @@ class _Printer:
             parameters += [f"{REGISTER_TYPES[value.type]} %{value.name}" for value in scalar_values]
             head = [*_entry(name, kernel), f"define internal void @{name}.body({', '.join(parameters)}) #0 {{"]
         self._scratch(kernel.scratch)
+        if kernel.tiles:
+            self._configure_tiles(kernel.tiles)
         self._block(kernel.body)
+        if kernel.tiles:
+            self._call("llvm.x86.tilerelease", [])
         emitter.line("ret void")
         return "\n".join(
             [
@@ -279,6 +292,15 @@ class _Printer:
                 f"The scratch of a kernel takes {total} bytes, and may take {SCRATCH_LIMIT}; fuse less into the kernel."
             )
 
+    def _configure_tiles(self, tiles: Sequence[Tile]) -> None:
+        """Set up the matrix unit for the kernel's tiles, whose registers have their ordinals."""
+        self.tiles = {tile.name: number for number, tile in enumerate(tiles)}
+        values = matrix_unit.configuration(tiles)
+        held = _in_lanes("i8", len(values))
+        self.emitter.line(f"%tiles = alloca {held}, align 64")
+        self.emitter.line(f"store {held} <{', '.join(f'i8 {x}' for x in values)}>, ptr %tiles, align 64")
+        self._call("llvm.x86.ldtilecfg", ["ptr %tiles"])
+
     def _block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
             if isinstance(statement, Compute):
@@ -308,6 +330,15 @@ class _Printer:
                 self._copy(statement)
             elif isinstance(statement, If):
                 self._branch(statement)
+            elif isinstance(statement, SelectBuffer):
+                x = statement
+                addresses = f"ptr {self._base(x.on_true)}, ptr {self._base(x.on_false)}"
+                condition = self._operand(x.condition).text
+                self.views[x.result.name] = self.emitter.value(f"select i1 {condition}, {addresses}")
+            elif isinstance(statement, Gather):
+                self.values[statement.result.name] = self._gather(statement)
+            elif isinstance(statement, TileOperation):
+                self._tile_operation(statement)
             else:
                 before, loop, after = split_nan_check(statement, self.kernel.first)
                 self._block(before)
@@ -379,30 +410,50 @@ class _Printer:
         return "omit" if self.omitted is not None else "branch" if self.iterations == 1 else "select"
 
     def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
-        """The addresses of an element: of its real and its imaginary part if it is complex."""
-        memory, base, position = memory_type(buffer.type), self._base(buffer), self._index(index)
+        """The addresses of an element: of its real and its imaginary part if it is complex; or those of a vector of
+        indices."""
+        memory, base = memory_type(buffer.type), self._base(buffer)
+        position = f"{_in_lanes('i64', lanes_of(index)) if isinstance(index, Value) else 'i64'} {self._index(index)}"
         self.widest = max(self.widest, BYTES[memory])
         address = self.emitter.value
         if buffer.type not in PARTS:
-            return [address(f"getelementptr inbounds {memory}, ptr {base}, i64 {position}")]
+            return [address(f"getelementptr inbounds {memory}, ptr {base}, {position}")]
         pair = f"{{ {memory}, {memory} }}"
-        return [address(f"getelementptr inbounds {pair}, ptr {base}, i64 {position}, i32 {part}") for part in (0, 1)]
+        return [address(f"getelementptr inbounds {pair}, ptr {base}, {position}, i32 {part}") for part in (0, 1)]
 
     def _base(self, buffer: Buffer) -> str:
         """The address of a buffer's first element."""
         return self.views.get(buffer.name, f"%{buffer.name}")
 
     def _load(self, load: Load) -> Number:
-        emitter, type = self.emitter, load.buffer.type
-        memory = memory_type(type)
+        memory, lanes = memory_type(load.buffer.type), load.result.lanes
         addresses = self._addresses(load.buffer, load.index)
         suffix = f"align {BYTES[memory]}{self.parallel}"
-        lanes = load.result.lanes
         held = _in_lanes(memory, lanes)
         if load.mask is None:
-            texts = [emitter.value(f"load {held}, ptr {address}, {suffix}") for address in addresses]
+            texts = [self.emitter.value(f"load {held}, ptr {address}, {suffix}") for address in addresses]
         else:
             texts = [self._masked_load(memory, lanes, addresses[0], load.mask)]
+        return self._loaded(load.buffer.type, texts, lanes)
+
+    def _gather(self, x: Gather) -> Number:
+        memory, lanes = memory_type(x.buffer.type), x.result.lanes
+        held, masks = _in_lanes(memory, lanes), f"<{lanes} x i1>"
+        chosen = splat("pred", "true") if x.mask is None else self._operand(x.mask).text
+        texts = [
+            self.emitter.intrinsic(
+                f"masked.gather.{mangled(memory, lanes)}.v{lanes}p0",
+                held,
+                f"<{lanes} x ptr> {addresses}, i32 {BYTES[memory]}, {masks} {chosen}, {held} zeroinitializer",
+                f"<{lanes} x ptr>, i32, {masks}, {held}",
+            )
+            for addresses in self._addresses(x.buffer, x.indices)
+        ]
+        return self._loaded(x.buffer.type, texts, lanes)
+
+    def _loaded(self, type: str, texts: list[str], lanes: int) -> Number:
+        """The value of elements in memory."""
+        emitter, held = self.emitter, _in_lanes(memory_type(type), lanes)
         if type == "pred":
             return scalars(number(emitter, "u8", texts, lanes))[0].not_equal(0)
         if type == "bf16":
@@ -462,6 +513,18 @@ class _Printer:
         pair = f"{first.register} {first.text}, {first.register} {second}"
         text = self.emitter.value(f"shufflevector {pair}, <{count} x i32> <{mask}>")
         return number(self.emitter, x.result.type, [text], count)
+
+    def _tile_operation(self, x: TileOperation) -> None:
+        if isinstance(x, TileMultiplyAdd):
+            operands = [f"i8 {self.tiles[tile.name]}" for tile in (x.accumulator, x.left, x.right)]
+            return self._call(f"llvm.x86.{matrix_unit.PRODUCTS[x.factors]}", operands)
+        number = f"i8 {self.tiles[x.tile.name]}"
+        if isinstance(x, TileZero):
+            return self._call("llvm.x86.tilezero", [number])
+        name = "llvm.x86.tileloadd64" if isinstance(x, TileLoad) else "llvm.x86.tilestored64"
+        address = self._addresses(x.buffer, x.index)[0]
+        pitch = self.emitter.value(f"mul i64 {self._index(x.pitch)}, {BYTES[memory_type(x.buffer.type)]}")
+        return self._call(name, [number, f"ptr {address}", f"i64 {pitch}"])
 
     def _prefetch(self, x: Prefetch) -> None:
         memory, base, position = memory_type(x.buffer.type), self._base(x.buffer), self._index(x.index)

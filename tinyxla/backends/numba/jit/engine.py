@@ -32,6 +32,7 @@ import llvmlite.binding as llvm
 from tinyxla import cache
 from tinyxla.backends.numba.emit import (
     half_builtins,
+    matrix_unit,
     operations,
     printer,
     scalar,
@@ -79,6 +80,7 @@ _EMITTERS = (  # the modules that decide which code a kernel becomes
     ir_operations,
     llvm_templates,
     loop_ir,
+    matrix_unit,
     operations,
     printer,
     scalar,
