@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.loopir.test_loop_ir import run_python
-from tests.support.matrix_unit import FACTORS, MatrixUnit, dot_add
+from tests.support.matrix_unit import FACTORS, dot_add, matrix_unit
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
@@ -64,7 +64,7 @@ def test_products_of_tiles(factors: str, printer: str, generator: np.random.Gene
     if printer == "python":
         run_python(product(factors), arrays, 0, 1)
     else:
-        MatrixUnit().run(product(factors), arrays)
+        matrix_unit.run(product(factors), arrays)
     stored = found[1:].reshape(2, ROWS, PITCH)
     np.testing.assert_array_equal(stored[..., :COLUMNS], [dot_add(x, a, b) for x in (c, 0 * c)])
     assert found[0] == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,14 @@ import pytest
 import tinyxla as tx
 from tests.loopir.test_loop_ir import run_native, run_python
 from tests.loopir.test_vectors import run_both
+from tests.support.matrix_unit import FACTORS, matrix_unit
+from tinyxla.loopir.ir.loop_ir import Kernel
+from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.kernels.gemm import microkernel, offset_list, packing, small_gemm
+from tinyxla.loopir.kernels.gemm.amx import SIDE, amx_microkernel
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
+from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS
+from tinyxla.loopir.target import is_x86
 from tinyxla.shapes.element_types import element_types
 
 
@@ -120,6 +128,71 @@ def test_printed_microkernel_multiplies_pairs_of_bf16(generator: np.random.Gener
     run_python(builder.kernel, arrays, 0, 1, (m, n, k, 1, 0, 0))
     wanted = 1 + np.einsum("mkp,knp->mn", a.astype(np.float32), b.astype(np.float32))
     np.testing.assert_array_equal(found.reshape(m, n), wanted)
+
+
+def offsets(layout: str, count: int, pitch: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Of rows: in order, or of two rows that were swapped, if there are."""
+    found = np.arange(count) * pitch
+    if layout == "scattered" and count > 1:
+        i, j = generator.choice(count, 2, replace=False)
+        found[[i, j]] = found[[j, i]]
+    return found
+
+
+@functools.cache
+def amx_kernel(factors: str) -> tuple[Kernel, Callable[..., None]]:
+    """The microkernel, and what it is as Python."""
+    kernel = amx_microkernel(factors, FACTORS[factors], MICROKERNEL_ARGUMENTS)
+    namespace: dict[str, Any] = {}
+    exec(print_python(kernel), namespace)
+    return kernel, namespace[kernel.name]
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+@pytest.mark.parametrize(
+    ("a_layout", "b_layout", "c_layout"),
+    [
+        ("rows", "rows", "rows"),
+        ("columns", "rows", "scattered"),
+        ("scattered", "scattered", "rows"),
+        ("scattered terms", "rows", "rows"),
+    ],
+)
+@pytest.mark.parametrize("printer", ["python", *["llvm"] * is_x86()])
+def test_amx_microkernel(
+    factors: str, a_layout: str, b_layout: str, c_layout: str, printer: str, generator: np.random.Generator
+) -> None:
+    """As Python, and as LLVM with NumPy for the unit. Elements beside the matrices do not matter, and stay as they
+    are."""
+    dtype, wide = element_types[factors].dtype, element_types[FACTORS[factors]].dtype
+    group, (kernel, printed) = 4 // dtype.itemsize, amx_kernel(factors)
+    sizes = [(1, 1, 1), (1, 40, 17), (16, 16, 16), (17, 15, 33), (31, 33, 15), (32, 32, 32), (33, 48, 31), (64, 47, 49)]
+    for (m, n, k), accumulate in zip(sizes, [0, 1] * 4, strict=True):
+        a_sides, b_pitch, c_pitch = (k, m) if a_layout == "columns" else (m, k), -(-n // SIDE) * SIDE + 1, n + 2
+        a = np.full((a_sides[0], a_sides[1] + 3, group), 127, dtype)
+        b, c = np.full((k, b_pitch, group), 127, dtype), generator.integers(-9, 10, (m, c_pitch)).astype(wide)
+        a[:, : a_sides[1]], b[:, :n] = operands(generator, dtype, (*a_sides, group), (k, n, group))
+        if factors == "bf16":
+            b[-1, 0] = np.inf  # what completes the terms of a tile must not repeat it
+        rows, terms = offsets(a_layout, a_sides[0], a.shape[1], generator), np.arange(a_sides[1])
+        if a_layout == "columns":
+            rows, terms = terms, rows
+        if a_layout == "scattered terms":
+            terms = terms[::-1].copy()
+        b_rows, c_rows = offsets(b_layout, k, b_pitch, generator), offsets(c_layout, m, c_pitch, generator)
+        a_words, b_words = (x.view(np.uint32).ravel() for x in (a, b))
+        left = a_words[rows[:, None] + terms].view(dtype).reshape(m, k, group).astype(wide)
+        right = b_words[b_rows[:, None] + np.arange(n)].view(dtype).reshape(k, n, group).astype(wide)
+        wanted, at = c.copy().ravel(), c_rows[:, None] + np.arange(n)
+        with np.errstate(invalid="ignore"):
+            wanted[at] = accumulate * wanted[at] + np.einsum("mkp,knp->mn", left, right)
+        arrays, parameters = [c.ravel(), a_words, b_words, rows, c_rows, terms, b_rows], (m, n, k, accumulate, 0, 0)
+        if printer == "python":
+            with np.errstate(all="ignore"):  # rows of tiles that are not used hold anything
+                printed(*arrays, 0, 1, *parameters)
+        else:
+            matrix_unit.run(kernel, arrays, parameters)
+        np.testing.assert_array_equal(arrays[0], wanted)
 
 
 @pytest.mark.parametrize("depth_multiplier", [1, 2, 8, 16])

@@ -4,6 +4,7 @@ array does, against NumPy."""
 from __future__ import annotations
 
 import mmap
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +14,19 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tests.support.guarded_memory import Guard
+from tests.support.matrix_unit import FACTORS
 from tinyxla import lax
+from tinyxla.backends.numba.jit import engine
 from tinyxla.loopir import target
+from tinyxla.loopir.kernels.gemm.amx import amx_microkernel
 from tinyxla.loopir.kernels.gemm.arithmetic import choose_arithmetic
+from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS
 from tinyxla.shapes import element_type
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
 
 jax: Any = pytest.importorskip("jax")
+llvm: Any = pytest.importorskip("llvmlite.binding")
 Array = np.ndarray[Any, Any]
 SUMS = {"bf16": "f32", "s8": "s32", "u8": "u32"}
 
@@ -169,6 +175,26 @@ def test_where_it_is_used(unit: bool) -> None:
         assert choose_arithmetic(name, result, 64, 64, 256).uses_amx == unit  # pyright: ignore[reportOptionalMemberAccess]
         assert not choose_arithmetic(name, result, 3, 3, 3).uses_amx  # pyright: ignore[reportOptionalMemberAccess]
     assert not choose_arithmetic("s16", "s32", 64, 64, 256).uses_amx  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.skipif(not target.is_x86(), reason="LLVM may know x86 alone on x86")
+@pytest.mark.parametrize(("factors", "product"), [("bf16", "tdpbf16ps"), ("s8", "tdpbssd"), ("u8", "tdpbuud")])
+def test_assembly_of_the_loops_along_k(factors: str, product: str) -> None:
+    """For a processor with the unit: of 2 x 2 tiles and less, each is loaded once, and sums stay in registers."""
+    kernel = amx_microkernel(factors, FACTORS[factors], MICROKERNEL_ARGUMENTS)
+    module = llvm.parse_assembly(engine.kernel_text(kernel, is_builtin=True, is_routine=True))
+    module.verify()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(cpu="sapphirerapids", opt=2)
+    assembly = machine.emit_assembly(module)
+    loops = re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*?\tj\w+\t\1)$", assembly, re.MULTILINE)
+    instructions = ("tileloadd", product, "tilestored")
+    found = [[body.count(x) for x in instructions] for _, body in loops if product in body]
+    assert sorted(found) == [[2, 1, 0], [3, 2, 0], [3, 2, 0], [4, 4, 0]]
+    counts = {x: assembly.count(f"\t{x}\t") for x in ("ldtilecfg", "tilezero", "tilestored", product)}
+    assert counts == {"ldtilecfg": 1, "tilezero": 9, "tilestored": 9, product: 9}
+    assert assembly.count("\ttilerelease\n") == 1
 
 
 @pytest.mark.skipif(not target.has_feature("amx-tile"), reason="this processor has no matrix unit")

@@ -7,8 +7,8 @@ one-dimensional; an index is a Python int or an `s64` value. Scalar operations c
 that change from one iteration to the next are carried by the loop (MLIR's iter_args).
 
 A value of several lanes is a vector. Routines are written in vectors where LLVM would not find them, or would take long
-to; the passes over the loop IR are about scalar code. Tiles are registers of a matrix unit, not
-SSA values: a routine chooses which matrix stays in which register.
+to; the passes over the loop IR are about scalar code. Tiles are registers of a matrix unit, not SSA values: a routine
+chooses which matrix stays in which register.
 
 `Builder` numbers values, folds constants in index arithmetic and eliminates common subexpressions within a block and
 those around it.

@@ -1,5 +1,4 @@
-"""GEMM microkernel for Intel's AMX: tiles of C in its matrix registers, as LLVM text with the interface of
-`microkernel`.
+"""GEMM microkernel for Intel's AMX: tiles of C in its matrix registers, with the interface of `microkernel`.
 
 AMX has eight registers of 16 rows of 64 bytes. One instruction multiplies a tile of A, 16 rows by 16 words, with a tile
 of B, 16 words by 16 columns, and accumulates in a tile of 16 x 16 sums. A word holds two bf16 or four 8-bit integers,
@@ -17,359 +16,292 @@ Source: Intel, Architecture Instruction Set Extensions Programming Reference, ch
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
-from string import Template
+from typing import NamedTuple
 
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value, operand_of
 from tinyxla.loopir.kernels.gemm.offset_list import OFFSETS_PER_VECTOR
+from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 
 MAX_K_WORDS = 512  # of k in one call
 SIDE = 16  # rows of a tile, words of its rows, and columns of its product
 BLOCK = 2 * SIDE
-_INSTRUCTIONS = {"bf16": "tdpbf16ps", "s8": "tdpbssd", "u8": "tdpbuud"}
-FEATURES = {"bf16": "amx-bf16", "s8": "amx-int8", "u8": "amx-int8"}  # the processor feature with this instruction
-
-_MICROKERNEL = Template("""
-define void @routine(ptr %c, ptr %a, ptr %b, ptr %a_row_offsets, ptr %c_row_offsets, ptr %a_k_offsets,
-    ptr %b_k_offsets, ptr %numbers) nounwind {
-entry:
-$numbers
-  %shapes = alloca <64 x i8>, align 64
-  %packed_a = alloca [$copy_bytes x i8], align 64
-  %packed_b = alloca [$copy_bytes x i8], align 64
-  %sums = alloca [$sums_bytes x i8], align 64
-  %a_tiles = alloca [$max_k_tiles x [2 x i64]], align 64  ; address and row pitch in bytes of each tile
-  %b_tiles = alloca [$max_k_tiles x [2 x i64]], align 64
-  %are_contiguous = alloca [$max_k_tiles x i64], align 64  ; whether the terms of a tile are contiguous in A
-  %are_copied = alloca [$max_k_tiles x i64], align 64  ; whether a tile of B is copied
-  store <64 x i8> <$shapes>, ptr %shapes, align 64
-  call void @llvm.x86.ldtilecfg(ptr %shapes)
-  %accumulates = icmp ne i64 %accumulate, 0
-  %k_last = sub i64 %k, 1
-  %k_up = add i64 %k_last, $side
-  %steps = udiv i64 %k_up, $side
-
-  for %s from 0 below %steps by 1
-  %t = mul i64 %s, $side
-  %t_left = sub i64 %k, %t
-$terms
-  %contiguous_word = zext i1 %term.is_uniform to i64
-  store i64 %contiguous_word, ptr %are_contiguous[%s]
-$factors
-  %is_full = icmp sge i64 %t_left, $side
-  %is_copied = xor i1 (and i1 %factor.is_uniform, %is_full), true
-  %copied_word = zext i1 %is_copied to i64
-  store i64 %copied_word, ptr %are_copied[%s]
-  %b_tile = getelementptr [2 x i64], ptr %b_tiles, i64 %s
-  %b_first = getelementptr i32, ptr %b, i64 %factor.first
-  store ptr %b_first, ptr %b_tile
-  %factor_bytes = mul i64 %factor.stride, 4
-  %b_pitch = select i1 %is_copied, i64 $row_bytes, i64 %factor_bytes
-  store i64 %b_pitch, ptr %b_tile[1]
-  end %s
-
-  for %i from 0 below %m by $block
-  %m_left = sub i64 %m, %i
-  %height = call i64 @llvm.smin.i64(i64 %m_left, i64 $block)
-  %is_high = icmp sgt i64 %m_left, $side
-  br i1 (icmp sge i64 %m_left, $block), label %all_rows, label %with_rows
-all_rows:
-$rows
-  %row_bytes = select i1 %row.is_uniform, i64 (mul i64 %row.stride, 4), i64 0
-$results
-  %result_bytes = select i1 %result.is_uniform, i64 (mul i64 %result.stride, 4), i64 0
-  br label %with_rows
-with_rows:  ; the pitches in bytes, or 0 if rows have no common stride
-  %a_pitch = phi i64 [ 0, %i.loop ], [ %row_bytes, %all_rows ]
-  %c_pitch = phi i64 [ 0, %i.loop ], [ %result_bytes, %all_rows ]
-  %has_row_stride = icmp ne i64 %a_pitch, 0
-
-  for %u from 0 below %steps by 1
-  %first_term = mul i64 %u, $side
-  %u_left = sub i64 %k, %first_term
-  %a_tile = getelementptr [2 x i64], ptr %a_tiles, i64 %u
-  %is_contiguous = icmp ne i64 (load i64, ptr %are_contiguous[%u]), 0
-  %is_regular = and i1 %is_contiguous, %has_row_stride
-  %is_in_place = and i1 %is_regular, (icmp sge i64 %u_left, $side)
-  %k_offset = load i64, ptr %a_k_offsets[%first_term]
-  br i1 %is_in_place, label %in_place, label %copied
-in_place:
-  %first_offset = add i64 (load i64, ptr %a_row_offsets[%i]), %k_offset
-  %a_first = getelementptr i32, ptr %a, i64 %first_offset
-  store ptr %a_first, ptr %a_tile
-  store i64 %a_pitch, ptr %a_tile[1]
-  br label %u_done
-copied:
-  %a_block = getelementptr [$block_bytes x i8], ptr %packed_a, i64 %u
-  store ptr %a_block, ptr %a_tile
-  store i64 $tile_row_bytes, ptr %a_tile[1]
-  %u_mask = call <16 x i1> @llvm.get.active.lane.mask.v16i1.i64(i64 %first_term, i64 %k)
-  %offsets_at = getelementptr i64, ptr %a_k_offsets, i64 %first_term
-  %offsets = load <16 x i64>, ptr %offsets_at, align 8
-  br i1 %is_contiguous, label %copy_rows, label %gather_rows
-copy_rows:
-  for %r from 0 below %height by 1
-  %r_index = add i64 %i, %r
-  %r_offset = add i64 (load i64, ptr %a_row_offsets[%r_index]), %k_offset
-  %r_from = getelementptr i32, ptr %a, i64 %r_offset
-  %r_words = call <16 x i32> @llvm.masked.load.v16i32.p0(
-    ptr %r_from, i32 2, <16 x i1> %u_mask, <16 x i32> zeroinitializer)
-  %r_to = getelementptr <16 x i32>, ptr %a_block, i64 %r
-  store <16 x i32> %r_words, ptr %r_to, align 64
-  end %r
-  br label %u_done
-gather_rows:
-  for %g from 0 below %height by 1
-  %g_index = add i64 %i, %g
-  %g_row = getelementptr i32, ptr %a, i64 (load i64, ptr %a_row_offsets[%g_index])
-  %g_from = getelementptr i32, ptr %g_row, <16 x i64> %offsets
-  %g_words = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(
-    <16 x ptr> %g_from, i32 2, <16 x i1> %u_mask, <16 x i32> zeroinitializer)
-  %g_to = getelementptr <16 x i32>, ptr %a_block, i64 %g
-  store <16 x i32> %g_words, ptr %g_to, align 64
-  end %g
-  br label %u_done
-u_done:
-  end %u
-
-  for %j from 0 below %n by $block
-  %j_right = add i64 %j, $side
-  %n_left = sub i64 %n, %j
-  %left_mask = call <16 x i1> @llvm.get.active.lane.mask.v16i1.i64(i64 %j, i64 %n)
-  %right_mask = call <16 x i1> @llvm.get.active.lane.mask.v16i1.i64(i64 %j_right, i64 %n)
-  %is_wide = icmp sgt i64 %n_left, $side
-
-  for %o from 0 below %steps by 1
-  br i1 (icmp ne i64 (load i64, ptr %are_copied[%o]), 0), label %b_copied, label %o_done
-b_copied:
-  %o_first = mul i64 %o, $side
-  %b_block = getelementptr [$block_bytes x i8], ptr %packed_b, i64 %o
-  %b_origin = getelementptr i32, ptr %b_block, i64 (sub i64 0, %j)
-  %o_tile = getelementptr [2 x i64], ptr %b_tiles, i64 %o
-  store ptr %b_origin, ptr %o_tile
-  for %q from 0 below $side by 1
-  %q_term = add i64 %o_first, %q
-  %q_in = call i64 @llvm.smin.i64(i64 %q_term, i64 %k_last)
-  %q_is = icmp slt i64 %q_term, %k
-  %q_row = getelementptr i32, ptr %b, i64 (load i64, ptr %b_k_offsets[%q_in])
-  %q_to = getelementptr [$row_bytes x i8], ptr %b_block, i64 %q
-$b_rows
-  end %q
-  br label %o_done
-o_done:
-  end %o
-
-  %n_remainder = and i64 %n_left, 15
-  %is_multiple = or i1 (icmp sge i64 %n_left, $block), (icmp eq i64 %n_remainder, 0)
-  %is_direct = and i1 (icmp ne i64 %c_pitch, 0), %is_multiple
-  %c_offset = add i64 (load i64, ptr %c_row_offsets[%i]), %j
-  %c_first = getelementptr i32, ptr %c, i64 %c_offset
-  %to = select i1 %is_direct, ptr %c_first, ptr %sums
-  %pitch = select i1 %is_direct, i64 %c_pitch, i64 $row_bytes
-  %low = getelementptr i8, ptr %to, i64 (mul i64 %pitch, $side)
-  %to_0_0 = getelementptr i8, ptr %to, i64 0
-  %to_0_1 = getelementptr i8, ptr %to, i64 $tile_row_bytes
-  %to_1_0 = getelementptr i8, ptr %low, i64 0
-  %to_1_1 = getelementptr i8, ptr %low, i64 $tile_row_bytes
-  br i1 (and i1 %accumulates, (xor i1 %is_direct, true)), label %old_sums, label %high_or_not
-old_sums:
-  for %p from 0 below %height by 1
-$old
-  end %p
-  br label %high_or_not
-high_or_not:
-  br i1 %is_high, label %high, label %flat
-high:
-  br i1 %is_wide, label %block_2_2, label %block_2_1
-flat:
-  br i1 %is_wide, label %block_1_2, label %block_1_1
-$blocks
-summed:
-  br i1 %is_direct, label %j_done, label %new_sums
-new_sums:
-  for %w from 0 below %height by 1
-$new
-  end %w
-  br label %j_done
-j_done:
-  end %j
-  end %i
-  call void @llvm.x86.tilerelease()
-  ret void
-}
-
-declare void @llvm.x86.ldtilecfg(ptr)
-declare void @llvm.x86.tilerelease()
-declare void @llvm.x86.tilezero(i8 immarg)
-declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
-declare void @llvm.x86.tilestored64(i8 immarg, ptr, i64)
-declare void @llvm.x86.$multiply(i8 immarg, i8 immarg, i8 immarg)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)
-declare <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64, i64)
-declare <16 x i1> @llvm.get.active.lane.mask.v16i1.i64(i64, i64)
-declare <16 x i32> @llvm.masked.load.v16i32.p0(ptr, i32, <16 x i1>, <16 x i32>)
-declare <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr>, i32, <16 x i1>, <16 x i32>)
-declare void @llvm.masked.store.v16i32.p0(<16 x i32>, ptr, i32, <16 x i1>)
-""")
-
-_BLOCK_TEXT = Template("""
-block_$name:
-  br i1 %accumulates, label %old_$name, label %none_$name
-old_$name:
-$old
-  br label %sum_$name
-none_$name:
-$none
-  br label %sum_$name
-sum_$name:
-  for %step_$name from 0 below %steps by 1
-  %at_$name = getelementptr [2 x i64], ptr %a_tiles, i64 %step_$name
-  %a_$name = load ptr, ptr %at_$name
-  %a_pitch_$name = load i64, ptr %at_$name[1]
-  %a_low_$name = getelementptr i8, ptr %a_$name, i64 (mul i64 %a_pitch_$name, $side)
-  %b_at_$name = getelementptr [2 x i64], ptr %b_tiles, i64 %step_$name
-  %b_$name = getelementptr i32, ptr (load ptr, ptr %b_at_$name), i64 %j
-  %b_pitch_$name = load i64, ptr %b_at_$name[1]
-  %b_right_$name = getelementptr i8, ptr %b_$name, i64 $tile_row_bytes
-$multiply
-  end %step_$name
-$new
-  br label %summed
-""")
+FEATURES = {"bf16": "amx-bf16", "s8": "amx-int8", "u8": "amx-int8"}  # the processor feature that multiplies a type
+_MAX_STEPS = MAX_K_WORDS // SIDE  # tiles along k
+_STEP_WORDS = BLOCK * SIDE  # of two tiles
 
 
-def microkernel_text(factors: str, numbers: str) -> str:
-    """The routine for factors of a type; `numbers` is the text that loads its arguments."""
-    tile_row_bytes, side = 4 * SIDE, SIDE
-    shapes = [1, *[0] * 15, *[tile_row_bytes, 0] * 8, *[0] * 16, *[side] * 8, *[0] * 8]
-    return _MICROKERNEL.substitute(
-        numbers=numbers,
-        shapes=", ".join(f"i8 {x}" for x in shapes),
-        side=side,
-        block=BLOCK,
-        tile_row_bytes=tile_row_bytes,
-        row_bytes=2 * tile_row_bytes,
-        block_bytes=BLOCK * tile_row_bytes,
-        sums_bytes=BLOCK * 2 * tile_row_bytes,
-        copy_bytes=MAX_K_WORDS // side * BLOCK * tile_row_bytes,
-        max_k_tiles=MAX_K_WORDS // side,
-        terms=_uniform_stride("term", "a_k_offsets", "%t", side, "%t_left", 1),
-        factors=_uniform_stride("factor", "b_k_offsets", "%t", side),
-        rows=_uniform_stride("row", "a_row_offsets", "%i", BLOCK),
-        results=_uniform_stride("result", "c_row_offsets", "%i", BLOCK),
-        b_rows=_copy_row_of_b(),
-        old=_copy_sums("p", to_c=False),
-        new=_copy_sums("w", to_c=True),
-        blocks="\n".join(_block_text(factors, *tiles) for tiles in product((1, 2), repeat=2)),
-        multiply=_INSTRUCTIONS[factors],
-    )
+def amx_microkernel(factors: str, accumulator: str, parameters: Sequence[str]) -> Kernel:
+    """The microkernel for factors and sums of some types, with the parameters of all microkernels."""
+    b = _AmxBuilder(factors, accumulator, parameters)
+    b.build()
+    return b.kernel
 
 
-def _uniform_stride(name: str, offsets: str, first: str, count: int, valid: str = "", stride: int | None = None) -> str:
-    """LLVM text that tests whether `count` offsets from `first` on, of which only the first `valid` count, have one
-    stride."""
-    text = [
-        f"  %{name}.at = getelementptr i64, ptr %{offsets}, i64 {first}",
-        f"  %{name}.first = load i64, ptr %{name}.at",
-        *([f"  %{name}.stride = sub i64 (load i64, ptr %{name}.at[1]), %{name}.first"] if stride is None else []),
-        *_splat(f"{name}.origins", f"%{name}.first"),
-        *_splat(f"{name}.strides", f"%{name}.stride" if stride is None else str(stride)),
-    ]
-    mismatches = "zeroinitializer"
-    for k in range(0, count, OFFSETS_PER_VECTOR):
-        chunk = f"%{name}.{k}"
-        numbers = ", ".join(f"i64 {k + lane}" for lane in range(OFFSETS_PER_VECTOR))
-        text += [
-            f"  {chunk}.at = getelementptr i64, ptr %{name}.at, i64 {k}",
-            f"  {chunk} = load <8 x i64>, ptr {chunk}.at, align 8",
-            f"  {chunk}.from = mul <8 x i64> %{name}.strides, <{numbers}>",
-            f"  {chunk}.expected = add <8 x i64> %{name}.origins, {chunk}.from",
-            f"  {chunk}.differs = xor <8 x i64> {chunk}, {chunk}.expected",
-        ]
-        differs = f"{chunk}.differs"
-        if valid:
-            text += [
-                f"  {chunk}.mask = call <8 x i1> @llvm.get.active.lane.mask.v8i1.i64(i64 {k}, i64 {valid})",
-                f"  {chunk}.counts = select <8 x i1> {chunk}.mask, <8 x i64> {differs}, <8 x i64> zeroinitializer",
-            ]
-            differs = f"{chunk}.counts"
-        text.append(f"  {chunk}.all = or <8 x i64> {mismatches}, {differs}")
-        mismatches = f"{chunk}.all"
-    text.append(f"  %{name}.any = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> {mismatches})")
-    text.append(f"  %{name}.is_uniform = icmp eq i64 %{name}.any, 0")
-    return "\n".join(text)
+class _Matrix(NamedTuple):
+    """Where the tiles of A or B are: for each step along k, whether the two tiles of a block are packed in `copy`
+    rather than read in `memory`, the offset of the first one, and the pitch of their rows."""
+
+    memory: Buffer
+    copy: Buffer
+    are_packed: Buffer
+    offsets: Buffer
+    pitches: Buffer
 
 
-def _splat(name: str, value: str) -> list[str]:
-    """LLVM text of a vector of eight copies of a 64-bit value."""
-    return [
-        f"  %{name}.one = insertelement <8 x i64> poison, i64 {value}, i64 0",
-        f"  %{name} = shufflevector <8 x i64> %{name}.one, <8 x i64> poison, <8 x i32> zeroinitializer",
-    ]
+class _Offsets(NamedTuple):
+    """Some offsets of a list: the first one, the distance of the second one, and whether all have this stride."""
+
+    first: Value
+    stride: Index
+    is_uniform: Value
 
 
-_HALF_ROW_OF_B = Template("""
-  %q_$side.mask = select i1 %q_is, <16 x i1> %${side}_mask, <16 x i1> zeroinitializer
-  %q_$side.at = getelementptr i32, ptr %q_row, i64 $column
-  %q_$side = call <16 x i32> @llvm.masked.load.v16i32.p0(
-    ptr %q_$side.at, i32 2, <16 x i1> %q_$side.mask, <16 x i32> zeroinitializer)
-  %q_$side.to = getelementptr <16 x i32>, ptr %q_to, i64 $half
-  store <16 x i32> %q_$side, ptr %q_$side.to, align 64""")
+class _Rows(NamedTuple):
+    """Rows of a block from `first` on, and their strides in A and C: 0 if they have no common one, or if the block has
+    fewer than it may have."""
+
+    first: Index
+    size: Index
+    a_stride: Value
+    c_stride: Value
 
 
-def _copy_row_of_b() -> str:
-    """LLVM text that copies a row of 32 columns of B, masked."""
-    return "".join(
-        _HALF_ROW_OF_B.substitute(side=side, column=f"%j{'_right' * half}", half=half)
-        for half, side in enumerate(("left", "right"))
-    )
+class _Columns(NamedTuple):
+    """Columns of a block from `first` on, in two vectors."""
+
+    first: Index
+    size: Index
+    masks: Sequence[Value]
 
 
-_LOAD_HALF_ROW = Template("""
-  %$r.$half = call <16 x i32> @llvm.masked.load.v16i32.p0(
-    ptr %$r.c_at.$half, i32 4, <16 x i1> %${side}_mask, <16 x i32> zeroinitializer)
-  store <16 x i32> %$r.$half, ptr %$r.sums_at.$half, align 64""")
-_STORE_HALF_ROW = Template("""
-  %$r.$half = load <16 x i32>, ptr %$r.sums_at.$half, align 64
-  call void @llvm.masked.store.v16i32.p0(<16 x i32> %$r.$half, ptr %$r.c_at.$half, i32 4, <16 x i1> %${side}_mask)""")
+class _Target(NamedTuple):
+    """Where the sums of a block are loaded and stored."""
+
+    memory: Buffer
+    pitch: Value
 
 
-def _copy_sums(r: str, to_c: bool) -> str:
-    """LLVM text that copies a row of 32 sums from C to the buffer or back."""
-    text = f"""
-  %{r}.index = add i64 %i, %{r}
-  %{r}.c = getelementptr i32, ptr %c, i64 (load i64, ptr %c_row_offsets[%{r}.index])
-  %{r}.sums = getelementptr <32 x i32>, ptr %sums, i64 %{r}"""
-    for half, side in enumerate(("left", "right")):
-        text += f"""
-  %{r}.c_at.{half} = getelementptr i32, ptr %{r}.c, i64 %j{"_right" * half}
-  %{r}.sums_at.{half} = getelementptr <16 x i32>, ptr %{r}.sums, i64 {half}"""
-        text += (_STORE_HALF_ROW if to_c else _LOAD_HALF_ROW).substitute(r=r, half=half, side=side)
-    return text
+class _AmxBuilder(ParametricBuilder):
+    """Builds the microkernel."""
 
+    def __init__(self, factors: str, accumulator: str, parameters: Sequence[str]) -> None:
+        super().__init__("microkernel", " ".join(parameters))
+        self.factors, word = factors, "u32"
+        self.c = self.argument(accumulator, True)
+        memories = [self.argument(word) for _ in range(2)]
+        lists = [self.argument(INDEX) for _ in range(4)]
+        self.a_row_offsets, self.c_row_offsets, self.a_k_offsets, self.b_k_offsets = lists
+        self.a, self.b = (
+            _Matrix(
+                memory,
+                self.scratch(word, _MAX_STEPS * _STEP_WORDS),
+                self.scratch("pred", _MAX_STEPS),
+                *(self.scratch(INDEX, _MAX_STEPS) for _ in range(2)),
+            )
+            for memory in memories
+        )
+        self.has_contiguous_terms = self.scratch("pred", _MAX_STEPS)  # of each step, in A
+        self.buffer = self.scratch(accumulator, BLOCK * BLOCK)
+        self.sums = {part: self.tile(accumulator, SIDE, SIDE) for part in product(range(2), repeat=2)}
+        self.left, self.right = ([self.tile(word, SIDE, SIDE) for _ in range(2)] for _ in range(2))
+        self.k = self.parameter["k"]
+        self.steps = self.ceil_div(self.k, SIDE)
+        self.accumulates = self.compare("NE", self.parameter["accumulate"], 0)
 
-def _block_text(factors: str, row_tiles: int, column_tiles: int) -> str:
-    """LLVM text of the product of `row_tiles` x `column_tiles` tiles."""
-    name, tiles = f"{row_tiles}_{column_tiles}", list(product(range(row_tiles), range(column_tiles)))
+    def build(self) -> None:
+        """The blocks of C, one after the other."""
+        m, n = self.parameter["m"], self.parameter["n"]
+        with self.loop(0, self.steps, sequential=True, nonempty=True) as (step, _):
+            self._find_terms(step)
+        with self.loop(0, m, sequential=True, step=BLOCK, nonempty=True) as (i, _):
+            rows = _Rows(i, self.min(self.sub(m, i), BLOCK), *self._row_strides(i))
+            with self.loop(0, self.steps, sequential=True, nonempty=True) as (step, _):
+                self._find_rows(step, rows)
+            with self.loop(0, n, sequential=True, step=BLOCK, nonempty=True) as (j, _):
+                masks = [self.lane_mask(self.add(j, half), n, SIDE) for half in (0, SIDE)]
+                columns = _Columns(j, self.sub(n, j), masks)
+                with self.loop(0, self.steps, sequential=True, nonempty=True) as (step, _):
+                    self._pack_columns(step, columns)
+                self._multiply(rows, columns)
 
-    def all_tiles(move: str) -> str:
-        return "\n".join(f"  call void @llvm.x86.{move}(i8 {2 * r + v}, ptr %to_{r}_{v}, i64 %pitch)" for r, v in tiles)
+    def _offsets(
+        self, offsets: Buffer, first: Index, count: int, valid: Index | None = None, stride: int | None = None
+    ) -> _Offsets:
+        """Whether `count` offsets from one on, or the first `valid` count of them, have one stride."""
+        vectors: list[Value] = []
+        masks: list[Value | None] = []
+        for k in range(0, count, OFFSETS_PER_VECTOR):
+            masks.append(None if valid is None else self.lane_mask(k, valid, OFFSETS_PER_VECTOR))
+            vectors.append(self.load(offsets, self.add(first, k), OFFSETS_PER_VECTOR, mask=masks[-1]))
+        start, second = (self.shuffle([lane], vectors[0]) for lane in range(2))
+        common = self.sub(second, start) if stride is None else stride
+        differences: list[Value] = []
+        for k, (found, mask) in enumerate(zip(vectors, masks, strict=True)):
+            ordinals = self.iota(Literal(INDEX, k * OFFSETS_PER_VECTOR), OFFSETS_PER_VECTOR)
+            distances = self.compute("multiply", INDEX, ordinals, operand_of(common))
+            difference = self.compute("xor", INDEX, found, self.compute("add", INDEX, distances, start))
+            differences.append(difference if mask is None else self.select(mask, difference, 0))
+        total = functools.reduce(self.or_, differences)
+        while total.lanes > 1:
+            half = total.lanes // 2
+            total = self.or_(self.shuffle(range(half), total), self.shuffle(range(half, total.lanes), total))
+        return _Offsets(start, common, self.compare("EQ", total, 0))
 
-    def load(to: int, operand: str, side: str) -> str:
-        tile = f"ptr %{operand}{side}_{name}, i64 %{operand}_pitch_{name}"
-        return f"  call void @llvm.x86.tileloadd64(i8 {to}, {tile})"
+    def _find_terms(self, step: Value) -> None:
+        """Whether the terms of a step are contiguous in A, and where its rows of B are."""
+        term = self.mul(step, SIDE)
+        left = self.sub(self.k, term)
+        terms = self._offsets(self.a_k_offsets, term, SIDE, left, stride=1)
+        self.store(self.has_contiguous_terms, step, terms.is_uniform)
+        rows = self._offsets(self.b_k_offsets, term, SIDE, left)
+        is_packed = self._not(self.and_(rows.is_uniform, self._is_full(term)))
+        self._set(self.b, step, is_packed, rows.first, self.select(is_packed, BLOCK, rows.stride))
 
-    multiply: list[str] = []
-    for r, v in tiles:
-        multiply += [load(4 + r, "a", "_low" * r)] if v == 0 else []
-        multiply += [load(6 + v, "b", "_right" * v)] if r == 0 else []
-        multiply.append(f"  call void @llvm.x86.{_INSTRUCTIONS[factors]}(i8 {2 * r + v}, i8 {4 + r}, i8 {6 + v})")
-    return _BLOCK_TEXT.substitute(
-        name=name,
-        side=SIDE,
-        tile_row_bytes=4 * SIDE,
-        old=all_tiles("tileloadd64"),
-        none="\n".join(f"  call void @llvm.x86.tilezero(i8 {2 * r + v})" for r, v in tiles),
-        multiply="\n".join(multiply),
-        new=all_tiles("tilestored64"),
-    )
+    def _is_full(self, term: Index) -> Value:
+        """Whether there are all terms of a step."""
+        return self.compare("LE", self.add(term, SIDE), self.k)
+
+    def _not(self, x: Value) -> Value:
+        return self.compute("not", "pred", x)
+
+    def _set(self, matrix: _Matrix, step: Value, is_packed: Value, offset: Operand, pitch: Operand) -> None:
+        """Store where the tiles of a step are."""
+        self.store(matrix.are_packed, step, is_packed)
+        self.store(matrix.offsets, step, offset)
+        self.store(matrix.pitches, step, pitch)
+
+    def _row_strides(self, i: Index) -> list[Value]:
+        """The strides of the rows of a block in A and C."""
+
+        def common() -> list[Operand]:
+            found = [self._offsets(x, i, BLOCK) for x in (self.a_row_offsets, self.c_row_offsets)]
+            return [self.select(x.is_uniform, x.stride, 0) for x in found]
+
+        is_full = self.compare("LE", self.add(i, BLOCK), self.parameter["m"])
+        return self.branch(is_full, common, lambda: [Literal(INDEX, 0)] * 2)
+
+    def _find_rows(self, step: Value, rows: _Rows) -> None:
+        """Where the tiles of A of a step are, in place or packed."""
+        term = self.mul(step, SIDE)
+        is_contiguous = self.load(self.has_contiguous_terms, step)
+        has_stride = self.compare("NE", rows.a_stride, 0)
+        is_in_place = self.and_(self.and_(is_contiguous, has_stride), self._is_full(term))
+        first_term = self.load(self.a_k_offsets, term)
+        start = self.mul(step, _STEP_WORDS)
+
+        def in_place() -> list[Operand]:
+            return [operand_of(self.add(self.load(self.a_row_offsets, rows.first), first_term)), rows.a_stride]
+
+        def packed() -> list[Operand]:
+            mask = self.lane_mask(term, self.k, SIDE)
+            copy = self.view(self.a.copy, start)
+            self.branch(
+                is_contiguous,
+                lambda: self._pack_rows(copy, rows, lambda row: self.load(row, first_term, SIDE, mask=mask)),
+                lambda: self._gather_rows(copy, rows, self.load(self.a_k_offsets, term, SIDE, mask=mask), mask),
+            )
+            return [operand_of(start), Literal(INDEX, SIDE)]
+
+        self._set(self.a, step, self._not(is_in_place), *self.branch(is_in_place, in_place, packed))
+
+    def _pack_rows(self, copy: Buffer, rows: _Rows, words: Callable[[Buffer], Value]) -> list[Operand]:
+        """Pack the words of each row of a block of A."""
+        with self.loop(0, rows.size, sequential=True, nonempty=True) as (r, _):
+            row = self.view(self.a.memory, self.load(self.a_row_offsets, self.add(rows.first, r)))
+            self.store(copy, self.mul(r, SIDE), words(row))
+        return []
+
+    def _gather_rows(self, copy: Buffer, rows: _Rows, offsets: Value, mask: Value) -> list[Operand]:
+        return self._pack_rows(copy, rows, lambda row: self.gather(row, offsets, mask=mask))
+
+    def _pack_columns(self, step: Value, columns: _Columns) -> None:
+        """Pack the tiles of B of a step, if they are not read in place."""
+        with self.when(self.load(self.b.are_packed, step)):
+            start = self.mul(step, _STEP_WORDS)
+            self.store(self.b.offsets, step, operand_of(self.sub(start, columns.first)))
+            copy = self.view(self.b.copy, start)
+            with self.loop(0, SIDE, sequential=True, nonempty=True) as (r, _):
+                term = self.add(self.mul(step, SIDE), r)
+                offset = self.load(self.b_k_offsets, self.min(term, self.sub(self.k, 1)))
+                row = self.view(self.b.memory, self.add(offset, columns.first))
+                is_term = self.compare("LT", term, self.k)
+                for half, mask in enumerate(columns.masks):
+                    words = self.load(row, half * SIDE, SIDE, mask=self.and_(mask, is_term))
+                    self.store(copy, self.add(self.mul(r, BLOCK), half * SIDE), words)
+
+    def _multiply(self, rows: _Rows, columns: _Columns) -> None:
+        """A block of C, in place or by way of the buffer."""
+        is_whole = self.or_(
+            self.compare("GE", columns.size, BLOCK), self.compare("EQ", self.remainder(columns.size, SIDE), 0)
+        )
+        is_in_place = self.and_(self.compare("NE", rows.c_stride, 0), is_whole)
+        is_buffered = self._not(is_in_place)
+        block = self.view(self.c, self.add(self.load(self.c_row_offsets, rows.first), columns.first))
+        target = _Target(
+            self.select_buffer(is_in_place, block, self.buffer), self.select(is_in_place, rows.c_stride, BLOCK)
+        )
+        with self.when(self.and_(self.accumulates, is_buffered)):
+            self._copy_sums(rows, columns, to_buffer=True)
+        is_high, is_wide = (self.compare("GT", x.size, SIDE) for x in (rows, columns))
+        self.branch(is_high, *(partial(self._multiply_rows, height, is_wide, columns, target) for height in (2, 1)))
+        with self.when(is_buffered):
+            self._copy_sums(rows, columns, to_buffer=False)
+
+    def _copy_sums(self, rows: _Rows, columns: _Columns, to_buffer: bool) -> None:
+        """Copy the rows of a block of C to the buffer or back."""
+        with self.loop(0, rows.size, sequential=True, nonempty=True) as (r, _):
+            offset = self.load(self.c_row_offsets, self.add(rows.first, r))
+            row, buffered = (
+                self.view(self.c, self.add(offset, columns.first)),
+                self.view(self.buffer, self.mul(r, BLOCK)),
+            )
+            for half, mask in enumerate(columns.masks):
+                start = half * SIDE
+                if to_buffer:
+                    self.store(buffered, start, self.load(row, start, SIDE, mask=mask))
+                else:
+                    self.store(row, start, self.load(buffered, start, SIDE), mask=mask)
+
+    def _multiply_rows(self, height: int, is_wide: Value, columns: _Columns, target: _Target) -> list[Operand]:
+        """Blocks of so many tiles of rows."""
+        tiles = (partial(self._multiply_tiles, height, width, columns, target) for width in (2, 1))
+        return [*self.branch(is_wide, *tiles)]
+
+    def _multiply_tiles(self, height: int, width: int, columns: _Columns, target: _Target) -> list[Operand]:
+        """The product of `height` x `width` tiles."""
+        parts = [*product(range(height), range(width))]
+        starts = {(r, v): self.add(self.mul(target.pitch, r * SIDE), v * SIDE) for r, v in parts}
+
+        def load() -> list[Operand]:
+            for part in parts:
+                self.tile_load(self.sums[part], target.memory, starts[part], target.pitch)
+            return []
+
+        def zero() -> list[Operand]:
+            for part in parts:
+                self.tile_zero(self.sums[part])
+            return []
+
+        self.branch(self.accumulates, load, zero)
+        with self.loop(0, self.steps, sequential=True, nonempty=True) as (step, _):
+            a, a_start, a_pitch = self._tiles(self.a, step)
+            b, b_offset, b_pitch = self._tiles(self.b, step)
+            b_start = self.add(b_offset, columns.first)
+            for r, v in parts:
+                if v == 0:
+                    self.tile_load(self.left[r], a, self.add(a_start, self.mul(a_pitch, r * SIDE)), a_pitch)
+                if r == 0:
+                    self.tile_load(self.right[v], b, self.add(b_start, v * SIDE), b_pitch)
+                self.tile_multiply_add(self.sums[r, v], self.left[r], self.right[v], self.factors)
+        for part in parts:
+            self.tile_store(self.sums[part], target.memory, starts[part], target.pitch)
+        return []
+
+    def _tiles(self, matrix: _Matrix, step: Value) -> tuple[Buffer, Value, Value]:
+        """The memory of the tiles of a step, the offset of the first one and the pitch of their rows."""
+        memory = self.select_buffer(self.load(matrix.are_packed, step), matrix.copy, matrix.memory)
+        return memory, self.load(matrix.offsets, step), self.load(matrix.pitches, step)

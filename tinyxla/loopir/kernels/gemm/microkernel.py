@@ -36,10 +36,9 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, Value
-from tinyxla.loopir.ir.routines import declare_kernel, declare_llvm
-from tinyxla.loopir.kernels.gemm.amx import microkernel_text
+from tinyxla.loopir.ir.routines import declare_kernel
+from tinyxla.loopir.kernels.gemm.amx import amx_microkernel
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 
@@ -53,8 +52,8 @@ def declare_microkernel(arithmetic: Arithmetic, depth_multiplier: int = 0) -> st
     """Declare the microkernel of this instruction and tile and return its symbol. A `depth_multiplier` other than 0 is
     that of a depthwise convolution."""
     if arithmetic.uses_amx:
-        text = microkernel_text(arithmetic.packed_type, load_words("numbers", MICROKERNEL_ARGUMENTS))
-        return declare_llvm(f"amx_{arithmetic.packed_type}", text, "routine")
+        kernel = amx_microkernel(arithmetic.packed_type, arithmetic.accumulator, MICROKERNEL_ARGUMENTS)
+        return declare_kernel(f"amx_{arithmetic.packed_type}", kernel)
     b = _MicrokernelBuilder(arithmetic, depth_multiplier)
     b.build()
     form = f"depthwise{depth_multiplier}" if depth_multiplier else "product"
