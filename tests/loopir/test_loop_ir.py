@@ -795,7 +795,7 @@ def test_kernels_are_compiled_together(fresh_cache: Path, threads: int) -> None:
     x = np.arange(5, dtype=np.float32)
     with num_threads(threads):
         before = counts()
-        engine.define_llvm("tinyxla_test_nothing", NOTHING, "nothing")
+        engine.define_kernel("tinyxla_test_nothing", Builder("nothing").kernel)
         addresses = [engine.start_kernel(reduction("add", "f32", float(start))) for start in range(20, 28)]
         again = engine.start_kernel(reduction("add", "f32", 20.0))
         for start, address in enumerate(addresses, 20):
@@ -855,9 +855,6 @@ def test_an_interruption_before_compilation_is_made_up_for(fresh_cache: Path, mo
             with pytest.raises(KeyboardInterrupt):
                 engine.start_kernel(reduction("add", "f32", 42.0))
         assert engine.compile_kernel(reduction("add", "f32", 42.0)) != 0
-
-
-NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
 def test_canonical_text_tells_kernels_apart() -> None:

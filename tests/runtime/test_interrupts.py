@@ -23,6 +23,7 @@ import tinyxla as tx
 import tinyxla.numpy as tnp
 from tests.support import ROOT
 from tinyxla import cache, profiler
+from tinyxla.loopir.ir.loop_ir import Builder, Literal
 from tinyxla.runtime import threads
 from tinyxla.runtime.threads import Task, shielded
 
@@ -162,7 +163,9 @@ def test_exception_from_outside_is_no_error_of_the_module_that_was_compiled(monk
     def interrupted(*_: object) -> None:
         raise FromOutside
 
-    engine.define_llvm("tinyxla_test_begun_before", text % "begun_before", "begun_before")
+    begun_before = Builder("begun_before")
+    begun_before.store(begun_before.argument("s64", written=True), 0, Literal("s64", 8))
+    engine.define_kernel("tinyxla_test_begun_before", begun_before.kernel)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_object_code", interrupted)
         with pytest.raises(FromOutside):

@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 
+from tinyxla.backends.numba.emit.llvm_templates import expand_macros, load_words
 from tinyxla.backends.numba.jit.engine import compile_llvm
-from tinyxla.loopir.ir.llvm_templates import expand_macros, load_words
 
 
 def compiled(text: str, name: str, *types: object) -> ctypes._NamedFuncPointer:  # pyright: ignore[reportPrivateUsage]

@@ -22,18 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyxla.loopir.ir.types import storage_type
+
 INDEX = "s64"
 VECTOR_ITERATIONS = 64  # a trip count that is a multiple of this leaves no remainder after unrolled vectors
 MIN_SPLIT_ITERATIONS = 3 * VECTOR_ITERATIONS  # from here on, a remainder loop is faster than masking all iterations
 LONG_LOOP_ITERATIONS = 512  # from here on, a constant trip count or masked iterations gain little
 MAX_SPLIT_ITERATIONS = 1 << 14  # from here on, the time of a remainder does not matter
-SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
-
-
-def storage_type(type: str) -> str:
-    """The scalar type in which kernels hold elements of a type: `u8` for types that are only stored (8-bit floats
-    and narrower types)."""
-    return type if type in SCALARS else "u8"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

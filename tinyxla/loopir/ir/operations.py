@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, MEMORY_TYPES
 from tinyxla.loopir.ir.loop_ir import (
     Compute,
     Fence,
@@ -25,6 +24,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     TileOperation,
 )
+from tinyxla.loopir.ir.types import COMPONENT_BYTES
 from tinyxla.ops import ops
 from tinyxla.shapes import element_type
 
@@ -67,4 +67,4 @@ def max_element_bytes(loop: Loop) -> int:
     """Bytes of the widest element type that a loop loads, stores or carries; LLVM derives its vector width from this
     type."""
     types = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
-    return max((BYTES[MEMORY_TYPES[x]] for x in (*types, *(c.arg.type for c in loop.carried))), default=4)
+    return max((COMPONENT_BYTES[x] for x in (*types, *(c.arg.type for c in loop.carried))), default=4)

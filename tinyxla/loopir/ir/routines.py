@@ -1,7 +1,7 @@
 """Registry of routines: functions that the loop IR calls by name (`Call`, `Multiply`) and does not contain.
 
-A lowering declares a routine before it emits a call. The backend begins all declared routines: it compiles LLVM text
-and kernels, and resolves BLAS and LAPACK symbols. Beginning a routine twice must be harmless, since an asynchronous
+A lowering declares a routine before it emits a call. The backend begins all declared routines: it compiles kernels,
+and resolves BLAS and LAPACK symbols. Beginning a routine twice must be harmless, since an asynchronous
 exception may arrive between beginning a routine and removing it from the registry.
 """
 
@@ -11,15 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Loop, Multiply, Statement
-
-
-@dataclass(eq=False, frozen=True, slots=True)
-class LlvmRoutine:
-    """The function `function` of LLVM text (`llvm_templates`) that needs none of LLVM's passes."""
-
-    symbol: str
-    text: str
-    function: str
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -54,7 +45,7 @@ class MultiplyRoutine:
     type: str
 
 
-Routine = LlvmRoutine | KernelRoutine | FortranRoutine | NativeRoutine | MultiplyRoutine
+Routine = KernelRoutine | FortranRoutine | NativeRoutine | MultiplyRoutine
 
 _declared: dict[Routine, None] = {}  # in order
 _kernels: dict[str, Kernel] = {}  # of routines, by symbol
@@ -86,12 +77,6 @@ def declare_kernel(name: str, kernel: Kernel, is_cold: bool = False) -> str:
     """Register a kernel as a routine; returns its name, for `Call`, which passes the addresses of its arguments and
     that of an array of its parameters, if it has some."""
     declare(KernelRoutine(routine_symbol(name), kernel, is_cold))
-    return name
-
-
-def declare_llvm(name: str, text: str, function: str) -> str:
-    """Register a routine in LLVM text; returns its name, for `Call`."""
-    declare(LlvmRoutine(routine_symbol(name), text, function))
     return name
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyxla.backends.numba.emit.llvm_types import BYTES
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel, memory_type
-from tinyxla.loopir.ir.llvm_templates import BYTES
 from tinyxla.loopir.ir.loop_ir import Tile
 from tinyxla.loopir.target import is_x86
 

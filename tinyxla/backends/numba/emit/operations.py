@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.backends.numba.emit.llvm_types import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast, mangled
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir.llvm_templates import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.loopir.target import has_feature
 from tinyxla.ops import ops
 from tinyxla.scalar_math import complex_numbers, elementary

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyxla.backends.numba.emit import matrix_unit
+from tinyxla.backends.numba.emit.llvm_types import BYTES, REGISTER_TYPES, constant
 from tinyxla.backends.numba.emit.operations import (
     INDICES,
     PARTS,
@@ -40,7 +41,6 @@ from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, 
 from tinyxla.backends.numba.emit.vector_variants import callable_function, compiler_used, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import MAX_INTERLEAVED, Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import stride_of
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     LONG_LOOP_ITERATIONS,

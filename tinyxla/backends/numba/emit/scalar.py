@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
+from tinyxla.backends.numba.emit.llvm_types import BYTES, REGISTER_TYPES, constant
 from tinyxla.scalar_math.float_formats import FORMATS, power_of_two
 from tinyxla.scalar_math.scalar import Operand, Scalar
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tinyxla.loopir.ir.llvm_templates import BYTES
+from tinyxla.backends.numba.emit.llvm_types import BYTES
 
 
 def vector_lengths(register: str, widest: int, vector_bytes: int) -> list[int]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal as Choice
 
+from tinyxla.backends.numba.emit.llvm_types import BYTES, REGISTER_TYPES, constant
 from tinyxla.backends.numba.emit.operations import emit, iota, memory_type
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES, constant
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     LONG_LOOP_ITERATIONS,

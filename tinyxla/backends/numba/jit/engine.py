@@ -6,7 +6,7 @@ the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-2
 names or the LLVM text, the processor and its features, the versions of llvmlite and LLVM, and the source of the modules
 that emit code.
 
-The unit of compilation is one kernel or one routine. `start_kernel` and `define_llvm` only queue a unit; threads
+The unit of compilation is one kernel or one routine. `start_kernel` and `define_kernel` only queue a unit; threads
 compile, and the first address that is asked for waits until all queued units are loaded. An exception may interrupt any
 step, as Ctrl-C does: units then stay queued, and the next request for an address finishes them.
 """
@@ -32,6 +32,8 @@ import llvmlite.binding as llvm
 from tinyxla import cache
 from tinyxla.backends.numba.emit import (
     half_builtins,
+    llvm_templates,
+    llvm_types,
     matrix_unit,
     operations,
     printer,
@@ -39,6 +41,7 @@ from tinyxla.backends.numba.emit import (
     vector_variants,
     vectorize_integer,
 )
+from tinyxla.backends.numba.emit.llvm_templates import expand_macros
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
@@ -46,9 +49,8 @@ from tinyxla.backends.numba.jit import binding
 from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir, operations as ir_operations
+from tinyxla.loopir.ir import fingerprint, loop_ir, operations as ir_operations, types
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
-from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.ir.operations import is_vector_code
 from tinyxla.loopir.passes import split_nan_check
@@ -79,12 +81,14 @@ _EMITTERS = (  # the modules that decide which code a kernel becomes
     fingerprint,
     ir_operations,
     llvm_templates,
+    llvm_types,
     loop_ir,
     matrix_unit,
     operations,
     printer,
     scalar,
     split_nan_check,
+    types,
     vector_variants,
     vectorize_integer,
 )
@@ -275,11 +279,6 @@ def compile_llvm(text: str, names: Sequence[str], is_optimized: bool = False, is
     return dict(_wait_for(_submit(_module(text, names, is_optimized, is_cold))))
 
 
-def define_llvm(symbol: str, text: str, name: str) -> None:
-    """Queue LLVM text that needs none of LLVM's passes for compilation, and define a symbol for its function `name`."""
-    _define(_module(text, [name], is_optimized=True, is_cold=False, symbol=symbol))
-
-
 def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
     arguments and that of its parameters. Of a kernel that `is_cold` few instructions are executed: it is compiled
@@ -287,23 +286,19 @@ def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     pipeline = "calls" if is_cold else _pipeline(kernel.body, is_builtin=True)
     key = _key("routine", kernel_fingerprint(kernel), _emission_version(), pipeline)
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
-    _define(_Unit(key, ["kernel"], text, pipeline, symbol))
-
-
-def _define(unit: _Unit) -> None:
-    in_flight = _submit(unit)
+    in_flight = _submit(_Unit(key, ["kernel"], text, pipeline, symbol))
     if in_flight.addresses is not None:
-        define_symbol(unit.symbol, in_flight.addresses[unit.names[0]])
+        define_symbol(symbol, in_flight.addresses["kernel"])
 
 
-def _module(text: str, names: Sequence[str], is_optimized: bool, is_cold: bool, symbol: str = "") -> _Unit:
+def _module(text: str, names: Sequence[str], is_optimized: bool, is_cold: bool) -> _Unit:
     pipeline: _Pipeline = "calls" if is_cold else "final" if is_optimized else "loops"
     key = _key(_emission_version(), text, *names, pipeline)
 
     def full() -> str:
         return re.sub(rf"@({'|'.join(names)})\b", lambda result: _unique(result[0], key), expand_macros(text))
 
-    return _Unit(key, names, full, pipeline, symbol)
+    return _Unit(key, names, full, pipeline)
 
 
 def define_symbol(name: str, address: int) -> None:

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, Literal, cast
 
+from tinyxla.backends.numba.emit.llvm_templates import load_words
 from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, define_symbol
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.choose_kernel import GemmKernel, choose_blas_kernel
 from tinyxla.loopir.kernels.gemm.problem import GemmProblem, as_gemv, gemm_problem

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from string import Template
 from typing import TypeGuard
 
+from tinyxla.backends.numba.emit.llvm_templates import load_words
 from tinyxla.backends.numba.jit.engine import compile_llvm
 from tinyxla.backends.numba.runtime.bytecode import Schedule
 from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.schedule.blocks import Block, Work, inner_blocks
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.llvm_templates import load_words
 from tinyxla.ops.distributed.process_collectives import is_message, message_of, step_of
 from tinyxla.runtime.mpi.calls import ROUTINES, STARTING_ROUTINES, TEST_ALL, WAIT, Call, Requests, call_of
 from tinyxla.runtime.mpi.comparison import Communicator, Part, Step

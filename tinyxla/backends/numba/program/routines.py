@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tinyxla.backends.numba.jit.engine import define_kernel, define_llvm, define_symbol
+from tinyxla.backends.numba.jit.engine import define_kernel, define_symbol
 from tinyxla.backends.numba.program.blas_gemm import declare_gemm
 from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.routines import (
     FortranRoutine,
     KernelRoutine,
-    LlvmRoutine,
     NativeRoutine,
     Routine,
     begin_declared,
@@ -24,8 +23,6 @@ def begin_routines(kernel: Kernel) -> None:
 
 def _begin(routine: Routine) -> None:
     match routine:
-        case LlvmRoutine(symbol, text, function):
-            define_llvm(symbol, text, function)
         case KernelRoutine(symbol, kernel, is_cold):
             define_kernel(symbol, kernel, is_cold)
         case FortranRoutine(name):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTER_TYPES
 from tinyxla.loopir.ir.loop_ir import Index, Operand, Value
 from tinyxla.loopir.ir.routines import declare_kernel
+from tinyxla.loopir.ir.types import COMPONENT_BYTES, INTEGERS
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.loopir.target import vector_bytes
 
 _OPS = frozenset(("add", "multiply", "and", "or", "xor", "maximum", "minimum"))
+_TYPES = (*INTEGERS, "f32", "f64")
 _PREFETCH_BYTES = 1 << 18  # prefetch distance in bytes: far enough to be in no other thread's part
 
 Combine = Callable[[Operand, Operand], Value]
@@ -24,7 +25,7 @@ Combine = Callable[[Operand, Operand], Value]
 
 def supports(op: str | None, type: str) -> bool:
     """Whether there is a scan of this monoid and element type."""
-    return op in _OPS and type != "pred" and type in REGISTER_TYPES
+    return op in _OPS and type in _TYPES
 
 
 @functools.cache
@@ -34,7 +35,7 @@ def declare_scan(op: str, type: str, backward: bool) -> str:
     name = "_".join(["scan", op, type, *["backward"] * backward])
     b = ParametricBuilder("scan", "count")
     source, target, carry = b.argument(type), b.argument(type, True), b.argument(type, True)
-    element_bytes = BYTES[REGISTER_TYPES[type]]
+    element_bytes = COMPONENT_BYTES[type]
     count, n = b.parameter["count"], vector_bytes() // element_bytes
     distance = _PREFETCH_BYTES // element_bytes * (-1 if backward else 1)
     # As constants these would make LLVM choose slower shuffles.

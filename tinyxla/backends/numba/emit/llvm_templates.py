@@ -1,5 +1,4 @@
-"""Templates of LLVM text: a macro language for the run-time, and for routines that the loop IR cannot express, such as
-those with instructions of one processor.
+"""Templates of LLVM text: a macro language for the functions of the run-time.
 
 The text consists of LLVM instructions and macros for nested expressions, array elements and counted loops. An operand
 may be an instruction in parentheses. As an operand, `%words[3]` is the address of a 64-bit word, `%lanes[float %k]`
@@ -20,27 +19,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import struct
 from collections.abc import Iterator, Sequence
 
-REGISTER_TYPES = {
-    "pred": "i1",
-    **{f"{sign}{bits}": f"i{bits}" for sign in "su" for bits in (8, 16, 32, 64)},
-    "f32": "float",
-    "f64": "double",
-}
-# In memory; of a complex number, the type of each component.
-MEMORY_TYPES = {
-    **REGISTER_TYPES,
-    "pred": "i8",
-    "f16": "half",
-    "bf16": "i16",
-    "c64": "float",
-    "c128": "double",
-}
-BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
-
-_OPCODES = "load icmp select getelementptr zext sext trunc add sub mul udiv urem and or xor shl lshr fmul insertelement"
+_OPCODES = "load icmp select getelementptr zext sext trunc add sub mul udiv urem and or shl lshr"
 _NESTED = re.compile(
     rf"\((?P<nested>(?:{_OPCODES.replace(' ', '|')}) [^()]*)\)"
     r"|(?P<array>%[\w.]+)\[(?:(?P<type>[^][]+) )?(?P<index>[^][\s()]+)\]"
@@ -86,23 +67,3 @@ def load_words(address: str, names: Sequence[str], pointers: str = "", prefix: s
     types = ["ptr" if name in pointers.split() else "i64" for name in names]
     loads = [f"load {type}, ptr %{address}[{k}]" for k, type in enumerate(types)]
     return "\n".join(f"  %{prefix}{name} = {load}" for name, load in zip(names, loads, strict=True))
-
-
-def constant(type: str, value: float) -> str:
-    """A number as LLVM text: floats exactly, in hexadecimal; integers wrapped to the width."""
-    if type == "f64":
-        return f"0x{struct.pack('>d', value).hex()}"
-    if type == "f32":  # LLVM writes a float as the double of the same value
-        return f"0x{struct.pack('>d', round_to_f32(value)).hex()}"
-    if type == "pred":
-        return "true" if value else "false"
-    bits = int(type[1:])
-    wrapped = int(value) & ((1 << bits) - 1)
-    return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
-
-
-def round_to_f32(value: float) -> float:
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
