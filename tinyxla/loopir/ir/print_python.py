@@ -3,8 +3,8 @@ compiled kernel.
 
 The function takes the kernel's arguments as one-dimensional NumPy arrays, the range of the outermost index, and the
 kernel's parameters. It runs under CPython; its scalars are NumPy's, so that every operation has its element type's
-rounding and wrap-around. Vectors are one-dimensional arrays. As in the compiled kernel, 16-bit floats are widened to 32
-bits for each operation and rounded after it.
+rounding and wrap-around. Vectors are one-dimensional arrays, tiles two-dimensional ones. As in the compiled kernel,
+16-bit floats are widened to 32 bits for each operation and rounded after it.
 """
 
 from __future__ import annotations
