@@ -20,6 +20,7 @@ from tinyxla.backends.numba.program import executable
 from tinyxla.compiler import pipeline
 from tinyxla.compiler.analysis import reachability
 from tinyxla.compiler.buffers import arena
+from tinyxla.compiler.costs import LINE_BYTES, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.compiler.fusion import plan as fusion_plan
 from tinyxla.compiler.fusion.cluster import plan
 from tinyxla.compiler.fusion.plan import BlasCall, LoopNest, SingleOp
@@ -117,7 +118,7 @@ def test_random_graphs_have_every_type_and_are_large_and_empty() -> None:
     assert {shape.element_type.name for shape in shapes} == {"f32", "f64", "bf16", "c64", "s32", "pred"}
     assert {0, 1, 2, 3, 4, 5} <= {shape.rank for shape in shapes}
     assert any(shape.size == 0 for shape in shapes)
-    assert any(shape.size > 2 * fusion_plan.MAX_SERIAL_ELEMENTS for shape in shapes)
+    assert any(shape.size > 4 * PARALLEL_CHUNK_ELEMENTS for shape in shapes)
 
 
 # --- kernels as Python ------------------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ def test_temporaries_that_live_together_do_not_overlap(temporaries: list[tuple[i
     places, total = arena.arena_offsets(lives, sizes, first)
     assert places.keys() == lives.keys() - set(first)
     for k, (host, offset) in places.items():
-        assert offset % arena.ALIGNMENT_BYTES == 0
+        assert offset % LINE_BYTES == 0
         assert 0 <= offset <= offset + sizes[k] <= (total if host is None else sizes[host])
     places.update({k: (k, 0) for k in first})
     for j, k in itertools.combinations(places, 2):
@@ -301,7 +302,7 @@ def test_the_arena_is_as_small_as_it_should_be(temporaries: list[tuple[int, int,
     """Between what lives at one time and all of it, counted in aligned pieces."""
     lives, sizes = _assigned(temporaries)
     _, total = arena.arena_offsets(lives, sizes)
-    aligned = {k: -(-max(size, 1) // arena.ALIGNMENT_BYTES) * arena.ALIGNMENT_BYTES for k, size in sizes.items()}
+    aligned = {k: -(-max(size, 1) // LINE_BYTES) * LINE_BYTES for k, size in sizes.items()}
     at_once = [sum(aligned[k] for k, (a, b) in lives.items() if a <= step <= b) for step in range(13)]
     assert max(at_once, default=0) <= total <= sum(aligned.values())
 

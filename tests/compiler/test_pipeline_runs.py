@@ -23,6 +23,7 @@ from tinyxla.backends.numba.jit import engine
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import pipeline, rewriter
 from tinyxla.compiler.buffers import arena
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
 from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.compiler.schedule import blocks
@@ -478,7 +479,7 @@ def first_fit(lives: Any, sizes: Any, hosts: Any) -> Any:
     spaces = [*sorted(hosts, key=lambda k: sizes[k]), None]
     total = 0
     for key in sorted((k for k in lives if k not in hosts), key=lambda k: -sizes[k]):
-        need = -(-max(sizes[key], 1) // arena.ALIGNMENT_BYTES) * arena.ALIGNMENT_BYTES
+        need = -(-max(sizes[key], 1) // LINE_BYTES) * LINE_BYTES
         for host in spaces:
             own = [] if host is None else [(0, sizes[host], host)]
             others = own + [(o, o + -(-max(sizes[k], 1) // 64) * 64, k) for k, (h, o) in found.items() if h == host]

@@ -11,6 +11,7 @@ import scipy.linalg
 
 import tinyxla as tx
 from tests.loopir.test_loop_ir import run_native, run_python
+from tinyxla.compiler.costs import INTERLEAVED
 from tinyxla.loopir.ir import routines
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand, Value
@@ -448,7 +449,7 @@ def test_dot_product_microkernel(type: str, rows: int, columns: int, generator: 
 @pytest.mark.parametrize(("rows", "columns"), [(21, 21), (30, 10), (6, 19)])
 def test_getf2(type: str, rows: int, columns: int, generator: np.random.Generator) -> None:
     pitch, a = 32, generator.normal(size=(rows, columns)).astype(element_types[type].dtype)
-    panel = np.zeros((columns + panel_kernels.UNROLLED, pitch), a.dtype)
+    panel = np.zeros((columns + INTERLEAVED, pitch), a.dtype)
     panel[:columns, :rows] = a.T
     factors, expected_pivots = scipy.linalg.lu_factor(a)
     arrays = [panel.ravel(), np.zeros(len(expected_pivots), np.int32)]

@@ -124,7 +124,7 @@ def test_compiled_in_groups_of_few_features(
     generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns, with places at edges apart even if they are few; and rows of places."""
-    for name, least in (("MIN_RANGE_POSITIONS", 1), ("MIN_LOOP_ITERATIONS", 4)):
+    for name, least in (("MIN_RANGE_POSITIONS", 1), ("VECTOR_ELEMENTS", 4)):
         monkeypatch.setattr(canonical_convolution, name, least)
     for k in range(6):
         sample = random_sample(generator, (np.float32, np.float64, np.float16)[k % 3], counts=(3, 5, 17))

@@ -1,9 +1,9 @@
 """Reports on compiled programs, for reading: the steps with their costs, kernels, and memory.
 
 Counting of bytes. A step reads an element of an argument from memory once per index of the outermost loop, if the
-elements that the step touches for that index fit into `CACHED_BYTES` bytes of cache; otherwise once per pass. Elements
-that the step has just written are cached. Temporaries within a step (rows, accumulators) are no memory traffic. If an
-index depends on data (gather, scatter), each access counts, up to the number of elements of the array.
+elements that the step touches for that index fit into a cache of `costs.L2_BYTES` bytes; otherwise once per pass.
+Elements that the step has just written are cached. Temporaries within a step (rows, accumulators) are no memory
+traffic. If an index depends on data (gather, scatter), each access counts, up to the number of elements of the array.
 
 Counting of operations. A scalar operation of any element type counts one per iteration of the loops in which its
 operands change; index arithmetic counts nothing; a matrix product counts two per pair of factors. `exp`, `sin` and
@@ -19,9 +19,6 @@ from typing import NamedTuple
 
 from tinyxla.ops.distributed.communication import Communication
 from tinyxla.util.wording import counted
-
-CACHED_BYTES = 1 << 20  # bytes of the cache of one core
-_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True)
@@ -151,11 +148,11 @@ class Machine:
     def __str__(self) -> str:
         levels: list[str] = []
         for size, speed in self.bandwidths:
-            levels.append(f"{speed / _PER_SECOND:.0f} GB/s over {amount(size, 'B')}")
+            levels.append(f"{speed / 1e9:.0f} GB/s over {amount(size, 'B')}")
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
         return (
-            f"{threads}: {', '.join(levels)}; {self.operations / _PER_SECOND:.0f} GFLOP/s (f32), "
-            f"{self.transcendentals / _PER_SECOND:.2f} G exponentials/s"
+            f"{threads}: {', '.join(levels)}; {self.operations / 1e9:.0f} GFLOP/s (f32), "
+            f"{self.transcendentals / 1e9:.2f} G exponentials/s"
         )
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tinyxla.compiler.costs import CHUNKS, L1_BYTES, L2_BYTES, LINE_BYTES, MAX_CHUNKS, TASKS
 from tinyxla.errors import AttributeValueError
 from tinyxla.runtime.threads import available_processors, control_group_limit
 from tinyxla.tracing.config import config
@@ -34,9 +35,6 @@ from tinyxla.util.did_you_mean import did_you_mean
 
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
 _LAST_LEVEL_SHARE_BYTES = 16 << 20  # per processor at most, since other programs use the cache, too
-_CHUNKS_PER_PROCESSOR = 2  # so that the processor with one chunk more than others is late by half of its share only
-_MIN_CHUNKS, _MAX_CHUNKS = 32, 128  # of a parallel loop; more chunks mean more lines that two threads write
-_MIN_TASKS = 8  # of a kernel whose chunks are cut in its text
 _SYSTEM_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -55,22 +53,22 @@ class Target:
     """
 
     processors: int = 1
-    line_bytes: int = 64
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 1 << 20
+    line_bytes: int = LINE_BYTES
+    l1_bytes: int = L1_BYTES
+    l2_bytes: int = L2_BYTES
     l2_ways: int = 8
     last_level_bytes: int = _LAST_LEVEL_SHARE_BYTES
 
     @property
     def max_chunks(self) -> int:
         """Chunks of a parallel loop at most, if cutting it changes no value."""
-        wanted = _CHUNKS_PER_PROCESSOR * self.processors
-        return min(_MAX_CHUNKS, max(_MIN_CHUNKS, 1 << (wanted - 1).bit_length()))
+        wanted = 2 * self.processors  # the one with a chunk more than others is late by half of its share only
+        return min(MAX_CHUNKS, max(CHUNKS, 1 << (wanted - 1).bit_length()))
 
     @property
     def tasks(self) -> int:
         """Chunks that suffice for all processors, where further ones cost more than their balance gains."""
-        return max(_MIN_TASKS, self.max_chunks // 4 if self.processors <= _MIN_TASKS else self.max_chunks)
+        return max(TASKS, self.max_chunks // 4 if self.processors <= TASKS else self.max_chunks)
 
     @property
     def balanced_tasks(self) -> int:

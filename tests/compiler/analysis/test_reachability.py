@@ -157,5 +157,5 @@ def test_search_that_scans_too_many_edges_counts_as_reaching(monkeypatch: pytest
     for _ in range(100):
         ends = [graph.add([end]) for end in ends]
     assert not graph.reaches(0, ends[1])
-    monkeypatch.setattr(reachability, "MAX_SCANNED_EDGES", 50)
+    monkeypatch.setattr(reachability, "MAX_CANDIDATES", 7)
     assert graph.reaches(0, ends[1])

@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_assignment, "MIN_PAIRWISE_ELEMENTS", 0)
+    monkeypatch.setattr(layout_assignment, "L2_BYTES", 0)
 
 
 def points(count: int, size: int, dtype: str = "float32") -> Any:
@@ -84,7 +84,7 @@ OUTER = {"il,jl->lij": 2, "li,jl->lij": 2, "li,lj->lij": 1, "il,lj->lij": 1}  # 
 def test_outer_products_whose_last_operand_is_strided_transpose_it_once(
     indices: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout_assignment, "MIN_STRIDED_ELEMENTS", 0)
+    monkeypatch.setattr(layout_assignment, "PARALLEL_CHUNK_ELEMENTS", 0)
     sizes = {"i": 17, "j": 21, "l": 30}
     first, second = (points(*(sizes[k] for k in part)) for part in indices.partition("->")[0].split(","))
     base = np.arange(30 * 17 * 21, dtype=np.float32).reshape(30, 17, 21)
@@ -97,7 +97,7 @@ def test_outer_products_whose_last_operand_is_strided_transpose_it_once(
 
 
 def test_strided_broadcast_whose_result_is_transposed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_assignment, "MIN_STRIDED_ELEMENTS", 0)
+    monkeypatch.setattr(layout_assignment, "PARALLEL_CHUNK_ELEMENTS", 0)
     x, y = points(21, 30), points(30, 17)
 
     def function(x: Any, y: Any) -> Any:

@@ -120,8 +120,7 @@ def test_results_are_those_of_steps_in_order(
 
 def test_every_step_that_may_be_a_branch_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without thresholds, programs of many small steps fork at every level."""
-    monkeypatch.setattr(concurrent_steps, "MIN_STEP_NANOSECONDS", 1e-9)
-    monkeypatch.setattr(concurrent_steps, "MIN_SAVED_NANOSECONDS", 1e-9)
+    monkeypatch.setattr(concurrent_steps, "WAKE_NANOSECONDS", 1e-9)
     generator = np.random.default_rng(0)
     forked = 0
     for _ in range(6):
@@ -192,7 +191,7 @@ def test_interrupt_ends_all_branches(kind: str) -> None:
     arguments: tuple[Any, ...]
     if kind == "loops in kernels":
         function, arguments = lambda a, n: [newton(a + k, n) for k in range(4)], (np.float32(2), np.int32(2**31 - 1))
-        minimum = {"MIN_STEP_NANOSECONDS": 1.0, "MIN_SAVED_NANOSECONDS": 1e-9}
+        minimum = {"WAKE_NANOSECONDS": 1.0}
     else:
         function, arguments = lambda y: [recurrence(y, 0.1 * k, 2**31 - 1) for k in range(4)], (INPUTS,)
         minimum = {}

@@ -223,7 +223,7 @@ def random_program(seed: int) -> Callable[..., list[Any]]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_are_the_same_without_the_pass(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency_hiding, "MIN_BYTES", 1)
+    monkeypatch.setattr(latency_hiding, "MESSAGE_START_BYTES", 1)
     monkeypatch.setattr(latency_hiding, "MIN_HIDDEN", 0.0)
     shapes = [(8, 8)] * 4
     values = [np.random.default_rng(k).normal(size=x).astype(np.float32) for k, x in enumerate(shapes)]

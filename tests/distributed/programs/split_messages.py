@@ -13,7 +13,7 @@ from tinyxla.runtime.mpi.calls import STARTING_ROUTINES
 
 def with_all_split(main: Callable[[], None]) -> None:
     """Run a program where every message is split."""
-    latency_hiding.MIN_BYTES = 1  # pyright: ignore[reportConstantRedefinition]
+    latency_hiding.MESSAGE_START_BYTES = 1  # pyright: ignore[reportConstantRedefinition]
     latency_hiding.MIN_HIDDEN = 0.0  # pyright: ignore[reportConstantRedefinition]
     main()
     started = collectives._start.cache_info().currsize  # pyright: ignore[reportPrivateUsage]

@@ -142,7 +142,7 @@ def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_sto
 
 @pytest.mark.parametrize("seed", range(14))
 def test_long_loops_are_their_middle_and_their_sides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinyxla.loopir.lower.axes.MAX_OPS_PER_RANGE", 0)
+    monkeypatch.setattr("tinyxla.loopir.lower.axes.LONG_BODY_OPS", 0)
     tx.clear_caches()
     f, x = _stencil(seed)
     _same(f, x)

@@ -12,6 +12,7 @@ from itertools import accumulate
 from math import prod
 from operator import mul
 
+from tinyxla.compiler.costs import MAX_PIECES
 from tinyxla.hlo import Instruction
 from tinyxla.ops import dynamic_slices, elementwise, indexing, movement
 
@@ -19,7 +20,6 @@ AccessIndex = int | frozenset[int]
 AccessMap = tuple[AccessIndex, ...]
 
 CONSTANT = -1
-MAX_CONCATENATED_ROWS = 8  # rows of one reshaped dimension that are distinguished
 
 
 def dims_of(coordinates: Sequence[AccessIndex]) -> frozenset[int]:
@@ -200,7 +200,7 @@ def boundaries(x: Instruction, offsets: Offsets) -> Iterator[int]:
             if k is not None:
                 counts = accumulate((source[d] for d in source_dims[:-1]), mul, initial=1)
                 size = result[result_dims[0]]
-                row_size = size // max(n for n in counts if n <= MAX_CONCATENATED_ROWS)
+                row_size = size // max(n for n in counts if n <= MAX_PIECES)
                 yield from range(row_size - k, size - k, row_size)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tinyxla.compiler.costs import COSTLY_OPS
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.shapes import Shape
 
-COSTLY_WORK = 8  # of a costly operation, in simple ones
 MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
 
 
@@ -77,4 +77,4 @@ def _is_scalar_instruction(x: Instruction) -> bool:
 
 def is_costly(x: Instruction) -> bool:
     """True if an element takes as long to compute as several loads."""
-    return x.op.cost.work >= COSTLY_WORK
+    return x.op.cost.work >= COSTLY_OPS

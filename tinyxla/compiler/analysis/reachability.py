@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MAX_SCANNED_EDGES = 1 << 12  # per search; a longer search counts as reachable
+from tinyxla.compiler.costs import MAX_CANDIDATES
 
 
 class Reachability:
@@ -154,7 +154,7 @@ class Reachability:
             node, target, visited = frontiers[side].pop(), (b, a)[side], visited_of[side]
             scanned[side] = scanned_after[side]
             self.scanned += len(edges[side][node])
-            if sum(scanned) > MAX_SCANNED_EDGES:
+            if sum(scanned) > MAX_CANDIDATES**2:
                 return True
             for x in edges[side][node]:
                 if x == target:

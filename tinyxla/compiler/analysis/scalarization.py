@@ -23,17 +23,14 @@ from tinyxla.compiler.analysis.fusibility import (
     is_reduction,
     is_scalar_computation,
 )
+from tinyxla.compiler.costs import ACCUMULATORS, BLOCK_ELEMENTS, CALL_OPS, COSTLY_OPS, MAX_INSTRUCTIONS, MAX_UNROLLED
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.shapes import Shape
 
-MAX_REGISTER_ELEMENTS = 64  # of an array in registers
-MAX_OPS = 2048  # simple operations of a region
-COSTLY_OPS = 32  # simple operations of an exponential, for example
-VECTOR_ELEMENTS = 8  # elements of a vector in a kernel of a schedule step
-OPS_PER_STEP = 100  # overhead of a schedule step, in simple operations
-MAX_SCRATCH_ELEMENTS = 1 << 10  # elements that a scalarized region allocates
+MAX_REGISTER_ELEMENTS = ACCUMULATORS  # of an array in registers
+VECTOR_ELEMENTS = MAX_UNROLLED  # of an array for which a kernel of its own computes in vectors
 CONSTANT = -1  # home of a constant; smaller numbers are allocations
 
 Memory = frozenset[int]  # numbers of the parameters that stay in memory
@@ -184,21 +181,22 @@ class _Analysis:
                 self.homes[x] = CONSTANT
             return
         if is_allocation(x):
-            _require(is_native_type(shape) and shape.size <= MAX_SCRATCH_ELEMENTS)
+            _require(is_native_type(shape) and shape.size <= BLOCK_ELEMENTS)
             self.homes[x] = min([CONSTANT, *self.homes.values()]) - 1
             self._add_work(shape.size)
             return
         _require(is_inlined(x) and is_native_type(shape) and shape.size <= MAX_REGISTER_ELEMENTS)
         is_chain = x.op in _INDEXING and x.operands[0] not in self.homes and x.operands[0].op is not movement.constant
-        work = shape.size * (x.operands[0].array_shape.size if is_chain else COSTLY_OPS if is_costly(x) else 1)
+        scalar_ops = 4 * COSTLY_OPS if is_costly(x) else 1  # costly ones gain most by vectors
+        work = shape.size * (x.operands[0].array_shape.size if is_chain else scalar_ops)
         is_wide = shape.size >= VECTOR_ELEMENTS and x.op.name in elementwise.NAMES and not is_wide_and_costly(x)
         self._add_work(work, is_slower=is_wide or is_chain)
         self._record_reads(x, x.operands)
 
     def _add_work(self, work: int, is_slower: bool = False, steps: int = 0) -> None:
         self.work += work
-        self.saved += steps * OPS_PER_STEP - is_slower * work
-        _require(self.work <= MAX_OPS)
+        self.saved += steps * CALL_OPS - is_slower * work
+        _require(self.work <= MAX_INSTRUCTIONS)
 
     def _record_reads(self, x: Instruction, operands: Iterable[Instruction]) -> None:
         for o in operands:

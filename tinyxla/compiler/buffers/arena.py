@@ -8,8 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
-ALIGNMENT_BYTES = 64
-MAX_FAILURES = 16  # consecutive temporaries that do not fit, before a host is given up
+from tinyxla.compiler.costs import LINE_BYTES, MAX_CANDIDATES
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -30,7 +29,7 @@ def arena_offsets(
     offsets: dict[Key, tuple[Key | None, int]] = {}
     total = 0
     for key in sorted((k for k in live_ranges if k in temporaries), key=lambda k: -sizes[k]):
-        size = -(-max(sizes[key], 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        size = -(-max(sizes[key], 1) // LINE_BYTES) * LINE_BYTES
         placement = results.allocate(size, *live_ranges[key])
         if placement is None:
             offset = arena.lowest_free(size, *live_ranges[key])
@@ -69,7 +68,7 @@ class _Hosts(Generic[Key]):
                 self._failures[k] = 0
                 return self._hosts[k], offset
             self._failures[k] += 1
-            if self._failures[k] == MAX_FAILURES:
+            if self._failures[k] == MAX_CANDIDATES:
                 self._set_first(k, -1)
             k = self._next(k + 1, last_step)
         return None

@@ -11,10 +11,16 @@ from functools import cache
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
 from tinyxla.compiler.analysis.reachability import Reachability
+from tinyxla.compiler.costs import (
+    L1_ELEMENTS,
+    MAX_CANDIDATES,
+    MAX_INSTRUCTIONS,
+    MAX_NEST_BUFFERS,
+    MAX_ROUNDS,
+    PARALLEL_CHUNK_ELEMENTS,
+)
 from tinyxla.compiler.fusion.materialize import initially_materialized, live_out, materialize_recomputed
 from tinyxla.compiler.fusion.plan import (
-    MAX_SERIAL_ELEMENTS,
-    MIN_PARALLEL_ROWS,
     Accesses,
     LoopNest,
     Plan,
@@ -23,6 +29,7 @@ from tinyxla.compiler.fusion.plan import (
     Step,
     classify_root,
     is_leaf,
+    is_parallel,
     iteration_space,
     kept_dimensions,
     materialized_inputs,
@@ -34,14 +41,6 @@ from tinyxla.compiler.fusion.plan import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, reduction
 from tinyxla.ops.distributed.process_collectives import is_message, mpi_collective
-
-MAX_ROOTS = 24  # per nest
-MAX_BUFFERS = 48  # per nest
-MAX_INSTRUCTIONS = 1 << 13  # per nest, counted once per access path: LLVM's time is superlinear
-MAX_ROUNDS = 8  # of clustering and materialization
-MAX_STEPS_BACK = 64  # steps that a root considers for fusion
-MAX_NEIGHBOURS = 64  # row nests on either side that read the same array
-MAX_CROSS_ROW_ELEMENTS = 1 << 13  # elements of a cross-row reduction's result
 
 
 def plan(computation: Computation, step_for: Callable[[Instruction], SingleOp]) -> Plan:
@@ -120,7 +119,8 @@ class _Clustering:
 
     def _fit_one_kernel(self, roots: Sequence[Instruction]) -> bool:
         """True if one kernel may compute all these roots."""
-        return len(roots) <= MAX_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MAX_INSTRUCTIONS
+        has_buffers = 2 * len(roots) <= MAX_NEST_BUFFERS  # each with as many that are read
+        return has_buffers and sum(map(self._computed.__getitem__, roots)) <= 4 * MAX_INSTRUCTIONS
 
     def _fused(self, k: int, reads: dict[Instruction, Reads]) -> LoopNest | None:
         """Nest k with more roots, given their reads; None if one of them does not fit."""
@@ -155,7 +155,7 @@ class _Clustering:
                 producer_of(column.reductions[0]).attributes.dimensions,
             )
             rank, space_size = len(reduced), math.prod(space)
-            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > MAX_CROSS_ROW_ELEMENTS:
+            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > L1_ELEMENTS:
                 continue
             large = [x for x in column.reads if x.array_shape.size >= space_size]
             producers = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
@@ -192,7 +192,7 @@ class _Clustering:
             x.array_shape.size >= space_size and (x in row.reads or producer_of(x) in row.roots) for x in column.reads
         ):
             return False
-        if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MAX_BUFFERS:
+        if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MAX_NEST_BUFFERS:
             return False
         if any(reduction.monoid(producer_of(x).attributes.to_apply) is None for x in column.reductions):
             return False
@@ -254,7 +254,7 @@ class _Clustering:
 
     def _candidates(self, reads: Iterable[Instruction], producers: set[int]) -> list[int]:
         """Of the latest steps, the producers of these arrays, then other readers of them; each group latest first."""
-        first = max(0, len(self._steps) - MAX_STEPS_BACK)
+        first = max(0, len(self._steps) - MAX_CANDIDATES)
         candidates = {k for k in producers if k >= first}
         for x in reads:
             readers = self._readers.get(x, [])
@@ -279,7 +279,7 @@ class _Clustering:
         shared = [x for x in reads if x in group_results or x in group.reads]
         if (
             not any(x in group_results or x.array_shape.size > 1 or is_scalar for x in shared)
-            or len(group.reads) + len(reads) > MAX_BUFFERS
+            or len(group.reads) + len(reads) > MAX_NEST_BUFFERS
         ):
             return None
         kind_and_outer = self._fused_kind(group, root, kind, outer)
@@ -333,11 +333,8 @@ class _Clustering:
         else:
             is_compatible = group.outer[: len(outer)] == outer
             shared_outer = outer
-        is_parallel = (
-            math.prod(shared_outer) >= MIN_PARALLEL_ROWS
-            or max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots))) <= MAX_SERIAL_ELEMENTS
-        )
-        return ("row", shared_outer) if is_compatible and is_parallel else None
+        elements = max(math.prod(s) for s in (sizes, *map(iteration_space, group.roots)))
+        return ("row", shared_outer) if is_compatible and is_parallel(math.prod(shared_outer), elements) else None
 
     def _fuse_columns(
         self, group: LoopNest, root: Instruction, kind: str, outer: tuple[int, ...]
@@ -371,8 +368,8 @@ class _Clustering:
             and (group.kind == "row" or group.outer == space)
             and _is_contiguous_in(pointwise, self.accesses, space)
         )
-        is_parallel = math.prod(shared_outer) >= MIN_PARALLEL_ROWS or math.prod(space) <= MAX_SERIAL_ELEMENTS
-        return ("row", shared_outer) if is_compatible and is_parallel else None
+        has_tasks = is_parallel(math.prod(shared_outer), math.prod(space))
+        return ("row", shared_outer) if is_compatible and has_tasks else None
 
 
 class _RowNests:
@@ -396,7 +393,7 @@ class _RowNests:
         for x in reads:
             readers = self._readers.get((x, outer), [])
             position = bisect_left(readers, j)
-            neighbours.update(readers[max(0, position - MAX_NEIGHBOURS) : position + MAX_NEIGHBOURS])
+            neighbours.update(readers[max(0, position - MAX_CANDIDATES) : position + MAX_CANDIDATES])
         return sorted(neighbours - {j})
 
     def merge(self, k: int, j: int, other: LoopNest) -> None:
@@ -441,7 +438,7 @@ def _is_contiguous_in(roots: Sequence[Instruction], accesses: Accesses, space: t
         mapped = [c for c in access if c != -1]
         if (
             from_memory
-            and x.array_shape.size >= MAX_SERIAL_ELEMENTS
+            and x.array_shape.size >= 2 * PARALLEL_CHUNK_ELEMENTS  # for two threads
             and wide_dims
             and mapped
             and mapped[-1] != wide_dims[-1]

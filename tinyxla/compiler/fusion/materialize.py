@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence, Set
 
 from tinyxla.compiler.analysis.access_maps import split_dimensions
 from tinyxla.compiler.analysis.fusibility import (
-    COSTLY_WORK,
     MOVEMENT,
     is_costly,
     is_index_payload,
@@ -20,6 +19,15 @@ from tinyxla.compiler.analysis.fusibility import (
     is_native_type,
     is_reduction,
     is_scalar_computation,
+)
+from tinyxla.compiler.costs import (
+    CHUNK_OPS,
+    COSTLY_OPS,
+    LONG_ROW,
+    MAX_INSTRUCTIONS,
+    MAX_PRODUCERS,
+    MIN_REUSE,
+    OPS_PER_BYTE,
 )
 from tinyxla.compiler.fusion.plan import (
     Accesses,
@@ -32,27 +40,15 @@ from tinyxla.compiler.fusion.plan import (
     producer_of,
     results_of,
 )
-from tinyxla.compiler.passes.layout_assignment import MIN_REUSE
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape
 
-MAX_OPERAND_INSTRUCTIONS = 12  # per operand of a scatter or dynamic-update-slice
 MAX_INLINED_DEPTH = 80  # of a chain
-MAX_INLINED_INSTRUCTIONS = 1 << 11  # per element
 MAX_PATHS = 4  # access paths to an instruction, below another data movement
-MAX_PIECEWISE_PATHS = 36  # access paths to a concatenation or pad, each with bounds tests
+MAX_RECOMPUTED_OPS = OPS_PER_BYTE * 16  # per element: as long as 64 bits take to be written and read
 MAX_CHEAP_PATHS = 6  # access paths to cheap instructions: components of a system in one loop
-MAX_RECOMPUTED_OPS = 64  # per element
-MAX_COSTLY_PATHS = 2  # access paths to costly instructions: both components of a rotation, for example
-READS_PER_WRITE = 2  # a write costs as much as this many reads
-MAX_GATHERED_OPS = 8  # recomputed per gathered element
-MIN_PIECEWISE_ELEMENTS = 256  # elements read from a concatenation or pad
 _OPS = {"divide": 2, "sqrt": 2, "rsqrt": 2, "gather": 1}  # simple operations of other ops
-FREE_OPS = 32  # operations too cheap to count
-HOISTING_DISCOUNT = 16  # divisor of savings that hoisting may achieve anyway
-OPS_PER_STORED_ELEMENT = 16  # simple operations per element written and read
-OPS_PER_NEST = 1 << 15  # simple operations that one more loop nest costs
 
 _Paths = set[tuple[Instruction, int]]  # producers of an element, each with a hash of the access path
 
@@ -75,7 +71,7 @@ def _gather_recomputes(x: Instruction, operand: Instruction, paths: Iterable[tup
     if x.op is not indexing.gather or x.array_shape.size <= operand.array_shape.size:
         return False
     computed = {y for y, _ in paths}
-    return len(computed) > MAX_GATHERED_OPS or any(map(is_costly, computed))
+    return len(computed) > COSTLY_OPS or any(map(is_costly, computed))
 
 
 def _broadcast_recomputes(x: Instruction, operand: Instruction, paths: Iterable[tuple[Instruction, int]]) -> bool:
@@ -92,13 +88,14 @@ def _broadcast_recomputes(x: Instruction, operand: Instruction, paths: Iterable[
     last_dim = max(result_dim for d, result_dim in enumerate(x.attributes.dimensions) if operand_sizes[d] > 1)
     computed = {y for y, _ in paths if y.array_shape.size > 1}
     ops = sum(
-        min(y.array_shape.size, size) * (COSTLY_WORK if is_costly(y) else _OPS.get(y.op.name, 0)) for y in computed
+        min(y.array_shape.size, size) * (COSTLY_OPS if is_costly(y) else _OPS.get(y.op.name, 0)) for y in computed
     )
-    ops += size * max(0, len(computed) - FREE_OPS)
+    ops += size * max(0, len(computed) - 8 * OPS_PER_BYTE)  # more than loading an element takes
     certain, possible = (
         math.prod(sizes[:end]) // size - 1 for end in (last_dim + 1, max(last_dim + 1, len(sizes) - 1))
     )
-    return max(certain, possible / HOISTING_DISCOUNT) * ops >= max(OPS_PER_NEST, OPS_PER_STORED_ELEMENT * size)
+    nest_ops, store_ops = CHUNK_OPS // 4, 4 * OPS_PER_BYTE * size  # of one more nest, and of elements of 32 bits
+    return max(certain, possible / MIN_REUSE) * ops >= max(nest_ops, store_ops)
 
 
 def _is_piecewise(x: Instruction) -> bool:
@@ -115,7 +112,7 @@ def _gathers_from_piecewise(x: Instruction, operand: Instruction) -> bool:
         is_gather
         and operand is x.operands[0]
         and _is_piecewise(operand)
-        and sizes[0] >= max(MIN_PIECEWISE_ELEMENTS, sizes[1] // 2)
+        and sizes[0] >= max(2 * LONG_ROW, sizes[1] // 2)
     )
 
 
@@ -152,7 +149,7 @@ def _computes_operand(x: Instruction, operand_number: int, materialized: set[Ins
                 return False
         elif producer not in seen:
             seen.add(producer)
-            if len(seen) > MAX_OPERAND_INSTRUCTIONS or not _is_cheap_pointwise(producer):
+            if len(seen) > MAX_PRODUCERS or not _is_cheap_pointwise(producer):
                 return False
             pending.extend(producer.operands)
     return True
@@ -221,7 +218,7 @@ class _Materialization:
     def _visit_inlined(self, x: Instruction) -> None:
         paths, materialized = self._paths, self.materialized
         paths[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in _OPS else set()
-        is_long = _is_piecewise(x) and x.array_shape.size >= MIN_PIECEWISE_ELEMENTS
+        is_long = _is_piecewise(x) and x.array_shape.size >= 2 * LONG_ROW
         self._piecewise_paths[x] = {(x, 0)} if is_long else set()
         for operand in x.operands:
             if _is_better_materialized(x, operand, paths.get(operand, set[tuple[Instruction, int]]())):
@@ -231,13 +228,13 @@ class _Materialization:
                 piecewise = {e for e in self._piecewise_paths.get(operand, ()) if e[0] not in materialized}
                 self._piecewise_paths[x] |= _through_movement(piecewise, x)
         self._materialize_repeated(x)
-        if len(paths[x]) > MAX_INLINED_INSTRUCTIONS:  # LLVM's time is superlinear: split the kernel
+        if len(paths[x]) > MAX_INSTRUCTIONS:  # LLVM's time is superlinear: split the kernel
             for operand in x.operands:
-                if len(paths.get(operand, ())) > MAX_INLINED_INSTRUCTIONS // 8:
+                if len(paths.get(operand, ())) > MAX_INSTRUCTIONS // 8:
                     self._materialize(operand)
             paths[x] = {(x, 0)}
         for y, count in Counter(y for y, _ in self._piecewise_paths[x] if y not in materialized).items():
-            if count > MAX_PIECEWISE_PATHS:
+            if count > MAX_CHEAP_PATHS**2:  # each path has bounds tests
                 self._materialize(y)
         depth = self._depth
         depth[x] = 1 + max((0 if o in materialized else depth[o] for o in x.operands), default=0)
@@ -252,7 +249,7 @@ class _Materialization:
             return
         covered: set[Instruction] = set()
         counts = Counter(y for y, _ in paths[x] if y not in self.materialized)
-        counts = {y: n for y, n in counts.items() if n > MAX_COSTLY_PATHS}
+        counts = {y: n for y, n in counts.items() if n > 2}  # of both components of a rotation, for example
         for y in sorted(counts, key=lambda y: len(paths[y]), reverse=True):
             recomputed_ops = (counts[y] - 1) * len(paths[y]) if counts[y] > MAX_CHEAP_PATHS and y not in covered else 0
             if is_costly(y) or recomputed_ops > MAX_RECOMPUTED_OPS:
@@ -299,7 +296,7 @@ def _is_cheaper_materialized(
     large = [y for y in inputs if 2 * y.array_shape.size > size]
     saved_reads = recomputations * (sum(y not in computed for y in large) - 1)
     saved_ops = recomputations * sum(y in computed and y.op.name in elementwise.NAMES for y in large)
-    return size > 1 and (saved_reads > READS_PER_WRITE or saved_ops > MAX_RECOMPUTED_OPS)
+    return size > 1 and (saved_reads > 2 or saved_ops > MAX_RECOMPUTED_OPS)  # a write reads the line, too
 
 
 def live_out(computation: Computation, steps: Sequence[Step], materialized: Set[Instruction]) -> set[Instruction]:

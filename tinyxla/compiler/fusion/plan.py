@@ -26,14 +26,10 @@ from typing import Any, NamedTuple, Protocol
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, normalize, operand_access_maps
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
+from tinyxla.compiler.costs import CHUNKS, MAX_PIECES, PARALLEL_CHUNK_ELEMENTS, VECTOR_ELEMENTS
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement, reduction
 from tinyxla.shapes import TupleShape
-
-MAX_SERIAL_ELEMENTS = 1 << 15  # elements that one thread computes
-MIN_PARALLEL_ROWS = 64  # with fewer rows, rows are split
-MAX_INLINED_OPERANDS = 8  # operands of a concatenation among which a loop selects per element
-MIN_LONG_RUN = 16  # elements of a reduced minor run; shorter runs are reduced like columns
 
 Reads = dict[Instruction, list[AccessMap]]  # arrays in memory with the access maps of all reads
 _Operands = tuple[tuple[Instruction, AccessMap], ...]
@@ -286,6 +282,11 @@ def _initial_access_maps(root: Instruction) -> Iterable[tuple[Instruction, Acces
     return operand_access_maps(x, identity)
 
 
+def is_parallel(rows: int, elements: int) -> bool:
+    """True if rows of so many elements in all need not be cut: threads have enough of them, or one thread suffices."""
+    return rows >= 2 * CHUNKS or elements <= 2 * PARALLEL_CHUNK_ELEMENTS
+
+
 def classify_root(root: Instruction) -> tuple[str, tuple[int, ...]]:
     """The kind and the outer sizes of the nest of a root by itself."""
     x = producer_of(root)
@@ -299,7 +300,7 @@ def classify_root(root: Instruction) -> tuple[str, tuple[int, ...]]:
     wide_dims = [d for d in range(len(sizes)) if sizes[d] != 1]
     if wide_dims and (wide_dims[-1] not in reduced or _ends_in_short_reduced_run(x)):
         return "column", tuple(sizes[d] for d in kept)
-    if row_count < MIN_PARALLEL_ROWS and total > MAX_SERIAL_ELEMENTS:
+    if not is_parallel(row_count, total):
         return "split", tuple(sizes[d] for d in kept)
     return "row", tuple(sizes[d] for d in kept)
 
@@ -313,7 +314,7 @@ def _ends_in_short_reduced_run(x: Instruction) -> bool:
         math.prod(sizes[d] for d in reduced if (d > last_kept) == is_inner) for is_inner in (True, False)
     )
     return (
-        run_length < MIN_LONG_RUN < other_size * run_length
+        run_length < VECTOR_ELEMENTS < other_size * run_length
         and other_size > 1
         and reduction.monoid(x.attributes.to_apply) is not None
     )
@@ -331,7 +332,7 @@ def kept_dimensions(root: Instruction) -> tuple[int, ...]:
 
 def is_wide_concatenate(x: Instruction) -> bool:
     """True for a concatenation of so many arrays that it is a nest of its own."""
-    return x.op is movement.concatenate and len(x.operands) > MAX_INLINED_OPERANDS
+    return x.op is movement.concatenate and len(x.operands) > MAX_PIECES
 
 
 def reduces_trailing_dimensions(root: Instruction) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.compiler.costs import LONG_ROW, MAX_PRODUCERS, MAX_ROUNDS
 from tinyxla.compiler.rewriter import Rewriter, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, dynamic_slices, elementwise, indexing, movement, reduction
@@ -20,16 +21,11 @@ Operands = tuple[Instruction, ...]
 Ints = tuple[int, ...]
 Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
 
-_MIN_UPDATED_ELEMENTS = 1 << 8  # of the updated array
-_HALF_EXPONENTS = (0.5, 1.5, 2.5)
-_MAX_DEPTH = 12  # of producers that are inspected
-_MAX_ROUNDS = 8  # most identities that others enable apply in the same round
-
 
 @to_fixed_point
 def simplify(computation: Computation) -> Computation:
-    """The computation with identities applied until none applies any more (`_MAX_ROUNDS` times at most)."""
-    for _ in range(_MAX_ROUNDS):
+    """The computation with identities applied until none applies any more (`MAX_ROUNDS` times at most)."""
+    for _ in range(MAX_ROUNDS):
         simpler = rewrite(computation, apply)
         if simpler is computation:
             computation.fixed_points.add(simplify.__name__)
@@ -156,13 +152,13 @@ def _power(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
         return o[0]
     if exponent == 2:
         return r.emit(elementwise.mul, o[0], o[0])
-    is_short = exponent == -1 or abs(exponent) in _HALF_EXPONENTS
+    is_short = exponent == -1 or abs(exponent) in (0.5, 1.5, 2.5)
     if not is_short or x.array_shape.element_type.name not in (
         "f32",
         "f64",
     ):  # intermediate values of narrow types overflow early
         return None
-    if exponent != -1 and not _is_nonnegative(o[0], _MAX_DEPTH):
+    if exponent != -1 and not _is_nonnegative(o[0], MAX_PRODUCERS):
         return None
     result = r.emit(elementwise.sqrt, o[0]) if exponent % 1 else o[0]
     for _ in range(int(abs(exponent)) - (exponent == -1)):
@@ -438,11 +434,7 @@ def _update_as_concatenate(r: Rewriter, x: Instruction, o: Operands) -> Instruct
     array, update, *starts = o
     sizes, update_sizes = array.array_shape.dimensions, update.array_shape.dimensions
     computed = update.op.name in elementwise.NAMES
-    if (
-        not computed
-        or 2 * update.array_shape.size < array.array_shape.size
-        or array.array_shape.size < _MIN_UPDATED_ELEMENTS
-    ):
+    if not computed or 2 * update.array_shape.size < array.array_shape.size or array.array_shape.size < 2 * LONG_ROW:
         return None
     if any(scalar_value(s) is None for s in starts):
         return None

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tinyxla.compiler.costs import MESSAGE_START_BYTES
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
 from tinyxla.ops.cost import bytes_of
 from tinyxla.ops.distributed.process_collectives import is_message, message_of, mpi_collective
 
-MAX_COMBINED_BYTES = 1 << 16
+MAX_COMBINED_BYTES = MESSAGE_START_BYTES * 2  # copying fewer costs less than what a message costs
 
 Bucket = list[Instruction]
 

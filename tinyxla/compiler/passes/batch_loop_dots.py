@@ -22,6 +22,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from tinyxla.compiler.costs import CALL_OPS, L2_BYTES
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value, simplify
 from tinyxla.compiler.passes.licm import sink_constants
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, is_unique, rewrite
@@ -34,9 +35,7 @@ from tinyxla.transforms.computations import batched, effects, needed, run, subgr
 from tinyxla.transforms.invariants import computed, counting, literal_of, unchanged
 from tinyxla.transforms.while_reverse import allocated, at, integer, put
 
-_MIN_STEPS = 4
-_MIN_DOT_OPS = 1 << 11  # multiplications per step, below which a dot stays
-_MIN_STACK_BYTES = 1 << 20  # bytes that stacked values may take in any case
+_MIN_DOT_OPS = CALL_OPS * 20  # multiplications per step, below which a dot stays
 _ORDERS = {"LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge}
 _LINEAR = frozenset("add subtract negate transpose reshape slice pad concatenate broadcast reduce".split())
 
@@ -53,7 +52,7 @@ def batch_loop_dots(computation: Computation) -> Computation:
         if x.op.name != "while":
             return None
         loop = sink_constants(x.attributes, operands)
-        if (loop.known_trip_count or 0) >= _MIN_STEPS and not any(effects(c) for c in x.computations()):
+        if (loop.known_trip_count or 0) >= 4 and not any(effects(c) for c in x.computations()):
             used = {u.attributes.index if u.op is calls.get_tuple_element else -1 for u in users[x]}
             read = needed([loop.condition.root])
             used |= {k for k, p in enumerate(loop.condition.parameters) if p in read}
@@ -236,7 +235,7 @@ class _BatchedLoop:
             if len(kept) == len(candidates):
                 break
             candidates = {k: candidates[k] for k in kept}
-        free_bytes = max(_MIN_STACK_BYTES, 2 * sum(map(_bytes, self.operands)))
+        free_bytes = max(L2_BYTES, 2 * sum(map(_bytes, self.operands)))
         for k, leaves in kept.items():
             rows = [x for x in leaves if not self.analysis.is_known(x) and x not in self.stacked]
             free_bytes -= self.count * sum(map(_bytes, rows))
@@ -353,7 +352,7 @@ class _BatchedLoop:
                 candidates.update((y, None) for y in computed(o) if y in heavy)
                 if x.op is contraction.dot and o in self.analysis.invariant and o.operands:
                     candidates[o] = None
-        free_bytes = max(_MIN_STACK_BYTES, 2 * sum(map(_bytes, self.operands)))
+        free_bytes = max(L2_BYTES, 2 * sum(map(_bytes, self.operands)))
         for x in candidates:
             free_bytes -= _bytes(x) * (self.count if x in self.analysis.rows else 1)
             if free_bytes >= 0:

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.compiler.costs import VECTOR_ELEMENTS
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
-
-MIN_ROW_ELEMENTS = 16  # a row of fewer elements does not fill a vector
 
 _CollapsedOp = Callable[..., Any]
 
@@ -32,7 +31,7 @@ def collapse_minor_dims(computation: Computation) -> Computation:
         if rule is None or x.array_shape.size == 0 or operands[0].array_shape.size == 0:
             return None
         sizes = operands[0].array_shape.dimensions
-        collapsed = rule(x, sizes) if len(sizes) > 1 and 1 < sizes[-1] < MIN_ROW_ELEMENTS else None
+        collapsed = rule(x, sizes) if len(sizes) > 1 and 1 < sizes[-1] < VECTOR_ELEMENTS else None
         if collapsed is None:
             return None
         body, *_ = trace(lambda *arrays: (collapsed(*arrays),), [o.shape for o in operands], "rows")
@@ -47,7 +46,7 @@ def _collapse_elementwise(rewriter: Rewriter, x: Instruction, operands: tuple[In
     *outer, minor_but_one, minor = sizes if len(sizes) > 1 else (1, 1)
     candidates = [
         tuple(n for n in sizes if n != 1),
-        *([(*outer, minor_but_one * minor)] if 1 < minor < MIN_ROW_ELEMENTS else []),
+        *([(*outer, minor_but_one * minor)] if 1 < minor < VECTOR_ELEMENTS else []),
     ]
     collapsed_sizes = next((o.operands[0].array_shape.dimensions for o in operands if o.op is movement.reshape), sizes)
     if collapsed_sizes == sizes or collapsed_sizes not in candidates:
@@ -82,7 +81,7 @@ def _pad(x: Instruction, sizes: tuple[int, ...]) -> _CollapsedOp | None:
 
 def _dynamic_slice(x: Instruction, sizes: tuple[int, ...]) -> _CollapsedOp | None:
     slice_sizes: tuple[int, ...] = x.attributes.dynamic_slice_sizes
-    is_long = slice_sizes[-1] == sizes[-1] and slice_sizes[-2] * slice_sizes[-1] >= MIN_ROW_ELEMENTS
+    is_long = slice_sizes[-1] == sizes[-1] and slice_sizes[-2] * slice_sizes[-1] >= VECTOR_ELEMENTS
     if not is_long or not _is_wide(x.operands[1].array_shape):
         return None
     collapsed_sizes = (*slice_sizes[:-2], slice_sizes[-2] * slice_sizes[-1])
@@ -106,7 +105,7 @@ def _gather(x: Instruction, sizes: tuple[int, ...]) -> _CollapsedOp | None:
         window[-2:] == (rank - 2, rank - 1) and a.slice_sizes[-1] == sizes[-1] and minor_offset == inner_offset + 1
     )
     has_vectors = a.index_vector_dim == shape.rank - 1 and sorted(axes) == axes and len(axes) > (rank - 1 in axes)
-    is_long = spans_minor_dims and a.slice_sizes[-2] * a.slice_sizes[-1] >= MIN_ROW_ELEMENTS
+    is_long = spans_minor_dims and a.slice_sizes[-2] * a.slice_sizes[-1] >= VECTOR_ELEMENTS
     if not is_long or not has_vectors or not _is_wide(shape):
         return None
     kept_dims = [d for d in axes if d != rank - 1]

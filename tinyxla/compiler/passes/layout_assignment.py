@@ -19,18 +19,11 @@ from __future__ import annotations
 
 import math
 
-from tinyxla.compiler.passes.collapse_minor_dims import MIN_ROW_ELEMENTS
+from tinyxla.compiler.costs import L2_BYTES, L2_ELEMENTS, LONG_ROW, MIN_REUSE, PARALLEL_CHUNK_ELEMENTS, VECTOR_ELEMENTS
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.products import contraction
-
-MIN_REUSE = 16  # rows of A for each of which B is read again
-MIN_PAIRWISE_ELEMENTS = 1 << 18  # below, the compilation of the transpose costs more than it saves
-MIN_STRIDED_ELEMENTS = 1 << 14  # of a broadcast, each of which is read with a stride
-MIN_GEMM_DEPTH = 512  # terms of a sum
-MIN_GEMM_BYTES = 3 << 18  # of the left operand
-MIN_GEMM_COLUMNS = 128  # of the right operand
 
 Users = dict[Instruction, list[Instruction]]
 
@@ -61,10 +54,9 @@ def _is_pairwise(x: Instruction) -> bool:
     """Whether a broadcast repeats short rows, which are its last dimension, often enough."""
     sizes, rank = x.array_shape.dimensions, x.array_shape.rank
     keeps_rows = x.attributes.dimensions[-2:] == (rank - 2, rank - 1)
-    has_short_rows = keeps_rows and 1 < sizes[-1] < MIN_ROW_ELEMENTS <= sizes[-2]
-    return has_short_rows and x.array_shape.size >= max(
-        MIN_PAIRWISE_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size
-    )
+    has_short_rows = keeps_rows and 1 < sizes[-1] < VECTOR_ELEMENTS <= sizes[-2]
+    min_size = max(L2_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size)
+    return has_short_rows and x.array_shape.size >= min_size
 
 
 def _is_strided(x: Instruction) -> bool:
@@ -74,7 +66,7 @@ def _is_strided(x: Instruction) -> bool:
         return False
     minor = x.attributes.dimensions.index(last)
     has_stride = sizes[minor] > 1 and math.prod(sizes[minor + 1 :]) > 1
-    return has_stride and x.array_shape.size >= max(MIN_STRIDED_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size)
+    return has_stride and x.array_shape.size >= max(PARALLEL_CHUNK_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size)
 
 
 def _is_transposed_again(x: Instruction, users: Users) -> bool:
@@ -129,5 +121,5 @@ def _contracts_rows_of_large_lhs(x: Instruction) -> bool:
         return False
     *_, depth, rows = lhs.dimensions
     columns = x.array_shape.size * depth // max(1, lhs.size)
-    is_large = depth * rows * lhs.dtype.itemsize > MIN_GEMM_BYTES
-    return depth >= MIN_GEMM_DEPTH and columns >= MIN_GEMM_COLUMNS and is_large
+    is_large = depth * rows * lhs.dtype.itemsize > 3 * L2_BYTES // 4  # the cache holds panels of the rhs, too
+    return depth >= 4 * LONG_ROW and columns >= LONG_ROW and is_large

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tinyxla.compiler.costs import COSTLY_OPS
 from tinyxla.compiler.fusion import plan as fusion_plan
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall, LoopNest, Plan, buffer_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Builder
-from tinyxla.loopir.lower.axes import COSTLY_WORK, parallel_grain
+from tinyxla.loopir.lower.axes import parallel_grain
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape
@@ -213,6 +214,6 @@ def copy_step(source: Storage, target: Storage) -> Step:
     elements, copies = b.argument(name), b.argument(name, True)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(copies, index, b.load(elements, index))
-    work = size * COSTLY_WORK
-    kernel = LoweredKernel(b.kernel, [source, target], size, parallel_grain(size, COSTLY_WORK), [], work=work)
+    work = size * COSTLY_OPS
+    kernel = LoweredKernel(b.kernel, [source, target], size, parallel_grain(size, COSTLY_OPS), [], work=work)
     return Step(kernel, [source], [target])

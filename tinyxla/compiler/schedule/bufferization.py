@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tinyxla.compiler.costs import MAX_CANDIDATES, MAX_NEST_BUFFERS
 from tinyxla.compiler.fusion.plan import Collective, HostCall
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
@@ -27,9 +28,6 @@ from tinyxla.loopir.passes.alias_in_place import AliasedKernels
 from tinyxla.ops import movement
 from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.runtime.mpi.calls import IN_PLACE
-
-MAX_STEPS_MOVED_OVER = 1024  # steps behind which an update may move
-_MAX_ALIAS_CANDIDATES = 48  # operands of a kernel that are tried for a result
 
 
 def schedule_last_uses_early(block: Block, aliases: AliasMap) -> None:
@@ -197,7 +195,7 @@ def _sink_update(order: _StepOrder, copy: Step) -> bool:
         return True
     slice_ = order.slice_(end, last + 1)
     produced = {aliases[x] for step in moved for x in step.writes}
-    if len(slice_) > MAX_STEPS_MOVED_OVER or not produced.isdisjoint(order.memory_of(slice_)):
+    if len(slice_) > 16 * MAX_CANDIDATES or not produced.isdisjoint(order.memory_of(slice_)):
         return False
     needed = {aliases[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
     if any(aliases[x] in needed for step in slice_ for x in step.writes):
@@ -278,7 +276,7 @@ def _alias_results(
         of_donated = aliases[target] in kept  # a result is better over a parameter than over a temporary
         for donated in (of_donated, not of_donated):
             alike = free.get((*_elements(aliases[target]), donated), [])
-            tried = alike[:_MAX_ALIAS_CANDIDATES]
+            tried = alike[:MAX_NEST_BUFFERS]
             source = next((x for x in tried if dependences.is_safe(numbers[x], numbers[target])), None)
             if source is not None:
                 alike.remove(source)

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tinyxla.compiler.costs import CHUNK_OPS, STEP_NANOSECONDS, WAKE_NANOSECONDS
 from tinyxla.compiler.fusion.plan import BlasCall, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
@@ -37,11 +38,6 @@ from tinyxla.loopir.kernels.control_flow.scalarized import ASSUMED_STEPS
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.target import current_target
 from tinyxla.ops.cost import bytes_of, operations_of
-
-MIN_STEP_NANOSECONDS = 10_000.0  # of a branch
-MIN_SAVED_NANOSECONDS = 20_000.0  # by the branches of a level, a few times what it takes to wake a thread
-STEP_NANOSECONDS = 10.0  # of any step, for its call
-MAX_PRODUCT_OPERATIONS = 1 << 20  # of a product that is surely computed by one thread
 
 
 def run_concurrently(block: Block, aliases: AliasMap) -> None:
@@ -63,7 +59,7 @@ class _Scheduler:
         self._aliases = aliases
 
     def visit(self, block: Block) -> None:
-        long_steps = {x for x in block.steps if _cannot_be_cut(x) and _time(x) >= MIN_STEP_NANOSECONDS}
+        long_steps = {x for x in block.steps if _cannot_be_cut(x) and _time(x) >= WAKE_NANOSECONDS}
         if len(long_steps) > 1:
             block.steps = [x for part in _parts(block.steps) for x in self._scheduled(part, long_steps, block)]
         for step in block.steps:
@@ -79,7 +75,7 @@ class _Scheduler:
         for step, level in levels.items():
             if step in long_steps:
                 branches[level].append(step)
-        together = {level: found for level, found in branches.items() if _saved(found) >= MIN_SAVED_NANOSECONDS}
+        together = {level: found for level, found in branches.items() if _saved(found) >= 2 * WAKE_NANOSECONDS}
         if not together:
             return [*steps]
         result: list[Step] = []
@@ -182,7 +178,7 @@ def _time(step: Step) -> float:
         return _kernel_time(step, work)
     if isinstance(work, BlasCall):
         operations, _ = operations_of(work.root)
-        if operations > MAX_PRODUCT_OPERATIONS:
+        if operations > 8 * CHUNK_OPS:  # the BLAS may use threads
             return 0.0
         return STEP_NANOSECONDS + nanoseconds(operations, 0)
     blocks = inner_blocks(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyxla.compiler.costs import BYTES_PER_NANOSECOND, OPS_PER_NANOSECOND
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall
 from tinyxla.compiler.report import CollectiveCost, Cost, ProcessCost
 from tinyxla.compiler.schedule.blocks import Block, Step, shape_of, walk_steps
@@ -11,9 +12,6 @@ from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.ops.distributed.communication import Communication, communication_of
 from tinyxla.ops.distributed.process_collectives import is_message, message_of
 from tinyxla.runtime.mpi.calls import Message
-
-OPERATIONS_PER_NANOSECOND = 32.0  # simple ones, in vectors
-BYTES_PER_NANOSECOND = 8.0
 
 
 def cost_of_step(step: Step) -> Cost:
@@ -30,7 +28,7 @@ def cost_of_step(step: Step) -> Cost:
 
 def nanoseconds(operations: float, moved: float) -> float:
     """The time of a kernel on one core: that of its operations, or of the bytes it moves."""
-    return max(operations / OPERATIONS_PER_NANOSECOND, moved / BYTES_PER_NANOSECOND)
+    return max(operations / OPS_PER_NANOSECOND, moved / BYTES_PER_NANOSECOND)
 
 
 def message_in(step: Step) -> Message | None:

@@ -14,18 +14,16 @@ Source: XLA's pass of that name.
 
 from __future__ import annotations
 
+from tinyxla.compiler.costs import COSTLY_OPS, MESSAGE_BYTES_PER_NANOSECOND, MESSAGE_START_BYTES
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, producer_of
 from tinyxla.compiler.schedule.blocks import AliasMap, Block, Step, inner_blocks, shape_of
 from tinyxla.compiler.schedule.costs import cost_of_step, message_in, nanoseconds
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.ops.cost import bytes_of
+from tinyxla.runtime.mpi.library import MAX_COUNT
 
-MIN_BYTES = 1 << 15  # of a message that is split; a smaller one takes little longer than its start and its done
-MAX_BYTES = 1 << 30  # a longer one may go in several calls
 MIN_HIDDEN = 0.25  # of the time of a message that kernels run: for less of it, it is not split
-MESSAGE_BYTES_PER_NANOSECOND = 1.0
 
 
 def hide_latency(block: Block, aliases: AliasMap) -> None:
@@ -43,7 +41,8 @@ def _is_message(step: Step) -> bool:
 
 
 def _is_long_message(step: Step) -> bool:
-    return _is_message(step) and MIN_BYTES <= bytes_of(shape_of(step.reads[0])) <= MAX_BYTES
+    # A smaller one takes little longer than its start and its done, and a longer one may go in several calls.
+    return _is_message(step) and MESSAGE_START_BYTES <= bytes_of(shape_of(step.reads[0])) <= MAX_COUNT
 
 
 class _ListScheduler:
@@ -186,7 +185,7 @@ def _message_time(root: Instruction) -> float:
 def _time(step: Step) -> float:
     """Nanoseconds of a kernel: what it computes, or what it reads and writes."""
     cost = cost_of_step(step)
-    return nanoseconds(cost.operations + COSTLY_WORK * cost.transcendentals, cost.bytes)
+    return nanoseconds(cost.operations + COSTLY_OPS * cost.transcendentals, cost.bytes)
 
 
 def _may_run_during_messages(step: Step) -> bool:

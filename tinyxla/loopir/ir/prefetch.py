@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.loopir.ir.affine import IndexRewriter, is_unit_stride
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Call, Compute, Index, Load, Loop, Statement, Value
 from tinyxla.loopir.ir.operations import is_function
@@ -19,7 +20,6 @@ from tinyxla.loopir.ir.routines import declare_kernel
 
 PREFETCH_READ, PREFETCH_WRITE = "prefetch_read", "prefetch_write"  # routines without effect on values
 PREFETCHES_PER_TILE = 8  # steps in which a tile is prefetched
-_LINE_BYTES = 64  # of a cache line
 _CHEAP_FUNCTIONS = ("convert", "bitcast-convert")  # functions as cheap as an instruction
 _EXPENSIVE_OPS = ("divide", "sqrt")  # inline instructions with long latency
 
@@ -77,7 +77,7 @@ def _declare(name: str, for_writing: bool) -> str:
     b = Builder(name)
     first, last = b.argument("u8"), b.argument("u8")
     start = b.address(first)
-    first_line, size = b.sub(0, b.and_(start, _LINE_BYTES - 1)), b.sub(b.address(last), start)
-    with b.loop(first_line, size, sequential=True, step=_LINE_BYTES, nonempty=True) as (k, _):
+    first_line, size = b.sub(0, b.and_(start, LINE_BYTES - 1)), b.sub(b.address(last), start)
+    with b.loop(first_line, size, sequential=True, step=LINE_BYTES, nonempty=True) as (k, _):
         b.prefetch(first, k, for_writing, cache_level=1 if for_writing else 2)
     return declare_kernel(name, b.kernel)

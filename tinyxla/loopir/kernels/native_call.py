@@ -6,6 +6,7 @@ effects is called by the host, which keeps their order.
 
 from __future__ import annotations
 
+from tinyxla.compiler.costs import CALL_OPS
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer
@@ -14,8 +15,6 @@ from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Temporary, Users
 from tinyxla.ops.host import custom_call
 from tinyxla.shapes import Shape, TupleShape
-
-_WORK = 100  # simple operations per element, for want of knowledge
 
 
 def supports(x: Instruction) -> bool:
@@ -41,7 +40,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     ]
     with low.loop(b.kernel.first, b.kernel.last, sequential=True):
         b.call(name, *((buffer, 0) for buffer in (*inputs, *outputs)))
-    work = _WORK * sum(o.array_shape.size for o in x.operands)
+    work = CALL_OPS * sum(o.array_shape.size for o in x.operands)
     return [make_kernel(low, 1, work, results or [x])]
 
 

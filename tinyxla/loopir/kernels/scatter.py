@@ -12,20 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
+from tinyxla.compiler.costs import LINE_BYTES, MIN_REUSE, PARALLEL_CHUNK_ELEMENTS, TASKS
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
-from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel, tile_of
+from tinyxla.loopir.lower.axes import make_kernel, tile_of
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Temporary, Users, start_index
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import indexing, reduction
-
-MAX_RANGES = 2  # index ranges that share sorted updates
-MAX_SCALAR_WINDOW = 3  # elements of a window up to which its loop is not vectorized
-MIN_WINDOW_ELEMENTS = 64  # least elements of a part of a window
-MAX_PRIVATE_COPIES = 16  # private copies of the operand
-CACHE_LINE_ELEMENTS = 32  # of an element: private copies are padded to a multiple
-MIN_UPDATES_PER_ELEMENT = 16  # updates per element from which private copies pay
 
 # --- dynamic-update-slice ---------------------------------------------------------------------------------------------
 
@@ -202,7 +196,8 @@ class _Scatter:
             return []
 
         with low.loop(0, 1 if all_in_bounds is None else b.select(all_in_bounds, 1), sequential=True):
-            low.nest(bounds, [], update, force_vectorize=tuple(self.update_sizes[-1:]) > (MAX_SCALAR_WINDOW,))
+            is_long = tuple(self.update_sizes[-1:]) > (3,)  # others are the components of a point
+            low.nest(bounds, [], update, force_vectorize=is_long)
 
 
 def _private_copy_count(x: Instruction, elements: int) -> int:
@@ -212,9 +207,9 @@ def _private_copy_count(x: Instruction, elements: int) -> int:
         return 1
     return (
         min(
-            MAX_PRIVATE_COPIES,
+            2 * TASKS,
             elements // PARALLEL_CHUNK_ELEMENTS,
-            elements // (MIN_UPDATES_PER_ELEMENT * max(1, x.operands[0].array_shape.size)),
+            elements // (MIN_REUSE * max(1, x.operands[0].array_shape.size)),
         )
         or 1
     )
@@ -222,7 +217,8 @@ def _private_copy_count(x: Instruction, elements: int) -> int:
 
 def _padded_size(size: int) -> int:
     """The size of a private copy, padded so that no cache line has elements of two."""
-    return -(-size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+    multiple = LINE_BYTES // 2  # private copies have elements of at least 16 bits
+    return -(-size // multiple) * multiple
 
 
 def _identity(x: Instruction) -> Literal:
@@ -259,7 +255,7 @@ def _cut_window(update_sizes: Sequence[int], fixed_dims: Sequence[int], updates:
     count = min(
         current_target().balanced_tasks,
         update_sizes[cut],
-        elements // MIN_WINDOW_ELEMENTS,
+        elements // LINE_BYTES,  # whole cache lines of any type
         elements * updates // PARALLEL_CHUNK_ELEMENTS,
     )
     return cut, max(1, count)
@@ -271,7 +267,7 @@ def _range_count(a: indexing.Gather, sizes: Sequence[int], window: Sequence[int]
     first = a.start_index_map[:1]
     if not first or first[0] in window or not a.indices_are_sorted:
         return 1
-    return max(1, min(MAX_RANGES, sizes[first[0]], elements // PARALLEL_CHUNK_ELEMENTS))
+    return max(1, min(2, sizes[first[0]], elements // PARALLEL_CHUNK_ELEMENTS))
 
 
 def checked_index(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:

@@ -17,7 +17,8 @@ from tinyxla.compiler.analysis.access_maps import (
     shifted_operands,
     strided_operands,
 )
-from tinyxla.compiler.analysis.fusibility import COSTLY_WORK, MOVEMENT, is_costly
+from tinyxla.compiler.analysis.fusibility import MOVEMENT, is_costly
+from tinyxla.compiler.costs import COSTLY_OPS, LINE_BYTES, MAX_PIECES, PARALLEL_CHUNK_ELEMENTS, TASKS
 from tinyxla.compiler.fusion.plan import Accesses, buffer_of, producer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
@@ -25,16 +26,8 @@ from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement, reduction
 
-PARALLEL_CHUNK_ELEMENTS = 1 << 14  # of work per element, in one chunk
-LINE_ELEMENTS = 64  # whole cache lines for any element type
-
-MANY_PROCESSORS, MANY_PROCESSORS_SHARE = 8, 4  # from so many on, chunks of a fourth of the work pay
-MAX_ROUNDS = 4  # chunks of each processor that are considered
-MAX_UNROLLED_ROW = 16  # iterations of a row that is unrolled
-MAX_UNROLLED_ROWS = 16  # fewer rows do not fill a vector
-MAX_UNROLLED_OPS = 600  # simple operations in the unrolled row
-MAX_INDEX_SET_RANGES = 8  # ranges of a split loop
-MAX_OPS_PER_RANGE = 200  # operations in the body of each range
+LONG_BODY_OPS = 100  # per element of a short row; LLVM unrolls these and then does not vectorize them
+MAX_UNROLLED_OPS = LONG_BODY_OPS * 6  # of a row that is unrolled
 
 
 @dataclass(frozen=True)
@@ -125,15 +118,15 @@ def index_set_boundaries(roots: Sequence[Instruction], accesses: Accesses, axis:
 def split_index_set(axis: Axis, roots: Sequence[Instruction], accesses: Accesses, ops: int) -> list[tuple[int, int]]:
     """Ranges of a loop over which the sources are the same; the full range if they would be too many or the body too
     long."""
-    positions = index_set_boundaries(roots, accesses, axis) if ops <= MAX_OPS_PER_RANGE else []
-    return list(pairwise([0, *(positions if len(positions) < MAX_INDEX_SET_RANGES else ()), axis.size]))
+    positions = index_set_boundaries(roots, accesses, axis) if ops <= 2 * LONG_BODY_OPS else []
+    return list(pairwise([0, *(positions if len(positions) < MAX_PIECES else ()), axis.size]))
 
 
 def ops_per_element(roots: Sequence[Instruction], accesses: Accesses) -> int:
     """Work per element in simple operations; data movement counts nothing."""
     read = accesses.read_by(roots)
     seen = {*roots, *(x for x, _, from_memory in read if from_memory or x.op.name not in MOVEMENT)}
-    return sum(COSTLY_WORK if is_costly(x) else 1 for x in seen)
+    return sum(COSTLY_OPS if is_costly(x) else 1 for x in seen)
 
 
 def make_kernel(low: Lowering, extent: int, ops: int, roots: Sequence[Instruction]) -> LoweredKernel:
@@ -154,7 +147,7 @@ def parallel_grain(extent: int, ops: int) -> int:
     equal size and even in number, or as many for each processor; they begin at cache lines if rounding changes their
     sizes little."""
     processors = current_target().processors
-    min_ops = PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK // (MANY_PROCESSORS_SHARE if processors > MANY_PROCESSORS else 1)
+    min_ops = PARALLEL_CHUNK_ELEMENTS * COSTLY_OPS // (4 if processors > TASKS else 1)  # many wait for the last one
     min_grain = max(1, min_ops // max(1, ops), extent // current_target().max_chunks)
     chunks = round(extent / min_grain)
     if chunks < 2:
@@ -163,12 +156,12 @@ def parallel_grain(extent: int, ops: int) -> int:
     grain = -(-extent // chunks)
     if chunks > processors > 2:  # two have equally many already
         grain = _balanced_grain(extent, grain, processors)
-    return -(-grain // LINE_ELEMENTS) * LINE_ELEMENTS if grain >= 10 * chunks * LINE_ELEMENTS else grain
+    return -(-grain // LINE_BYTES) * LINE_BYTES if grain >= 10 * chunks * LINE_BYTES else grain
 
 
 def _balanced_grain(extent: int, grain: int, processors: int) -> int:
     """Iterations per chunk, at least half as many as `grain`, with which the busiest processor has least to do."""
-    grains = {-(-extent // (processors * rounds)) for rounds in range(1, MAX_ROUNDS + 1)}
+    grains = {-(-extent // (processors * each)) for each in (1, 2, 3, 4)}  # chunks of a processor
     candidates = [x for x in grains if 2 * x >= grain]
     return min(candidates, key=lambda x: (x * -(-extent // (x * processors)), -x), default=grain)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.access_maps import slices_of_one_array, split_dimensions
+from tinyxla.compiler.costs import ACCUMULATORS, LONG_ROW, MAX_UNROLLED
 from tinyxla.compiler.fusion.plan import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import (
@@ -41,9 +42,7 @@ from tinyxla.ops.numerics.accuracy import working_type
 from tinyxla.shapes import ElementType, Shape, element_type
 
 _REASSOCIABLE = ("add", "multiply")
-ACCUMULATORS = 64  # per row of a reduction that is vectorized explicitly
 ROW_UNROLL_COUNTS = (8, 6, 5, 7, 4, 3, 4)  # of short rows, how many are unrolled in one pass over their accumulators
-SEQUENTIAL_ACCUMULATORS = 8  # combined by a loop, after pairwise halving
 MAX_RECURSION_DEPTH = 50  # nested elements; operands of deeper ones are computed first
 
 
@@ -229,8 +228,8 @@ class Lowering:
         short row, have accumulators of their own in scratch, which are combined by pairwise halving in the end."""
         b = self.builder
         *outer, (start, stop) = bounds
-        size = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * ACCUMULATORS
-        width = size if size < 2 * ACCUMULATORS else ACCUMULATORS
+        size = stop - start if isinstance(start, int) and isinstance(stop, int) else LONG_ROW
+        width = size if size < LONG_ROW else ACCUMULATORS
         accumulators = [b.scratch(x.type, width) for x in initial]
 
         def update(k: Index, change: Callable[[list[Operand]], Sequence[Operand]]) -> None:
@@ -265,7 +264,7 @@ class Lowering:
             update(k, lambda _: identity)
         # A short row does not fill vectors, and masked stores are slow to forward to loads.
         self.nest_unrolled(outer, [1] if width == ACCUMULATORS else ROW_UNROLL_COUNTS, tiles)
-        halvings = (ACCUMULATORS // SEQUENTIAL_ACCUMULATORS).bit_length() - 1 if width == ACCUMULATORS else 0
+        halvings = (ACCUMULATORS // MAX_UNROLLED).bit_length() - 1 if width == ACCUMULATORS else 0
         with self.loop(0, halvings, [Literal(INDEX, ACCUMULATORS)], True) as (_, halving):
             half = b.floordiv(halving.carried[0].arg, 2)
             halving.carried[0].next = operand_of(half)
@@ -273,7 +272,7 @@ class Lowering:
                 partner = b.add(k, half)
                 update(k, lambda values: combine(values, [b.load(x, partner) for x in accumulators]))
         return self.nest(
-            [(0, SEQUENTIAL_ACCUMULATORS if halvings else width)],
+            [(0, MAX_UNROLLED if halvings else width)],
             initial,
             lambda indices, values: combine(values, [b.load(x, indices[0]) for x in accumulators]),
             sequential=halvings > 0,

@@ -16,38 +16,26 @@ from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from tinyxla.compiler.analysis.access_maps import AccessMap, dims_of, guarded_dims
+from tinyxla.compiler.costs import (
+    ACCUMULATORS,
+    CACHED_ELEMENTS,
+    CHUNKS,
+    COSTLY_OPS,
+    INTERLEAVED,
+    L2_ELEMENTS,
+    MAX_CHUNKS,
+    MAX_UNROLLED,
+    PARALLEL_CHUNK_ELEMENTS,
+    TASKS,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.compiler.fusion.plan import LoopNest, Plan, producer_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import Index, Operand
-from tinyxla.loopir.lower.axes import (
-    COSTLY_WORK,
-    PARALLEL_CHUNK_ELEMENTS,
-    Axis,
-    evaluate_access_map,
-    make_kernel,
-    note_fused,
-    tile_of,
-)
-from tinyxla.loopir.lower.emit import ACCUMULATORS, Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.reductions import (
-    LONG_CHUNKS,
-    MAX_LONG_PARTIALS,
-    MIN_LONG_CHUNK_ROWS,
-    Reductions,
-    combine,
-    combine_accumulators,
-)
+from tinyxla.loopir.ir.loop_ir import LONG_LOOP_ITERATIONS, Index, Operand
+from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, make_kernel, note_fused, tile_of
+from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.loopir.lower.reductions import LONG_CHUNKS, Reductions, combine, combine_accumulators
 from tinyxla.ops import elementwise, movement
-
-MAX_ROW_ACCUMULATORS = 1 << 12  # of a block
-MAX_UNROLLED_COLUMNS = 8  # columns that LLVM unrolls
-VECTOR_COLUMNS = 16  # columns of a vector
-UNROLLED_ROWS = 4  # rows per load and store of the accumulators, if LLVM still vectorizes the body
-MAX_CACHED_ELEMENTS = 1 << 21  # larger arrays are read fastest row by row
-MIN_LONG_ROW = 512  # columns; loading and storing accumulators for each shorter row costs too much
-MAX_SPLITS = 16  # of the rows, with partial results each
-MIN_PARALLEL_BLOCKS = 8  # of columns; with fewer, the rows are split
-MAX_STREAMS = 16  # rows that are read side by side
 
 
 def lower_outer_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -70,7 +58,7 @@ class _OuterReduction:
         self.kept_axes = [a for a in outer_axes if a.first not in space.reduced]
         self.joined_rows = self._choose_joined_rows()
         self.row_invariants = self._row_invariant_reads() if self.joined_rows * self.run_length > 1 else []
-        self.block_size = min(self.size, MAX_ROW_ACCUMULATORS // self.run_length * self.run_length)
+        self.block_size = min(self.size, CACHED_ELEMENTS // self.run_length * self.run_length)
         self.low = Lowering("column", plan, space.own_roots(users))
         self.b = b = self.low.builder
         self.is_in_registers = self._fits_registers()
@@ -94,11 +82,11 @@ class _OuterReduction:
         independent = math.prod(a.size for a in self.kept_axes) * blocks
         reduced_size = self.reduced_axes[0].size if self.reduced_axes else 1
         ops_per_index = math.prod(a.size for a in self.reduced_axes[1:]) * self.block_size * space.ops_per_element
-        if independent < MIN_PARALLEL_BLOCKS and space.has_identity and not self.is_in_registers:
-            chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK)
-            rows = MIN_LONG_CHUNK_ROWS * len(self.accumulators)
-            long_splits = min(-(-MAX_LONG_PARTIALS // independent), chunks // LONG_CHUNKS, reduced_size // rows)
-            self.splits = long_splits if long_splits >= 2 * MAX_SPLITS else max(1, min(MAX_SPLITS, chunks))
+        if independent < TASKS and space.has_identity and not self.is_in_registers:
+            chunks = reduced_size * ops_per_index // (PARALLEL_CHUNK_ELEMENTS * COSTLY_OPS)
+            rows = MAX_CHUNKS * len(self.accumulators)
+            long_splits = min(-(-MAX_CHUNKS // independent), chunks // LONG_CHUNKS, reduced_size // rows)
+            self.splits = long_splits if long_splits >= CHUNKS else max(1, min(2 * TASKS, chunks))
         self._note_schedule(blocks, reduced_size)
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.split = b.delinearize(index, self.splits)
@@ -117,7 +105,7 @@ class _OuterReduction:
         kernel = make_kernel(self.low, independent * self.splits, ops, space.computed(self.splits))
         if self.splits == 1:
             return [kernel]
-        return [kernel, combine(space, self.plan, self.users, self.splits, MAX_LONG_PARTIALS)]
+        return [kernel, combine(space, self.plan, self.users, self.splits, MAX_CHUNKS)]
 
     def _note_schedule(self, blocks: int, reduced_size: int) -> None:
         low, space = self.low, self.space
@@ -133,9 +121,9 @@ class _OuterReduction:
     def _fits_registers(self) -> bool:
         """Whether the reduction is over few rows that are long, and its operation is cheap."""
         space, rows = self.space, math.prod(a.size for a in self.reduced_axes)
-        is_cheap = space.ops_per_element <= COSTLY_WORK and space.is_monoid and self.joined_rows * self.run_length == 1
-        is_wide = self.size >= MAX_ROW_ACCUMULATORS
-        return is_cheap and is_wide and len(self.reduced_axes) == 1 and rows <= MAX_STREAMS
+        is_cheap = space.ops_per_element <= COSTLY_OPS and space.is_monoid and self.joined_rows * self.run_length == 1
+        is_wide = self.size >= CACHED_ELEMENTS
+        return is_cheap and is_wide and len(self.reduced_axes) == 1 and rows <= 16  # streams
 
     def _reduce_in_registers(self, width: Index) -> None:
         """Reduce each column of a block from its first row to its last one, and store the result."""
@@ -170,10 +158,10 @@ class _OuterReduction:
         space, b = self.space, self.b
         *outer, size = (a.size for a in self.reduced_axes)
         joined_count, remainder = divmod(size, self.joined_rows)
-        is_cached = math.prod(space.sizes) <= MAX_CACHED_ELEMENTS or self.size < MIN_LONG_ROW
-        is_cheap = space.ops_per_element <= COSTLY_WORK and space.is_monoid
-        is_vectorized = is_cheap or MAX_UNROLLED_COLUMNS < self.size <= ACCUMULATORS
-        unrolled = UNROLLED_ROWS if is_vectorized and is_cached and joined_count >= UNROLLED_ROWS else 1
+        is_cached = math.prod(space.sizes) <= 8 * L2_ELEMENTS or self.size < LONG_LOOP_ITERATIONS
+        is_cheap = space.ops_per_element <= COSTLY_OPS and space.is_monoid
+        is_vectorized = is_cheap or MAX_UNROLLED < self.size <= ACCUMULATORS
+        unrolled = INTERLEAVED if is_vectorized and is_cached and joined_count >= INTERLEAVED else 1
         bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, joined_count // unrolled)]
         if self.splits > 1:
             first_size = outer[0] if outer else joined_count // unrolled
@@ -254,9 +242,9 @@ class _OuterReduction:
         """The number of consecutive rows that one wide row joins; 1 unless operands are contiguous across rows and
         columns are too few to fill vectors."""
         space, reduced_axes, width = self.space, self.reduced_axes, self.size
-        joined = VECTOR_COLUMNS // math.gcd(width, VECTOR_COLUMNS)
+        joined = VECTOR_ELEMENTS // math.gcd(width, VECTOR_ELEMENTS)
         joined *= max(1, ACCUMULATORS // (joined * width))
-        max_width = 4 * ACCUMULATORS if space.is_monoid or width < 2 * VECTOR_COLUMNS else 0
+        max_width = 4 * ACCUMULATORS if space.is_monoid or width < 2 * VECTOR_ELEMENTS else 0
         if joined == 1 or not space.is_reorderable or joined * width > max_width:
             return 1
         if not reduced_axes:

@@ -12,18 +12,17 @@ import math
 
 import numpy as np
 
+from tinyxla.compiler.costs import LINE_BYTES, PARALLEL_CHUNK_ELEMENTS, TASKS
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Kernel, Operand, Value
 from tinyxla.loopir.ir.routines import declare_kernel
-from tinyxla.loopir.lower.axes import MANY_PROCESSORS, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import movement
 
-_MIN_ROW_BYTES = 512  # a loop copies shorter rows faster
 _MAX_AXES = 3
 _AXIS_PARAMETERS = ("size", "low", "count", "stride")
 _PARAMETERS = "before copied after row_bytes".split() + [
@@ -55,11 +54,11 @@ def lower(x: Instruction, plan: Plan) -> LoweredKernel | None:
         is_collapsed = not any(padding[d])
         stride *= sizes[d]
     size = before + copied + after
-    if size < _MIN_ROW_BYTES or len(axes) > _MAX_AXES:
+    if size < 8 * LINE_BYTES or len(axes) > _MAX_AXES:  # a loop copies shorter rows faster
         return None
     rows = math.prod(axis[0] for axis in axes)
     processors = current_target().processors
-    if processors > MANY_PROCESSORS and rows < min(processors, rows * size // PARALLEL_CHUNK_ELEMENTS):
+    if processors > TASKS and rows < min(processors, rows * size // PARALLEL_CHUNK_ELEMENTS):
         return None  # a loop over elements has enough chunks
     parameters = [
         before,

@@ -16,6 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT
+from tinyxla.compiler.costs import L1_BYTES, LINE_BYTES, MAX_UNROLLED
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value, operand_of
@@ -26,11 +27,8 @@ from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import movement
 
-MAX_BLOCK_BYTES = 256  # larger blocks need shuffles of too many vectors
-_MAX_VECTORS = 8  # of the blocks of one iteration
+MAX_BLOCK_BYTES = LINE_BYTES * 4  # larger blocks need shuffles of too many vectors
 _WORD_BYTES = 8  # largest unit of a shuffle
-_CHUNK_BYTES = 1 << 13  # of a kernel's outer iteration
-_MAX_DISCARD_RATIO = 4  # loaded elements per selected element
 
 Order = tuple[int, ...]  # source position of each word of a block
 
@@ -60,7 +58,7 @@ def lower(roots: Sequence[Instruction], plan: Plan, axes: Sequence[Axis]) -> Low
     low = Lowering("shuffle", plan, roots)
     b, routine = low.builder, _declare(permutation.order, permutation.source_words, word_bytes, blocks, vector_bytes())
     counts = b.scratch(INDEX, 1)
-    chunk_blocks = max(1, _CHUNK_BYTES // (size * itemsize * blocks)) * blocks
+    chunk_blocks = max(1, L1_BYTES // 4 // (size * itemsize * blocks)) * blocks  # read, and written
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         start_block, block_count = b.tile_start_and_size(index, chunk_blocks, count)
         source, target = low.buffer(buffer_of(permutation.array)), low.buffer(root, True)
@@ -88,7 +86,7 @@ def _selection(root: Instruction, plan: Plan) -> BlockPermutation | None:
             selected = selected[::-1]
         else:
             return None
-    if len(selected) < 2 or size * itemsize > MAX_BLOCK_BYTES or size > _MAX_DISCARD_RATIO * len(selected):
+    if len(selected) < 2 or size * itemsize > MAX_BLOCK_BYTES or size > 4 * len(selected):  # loads discard most
         return None
     words = -(-itemsize // _WORD_BYTES)
     return BlockPermutation(x, tuple(k * words + word for k in selected for word in range(words)), size * words)
@@ -137,7 +135,7 @@ def _order(sizes: Sequence[int], source: Sequence[int], words: int) -> Order:
 
 def _blocks_per_iteration(size: int, vector_words: int) -> int:
     """The number of blocks per iteration that wastes least of the last vector."""
-    counts = range(-(-vector_words // size), max(_MAX_VECTORS * vector_words // size, -(-vector_words // size)) + 1)
+    counts = range(-(-vector_words // size), max(MAX_UNROLLED * vector_words // size, -(-vector_words // size)) + 1)
     return min(counts, key=lambda count: -(-count * size // vector_words) * vector_words / (count * size))
 
 

@@ -11,16 +11,23 @@ from itertools import accumulate, pairwise, product
 from typing import Literal
 
 from tinyxla.compiler.analysis.fusibility import is_costly
+from tinyxla.compiler.costs import (
+    COSTLY_OPS,
+    L1_ELEMENTS,
+    LONG_ROW,
+    MAX_PIECES,
+    MAX_UNROLLED,
+    PARALLEL_CHUNK_ELEMENTS,
+    TASKS,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.compiler.fusion.plan import Accesses, LoopNest, Plan
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import Index
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Index
 from tinyxla.loopir.lower import pad, permute_blocks, reductions, transposed_tiles
 from tinyxla.loopir.lower.axes import (
-    COSTLY_WORK,
+    LONG_BODY_OPS,
     MAX_UNROLLED_OPS,
-    MAX_UNROLLED_ROW,
-    MAX_UNROLLED_ROWS,
-    PARALLEL_CHUNK_ELEMENTS,
     Axis,
     collapse_axes,
     expand_indices,
@@ -35,16 +42,8 @@ from tinyxla.loopir.lower.axes import (
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.loopir.lower.outer_reduction import lower_outer_reduction
 from tinyxla.loopir.lower.row_reduction import lower_row_reduction
-from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
 
-MAX_NESTED_ROW = 128  # iterations; computing the offset of a shorter row costs more than the row
-MAX_CONSTANT_RANGE = 64  # elements; longer ranges get run-time bounds, which serve all sizes
-LONG_BODY_OPS = 100  # per element of a short row; LLVM unrolls these and then does not vectorize them
 UNVECTORIZED_SHORT_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # in rows shorter than a vector
-MAX_FUSED_OPERANDS = 32  # operands of a concatenation that one loop writes: single elements or short rows
-MIN_FUSED_OPERANDS = 8  # fewer short rows do not share cache lines of the result
-MAX_FUSED_ROW = 256  # elements of a short row
-MIN_INTERIOR_SHARE = 0.75  # share of the loop that the longest index set must have
 
 
 InnerSchedule = Literal["rows", "nested", "unrolled", "flattened"]
@@ -72,7 +71,7 @@ def _lower_loop(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKerne
             low.emit_root(root, coordinates)
 
     transposed_axis = None
-    if math.prod(sizes) > MIN_TRANSPOSED_ELEMENTS:
+    if math.prod(sizes) > L1_ELEMENTS:
         transposed_axis = transposed_tiles.transposed_axis(roots, plan.accesses, axes)
     schedule = _choose_inner_schedule(axes, transposed_axis, ops, roots, plan.accesses)
     if transposed_axis is None and schedule == "rows":
@@ -139,7 +138,7 @@ def _nest(
         return 1, ops
     note_fused(low, axes, sizes)
     inner_count = 1 if schedule in ("unrolled", "nested") else 0
-    while schedule == "nested" and len(axes) > inner_count + 2 and axes[-inner_count - 1].size < MAX_UNROLLED_ROW // 2:
+    while schedule == "nested" and len(axes) > inner_count + 2 and axes[-inner_count - 1].size < MAX_UNROLLED:
         inner_count += 1  # an axis too short to be vectorized
     inner_axes = axes[len(axes) - inner_count :]
     if schedule == "unrolled":
@@ -156,7 +155,7 @@ def _nest(
             loop.force_vectorize = isinstance(loop.start, int)
             emit(expand_indices(axes, low.split_index(j, [a.size for a in axes]), rank))
         return outer_size * inner.size, ops
-    tiles = -(-inner.size * inner_size // PARALLEL_CHUNK_ELEMENTS) if outer_size < 16 else 1
+    tiles = -(-inner.size * inner_size // PARALLEL_CHUNK_ELEMENTS) if outer_size < 2 * TASKS else 1
     if tiles > 1:
         low.note("split", inner, -(-inner.size // tiles))
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
@@ -169,7 +168,7 @@ def _nest(
 def _outer_range(low: Lowering, extent: int, ops: int) -> tuple[Index, Index]:
     """The range of the outermost loop: constant if the extent is known to be a single short chunk, so that LLVM
     leaves no scalar remainder of an expensive body; otherwise the kernel's run-time bounds."""
-    is_single_chunk = extent <= MAX_CONSTANT_RANGE and ops >= COSTLY_WORK and parallel_grain(extent, ops) >= extent
+    is_single_chunk = extent <= VECTOR_ITERATIONS and ops >= COSTLY_OPS and parallel_grain(extent, ops) >= extent
     return (0, extent) if is_single_chunk else (low.builder.kernel.first, low.builder.kernel.last)
 
 
@@ -177,7 +176,7 @@ def _interior(axis: Axis, roots: Sequence[Instruction], accesses: Accesses) -> t
     """The longest index set, if it is most of the loop; otherwise the full range."""
     ranges = pairwise([0, *index_set_boundaries(roots, accesses, axis), axis.size])
     start, stop = max(ranges, key=lambda r: r[1] - r[0])
-    return (start, stop) if stop - start >= axis.size * MIN_INTERIOR_SHARE else (0, axis.size)
+    return (start, stop) if 4 * (stop - start) >= 3 * axis.size else (0, axis.size)
 
 
 def _lower_concatenate(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -185,15 +184,15 @@ def _lower_concatenate(fusion: LoopNest, plan: Plan, users: Users) -> list[Lower
     (root,) = fusion.roots
     d, sizes = root.attributes.dimension, root.array_shape.dimensions
     kernels: list[LoweredKernel] = []
-    step = MAX_FUSED_OPERANDS
+    step = 4 * MAX_PIECES
     if all(math.prod(x.array_shape.dimensions[d:]) == 1 for x in root.operands):
         return [
             _lower_operands(Lowering("part", plan, [root]), root, range(k, min(k + step, sizes[d])), plan.accesses)
             for k in range(0, sizes[d], step)
         ]
     count, are_equal = len(root.operands), len({x.array_shape.dimensions for x in root.operands}) == 1
-    are_short = math.prod(sizes[d:]) <= count * MAX_FUSED_ROW
-    if d and are_equal and are_short and MIN_FUSED_OPERANDS <= count <= MAX_FUSED_OPERANDS:
+    are_short = math.prod(sizes[d:]) <= count * 2 * LONG_ROW
+    if d and are_equal and are_short and count <= step:
         return [_lower_operands(Lowering("part", plan, [root]), root, range(count), plan.accesses)]
     starts = accumulate((x.array_shape.dimensions[d] for x in root.operands), initial=0)
     for k, (x, start) in enumerate(zip(root.operands, starts, strict=False)):
@@ -205,7 +204,7 @@ def _lower_concatenate(fusion: LoopNest, plan: Plan, users: Users) -> list[Lower
             continue
         row_size, wide_dims = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
         tiles = -(-row_size // PARALLEL_CHUNK_ELEMENTS)
-        loop_dims = outer[-1:] if len(outer) > 1 and row_size < MAX_NESTED_ROW else ()
+        loop_dims = outer[-1:] if len(outer) > 1 and row_size < LONG_ROW else ()
         outer_dims = outer[: len(outer) - len(loop_dims)]
         if tiles > 1:
             low.note("split", f"d{d}", -(-row_size // tiles))
@@ -265,18 +264,18 @@ def _choose_inner_schedule(
     size, is_split = axes[-1].size, bool(index_set_boundaries(roots, accesses, axes[-1]))
     is_long = ops >= LONG_BODY_OPS
     if (
-        size <= MAX_UNROLLED_ROW
+        size <= VECTOR_ELEMENTS
         and size * ops <= MAX_UNROLLED_OPS
         and (is_split or transposed_axis is axes[-2])
         and not is_long
     ):
         return "unrolled"
-    is_short = size < (MAX_UNROLLED_ROW if is_long else MAX_UNROLLED_ROW // 2)
-    if is_short and not is_split and math.prod(a.size for a in axes[:-1]) >= MAX_UNROLLED_ROWS:
+    is_short = size < (VECTOR_ELEMENTS if is_long else MAX_UNROLLED)
+    if is_short and not is_split and math.prod(a.size for a in axes[:-1]) >= VECTOR_ELEMENTS:
         functions = {x.op.name for x, _, from_memory in accesses.read_by(roots) if not from_memory}
         if is_long or not UNVECTORIZED_SHORT_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
             return "flattened"
-    return "nested" if len(axes) > 2 and size < MAX_NESTED_ROW and not is_split and transposed_axis is None else "rows"
+    return "nested" if len(axes) > 2 and size < LONG_ROW and not is_split and transposed_axis is None else "rows"
 
 
 def _unroll_stacked_axis(
@@ -286,7 +285,7 @@ def _unroll_stacked_axis(
     innermost and unroll it, so that its iterations share common subexpressions."""
     for k, axis in enumerate(axes[:-1]):
         if (
-            1 < axis.size <= MAX_UNROLLED_ROW
+            1 < axis.size <= VECTOR_ELEMENTS
             and axis.size * ops <= MAX_UNROLLED_OPS
             and index_set_boundaries(roots, accesses, axis)
         ):
@@ -299,9 +298,7 @@ def _prefers_vectors_within_row(roots: Sequence[Instruction], accesses: Accesses
     memory contiguously, at offsets that depend on the data."""
     reads = accesses.read_by(roots, views=True)
     is_contiguous = any(m and access[-1:] == (inner.last,) and frozenset() in access for _, access, m in reads)
-    is_cheap = inner.size >= MAX_UNROLLED_ROW // 2 or not any(
-        is_costly(x) for x in (*roots, *(x for x, _, m in reads if not m))
-    )
+    is_cheap = inner.size >= MAX_UNROLLED or not any(is_costly(x) for x in (*roots, *(x for x, _, m in reads if not m)))
     return is_contiguous and is_cheap and inner.size > 2
 
 

@@ -12,13 +12,20 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.access_maps import renumber_dims
+from tinyxla.compiler.costs import (
+    BLOCK_ELEMENTS,
+    COSTLY_OPS,
+    LONG_ROW,
+    MAX_UNROLLED,
+    MAX_UNROLLED_TERMS,
+    PARALLEL_CHUNK_ELEMENTS,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.compiler.fusion.plan import LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
 from tinyxla.loopir.lower.axes import (
-    COSTLY_WORK,
-    PARALLEL_CHUNK_ELEMENTS,
     Axis,
     collapse_axes,
     expand_indices,
@@ -28,9 +35,7 @@ from tinyxla.loopir.lower.axes import (
     tile_of,
 )
 from tinyxla.loopir.lower.emit import (
-    ACCUMULATORS,
     ROW_UNROLL_COUNTS,
-    SEQUENTIAL_ACCUMULATORS,
     Coordinates,
     LoweredKernel,
     Lowering,
@@ -44,12 +49,6 @@ from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
-COMMUTATIVITY_SAMPLES = 128  # random operand pairs that decide whether a combiner is commutative
-ARGMINMAX_BLOCK_ELEMENTS = 1 << 10  # the position is searched only in blocks with a new extremum
-MIN_ARGMINMAX_ELEMENTS = 16  # fewer elements are compared one after the other
-MIN_ACCUMULATED_ELEMENTS = 80  # of all rows; with fewer, combining the accumulators costs too much
-MAX_UNROLLED_PARTIALS = 32  # partial results that are combined by an unrolled loop
-MAX_LONG_PARTIALS, MIN_LONG_CHUNK_ROWS = 128, 128  # of reductions that take long; combining 128 rows takes no time then
 LONG_CHUNKS = 12  # chunks of usual work in a chunk of a reduction that takes long
 
 
@@ -183,14 +182,14 @@ def emit_reduction_loops(
     """The loops of reductions, with explicit accumulators per vector lane where LLVM would not vectorize the
     reduction, or would reduce each of many short rows to a scalar by itself."""
     start, stop = bounds[-1] if bounds else (0, 0)
-    width = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * ACCUMULATORS
-    is_short = width < 2 * ACCUMULATORS
+    width = stop - start if isinstance(start, int) and isinstance(stop, int) else LONG_ROW
+    is_short = width < LONG_ROW
     monoids = [reduction.monoid(x.attributes.to_apply) for x in reduced]
     is_complex = any(x.operands[0].array_shape.element_type.kind == "complex" for x in reduced)
     sizes = [stop - start for start, stop in bounds if isinstance(start, int) and isinstance(stop, int)]
-    min_elements = max(MIN_ACCUMULATED_ELEMENTS, ROW_UNROLL_COUNTS[-1] * width)
+    min_elements = max(5 * VECTOR_ELEMENTS, ROW_UNROLL_COUNTS[-1] * width)  # that pay for combining accumulators
     has_many_elements = len(sizes) < len(bounds) or math.prod(sizes) >= min_elements
-    are_rows_accumulated = SEQUENTIAL_ACCUMULATORS <= width < 2 * ACCUMULATORS and len(bounds) > 1 and has_many_elements
+    are_rows_accumulated = MAX_UNROLLED <= width < LONG_ROW and len(bounds) > 1 and has_many_elements
     is_vectorized_by_llvm = None not in monoids and not (is_complex and set(monoids) != {"add"})
     needs_accumulators = are_rows_accumulated or not (is_short or is_vectorized_by_llvm)
     if not needs_accumulators or not all(k or _is_reorderable(x) for k, x in zip(monoids, reduced, strict=True)):
@@ -213,7 +212,7 @@ def lower_argminmax(
     dimension, or is short."""
     direction = _argminmax_direction(x) if len(bounds) == 1 else None
     start, stop = bounds[0] if bounds else (0, 0)
-    is_short = isinstance(start, int) and isinstance(stop, int) and stop - start < MIN_ARGMINMAX_ELEMENTS
+    is_short = isinstance(start, int) and isinstance(stop, int) and stop - start < VECTOR_ELEMENTS
     if direction is None or is_short:
         return None
     b, (values, positions) = low.builder, x.operands[:2]
@@ -226,9 +225,9 @@ def lower_argminmax(
         compare_type = "FLOAT" if type.is_inexact else "UNSIGNED" if type.name[0] in "up" else "SIGNED"
         return b.compute("compare", "pred", x, y, direction=direction, compare_type=compare_type)
 
-    with low.loop(0, b.ceil_div(b.sub(stop, start), ARGMINMAX_BLOCK_ELEMENTS), initial, sequential=True) as (k, loop):
-        first = b.add(start, b.mul(k, ARGMINMAX_BLOCK_ELEMENTS))
-        block = [(first, b.min(b.add(first, ARGMINMAX_BLOCK_ELEMENTS), stop))]
+    with low.loop(0, b.ceil_div(b.sub(stop, start), BLOCK_ELEMENTS), initial, sequential=True) as (k, loop):
+        first = b.add(start, b.mul(k, BLOCK_ELEMENTS))
+        block = [(first, b.min(b.add(first, BLOCK_ELEMENTS), stop))]
         best: list[Operand] = [c.arg for c in loop.carried]
 
         def extremum_of(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
@@ -319,16 +318,16 @@ def is_commutative(body: Computation) -> bool:
 
 def _samples(body: Computation) -> tuple[list[Array], list[Array]]:
     """Random operand pairs of a combiner, with ties and special values."""
-    random = np.random.default_rng(0)
+    random, count = np.random.default_rng(0), 128
     left: list[Array] = []
     for x in body.parameters[: len(body.parameters) // 2]:
         type = x.array_shape.element_type
-        integers = random.integers(0, 2 if type.kind == "pred" else 7, COMMUTATIVITY_SAMPLES)
+        integers = random.integers(0, 2 if type.kind == "pred" else 7, count)
         special = [np.nan, np.inf, -np.inf] if type.is_inexact else [0, 1, 1]
-        is_special = random.random(COMMUTATIVITY_SAMPLES) < 0.1
-        values = np.where(is_special, random.choice(special, COMMUTATIVITY_SAMPLES), integers)
+        is_special = random.random(count) < 0.1
+        values = np.where(is_special, random.choice(special, count), integers)
         left.append(values.astype(type.dtype))
-    order = random.permutation(COMMUTATIVITY_SAMPLES)
+    order = random.permutation(count)
     return left, [x[order] for x in left]
 
 
@@ -337,7 +336,7 @@ def _are_identical(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
 
 
 def combine(
-    space: Reductions, plan: Plan, users: Users, splits: int, max_unrolled: int = MAX_UNROLLED_PARTIALS
+    space: Reductions, plan: Plan, users: Users, splits: int, max_unrolled: int = MAX_UNROLLED_TERMS
 ) -> LoweredKernel:
     """The kernel that reduces the partial results over their first dimension, the splits."""
     low = Lowering("combine", plan, space.own_roots(users))
@@ -358,7 +357,7 @@ def combine(
         else:
             results = low.nest([(0, splits)], results, body)
         space.store_results(low, results, result, 0, 1, users)
-    ops = splits * (COSTLY_WORK if splits > MAX_UNROLLED_PARTIALS else 1)  # many are far away, in others' caches
+    ops = splits * (COSTLY_OPS if splits > MAX_UNROLLED_TERMS else 1)  # many are far away, in others' caches
     return make_kernel(low, math.prod(space.results), ops, [*space.roots, *space.dependent_roots])
 
 

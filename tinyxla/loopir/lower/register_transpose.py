@@ -1,9 +1,9 @@
 """In-register transposes of small squares, as routines that kernels call for copies between row-major and column-major
 order.
 
-A square of n x n elements is n vectors. In steps s = 1, 2, 4, ..., n / 2, rows that differ in bit s of their number
-exchange the off-diagonal quadrants of every block of 2 s x 2 s elements (Eklundh, A fast computer method for matrix
-transposing, 1972).
+A square of n x n elements is n vectors. In steps of s in 1, 2, 4, ..., n / 2, rows that differ in bit s of their
+number exchange the off-diagonal quadrants of every block of 2 s x 2 s elements (Eklundh, A fast computer method for
+matrix transposing, 1972).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Value
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.lower.emit import Lowering
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import element_type
-
-_MAX_ROW_BYTES = 64  # of a square
 
 Address = Callable[[Index, Index], tuple[Buffer, Index]]
 
@@ -58,7 +57,7 @@ def _pitch(b: Builder, row: tuple[Buffer, Index], next_row: tuple[Buffer, Index]
 
 def square_size(bytes_each: int, max_size: int) -> int:
     """The size of the largest supported square of such elements, at most `max_size`; 1 if there is none."""
-    return next((n for n in (16, 8, 4) if n <= max_size and n * bytes_each <= _MAX_ROW_BYTES), 1)
+    return next((n for n in (16, 8, 4) if n <= max_size and n * bytes_each <= LINE_BYTES), 1)
 
 
 _ARGUMENTS = ("source_pitch", "target_pitch")

@@ -16,16 +16,24 @@ from typing import Any
 
 from tinyxla.compiler.analysis.access_maps import normalize, renumber_dims
 from tinyxla.compiler.analysis.fusibility import is_costly
+from tinyxla.compiler.costs import (
+    CHUNKS,
+    COSTLY_OPS,
+    L1_ELEMENTS,
+    L2_ELEMENTS,
+    MAX_CHUNKS,
+    MAX_UNROLLED,
+    MIN_REUSE,
+    PARALLEL_CHUNK_ELEMENTS,
+    TASKS,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.compiler.fusion.plan import Accesses, LoopNest, Plan, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows
 from tinyxla.loopir.lower.axes import (
-    COSTLY_WORK,
     MAX_UNROLLED_OPS,
-    MAX_UNROLLED_ROW,
-    MAX_UNROLLED_ROWS,
-    PARALLEL_CHUNK_ELEMENTS,
     Axis,
     collapse_axes,
     expand_indices,
@@ -36,16 +44,10 @@ from tinyxla.loopir.lower.axes import (
     tile_of,
 )
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.loopir.lower.transposed_tiles import MIN_TRANSPOSED_ELEMENTS
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import reduction
 
-MAX_CACHED_ROW_ELEMENTS = 1 << 14  # of one intermediate
-MAX_TRANSPOSED_ROW_ELEMENTS = 1 << 9  # of all arrays of a row, for tiles that are transposed
 _DIVISIONS = frozenset(("divide", "chain-divide"))  # a vector division costs about ten loads
-MAX_INTERLEAVED_ROW = 8  # elements; LLVM transposes shorter rows itself (interleaved accesses)
-MAX_CHUNKS = 32  # of rows, with partial cross-row reductions each
-MIN_CHUNK_ROWS = 16
 
 
 def lower_row_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -57,14 +59,15 @@ def lower_row_reduction(fusion: LoopNest, plan: Plan, users: Users) -> list[Lowe
     if fusion.cross_row is None and fusion.kept is None:
         axes = _row_axes(fusion, plan.accesses)
         row_size = max(math.prod(iteration_space(root)[len(fusion.outer) :]) for root in roots)
-        is_large = rows * row_size >= MIN_TRANSPOSED_ELEMENTS
+        is_large = rows * row_size >= L1_ELEMENTS
         has_many_rows = axes and axes[-1].size >= transposed_rows.TILE_ROWS and is_large
-        fits_tile = (len(fusion.reads) + len(roots) + len(cached)) * row_size <= MAX_TRANSPOSED_ROW_ELEMENTS
+        tile_elements = (len(fusion.reads) + len(roots) + len(cached)) * row_size * transposed_rows.TILE_ROWS
+        fits_tile = tile_elements <= L2_ELEMENTS // 8  # beside what passes through the cache
         is_long = row_size * ops_per_element(roots, plan.accesses) > MAX_UNROLLED_OPS
-        is_short = (1 if is_long else MAX_INTERLEAVED_ROW) < row_size < transposed_rows.TILE_ROWS
+        is_short = (1 if is_long else MAX_UNROLLED) < row_size < transposed_rows.TILE_ROWS
         if has_many_rows and is_short and fits_tile and transposed_rows.applies(fusion, axes, plan.accesses):
             return [transposed_rows.TransposedRows(low, fusion.outer, axes, cached, users).lower(stages, row_size)]
-        if row_size <= MAX_UNROLLED_ROW and not is_long and rows >= MAX_UNROLLED_ROWS:
+        if row_size <= VECTOR_ELEMENTS and not is_long and rows >= VECTOR_ELEMENTS:
             return [_lower_unrolled_rows(low, stages, fusion, users, axes, row_size)]
     if fusion.cross_row is not None:
         return _lower_with_cross_row(low, stages, fusion, fusion.cross_row, cached, plan, users)
@@ -92,9 +95,9 @@ def _lower_with_cross_row(
     rows, sizes = math.prod(fusion.outer), iteration_space(columns.roots[0])[len(fusion.outer) :]
     width = math.prod(sizes)
     ops_per_row = ops_per_element(fusion.roots, plan.accesses) * len(stages) * width
-    long_chunks = rows * ops_per_row // (PARALLEL_CHUNK_ELEMENTS * COSTLY_WORK * reductions.LONG_CHUNKS)
-    long_chunks = min(reductions.MAX_LONG_PARTIALS, long_chunks, rows // reductions.MIN_LONG_CHUNK_ROWS)
-    chunks = max(1, min(MAX_CHUNKS, rows // MIN_CHUNK_ROWS), long_chunks)
+    long_chunks = rows * ops_per_row // (PARALLEL_CHUNK_ELEMENTS * COSTLY_OPS * reductions.LONG_CHUNKS)
+    long_chunks = min(MAX_CHUNKS, long_chunks, rows // MAX_CHUNKS)
+    chunks = max(1, min(CHUNKS, rows // MIN_REUSE), long_chunks)
     accumulators = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
     emitter = _RowEmitter(low, fusion, cached, users, accumulators)
     _note_rows(low, fusion)
@@ -115,7 +118,7 @@ def _lower_with_cross_row(
     kernel = make_kernel(low, chunks, ops, fusion.roots)
     if chunks == 1:
         return [kernel]
-    return [kernel, reductions.combine(columns, plan, users, chunks, reductions.MAX_LONG_PARTIALS)]
+    return [kernel, reductions.combine(columns, plan, users, chunks, MAX_CHUNKS)]
 
 
 def _note_rows(low: Lowering, fusion: LoopNest) -> None:
@@ -155,7 +158,7 @@ def _lower_unrolled_rows(
     read = [x for root in fusion.roots if producer_of(root).op is reduction.reduce for x in producer_of(root).operands]
     read = [x for x in [*read, *fusion.roots] if not low.in_memory(x)]
     rows = math.prod(a.size for a in outer_axes)
-    tiles = -(-inner.size * row_size // PARALLEL_CHUNK_ELEMENTS) if rows < 16 else 1
+    tiles = -(-inner.size * row_size // PARALLEL_CHUNK_ELEMENTS) if rows < 2 * TASKS else 1
     note_fused(low, axes, fusion.outer)
     low.note("unroll", "row", row_size)
     if tiles > 1:
@@ -269,7 +272,7 @@ def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, acc
                 continue
             size = math.prod(x.array_shape.dimensions[rank:])
             bytes_needed = size * x.array_shape.dtype.itemsize
-            if first_stage.setdefault(x, k) != k and size <= MAX_CACHED_ROW_ELEMENTS and bytes_needed <= free_bytes:
+            if first_stage.setdefault(x, k) != k and size <= L2_ELEMENTS // 16 and bytes_needed <= free_bytes:
                 cached.add(x)
                 free_bytes -= bytes_needed
     return cached

@@ -13,21 +13,19 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
+from tinyxla.compiler.costs import COSTLY_OPS
 from tinyxla.compiler.fusion.plan import Accesses, LoopNest, iteration_space, producer_of, results_of
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Buffer, Index, Operand
 from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower import reductions, register_transpose
-from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, expand_indices, make_kernel, note_fused, ops_per_element
+from tinyxla.loopir.lower.axes import Axis, expand_indices, make_kernel, note_fused, ops_per_element
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.ops import elementwise, reduction
 
 Stage = Sequence[Instruction]  # the roots of one loop over a row
-TILE_ROWS = 64
-
+TILE_ROWS = VECTOR_ITERATIONS
 ROW_UNROLL_COUNTS = (5, 4, 3, 4)  # elements of a row per load and store of the accumulators, if the body is cheap
-MAX_NARROW_BYTES = 4  # LLVM's unrolled vectors of narrower elements exceed a tile
-MIN_TRANSPOSED_ROW = 4  # elements; shorter rows fill no square of the transpose routine
 
 
 def is_computed_once(x: Instruction, stage: Stage, accesses: Accesses) -> bool:
@@ -117,9 +115,9 @@ class TransposedRows:
                             low.emit_root(x, coordinates)
                 for row, value in zip(accumulators, values, strict=True):
                     b.store(row, self.row_in_tile, value)
-                loop.has_remainder = max_element_bytes(loop) < MAX_NARROW_BYTES
+                loop.has_remainder = max_element_bytes(loop) < 4  # whose unrolled vectors exceed a tile
 
-        is_cheap = ops_per_element(stage, low.accesses) <= COSTLY_WORK
+        is_cheap = ops_per_element(stage, low.accesses) <= COSTLY_OPS
         unroll_counts = ROW_UNROLL_COUNTS if reduced and is_cheap else [1]
         low.nest_unrolled([(0, size) for size in sizes[len(self.outer) :]], unroll_counts, body)
         for x, tile in (new_tiles | root_tiles).items():
@@ -201,7 +199,7 @@ class TransposedRows:
 
     def _is_transposed(self, x: Instruction, sizes: tuple[int, ...]) -> bool:
         row_shape = sizes[len(self.outer) :]
-        return x.array_shape.dimensions == sizes and math.prod(row_shape) >= MIN_TRANSPOSED_ROW
+        return x.array_shape.dimensions == sizes and math.prod(row_shape) >= 4  # as wide as the smallest square
 
     def _allocate_tile(self, x: Instruction) -> Buffer:
         size = math.prod(x.array_shape.dimensions[len(self.outer) :])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import AccessMap
+from tinyxla.compiler.costs import L1_ELEMENTS, LONG_ROW, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Accesses, buffer_of, iteration_space
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index
@@ -25,12 +26,6 @@ from tinyxla.loopir.lower import register_transpose
 from tinyxla.loopir.lower.axes import Axis, evaluate_access_map, expand_indices, make_kernel, note_fused
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
 from tinyxla.loopir.target import current_target
-
-MIN_TRANSPOSED_ELEMENTS = 1 << 13  # smaller arrays are read with strides
-_MAX_LINE_PAIR_ROWS = 32  # rows of a tile; up to here, transposed operands are read in pairs of cache lines
-_MAX_STREAMED_ROWS = 128  # rows of a tile that reads from main memory
-_BLOCKS_PER_CACHE = 4  # square blocks of mirrored tiles in the second-level cache: two, and what they come from
-_PITCH_PADDING = 16  # elements between the rows of a tile, against conflict misses
 
 Reads = Sequence[tuple[Instruction, AccessMap]]
 
@@ -52,7 +47,7 @@ def _contiguous_reads(axis: Axis, inner: Axis, roots: Sequence[Instruction], acc
         is_mapped = not any(isinstance(c, frozenset) for c in mapped)
         varies_along_inner = any(d in mapped for d in range(inner.first, inner.last + 1))
         is_contiguous = is_mapped and mapped and mapped[-1] == axis.last and varies_along_inner
-        if from_memory and is_contiguous and x.array_shape.size >= MIN_TRANSPOSED_ELEMENTS:
+        if from_memory and is_contiguous and x.array_shape.size >= L1_ELEMENTS:
             reads.append((x, access))
     return reads
 
@@ -70,9 +65,9 @@ def lower_transposed_tiles(
     exceeds_private_cache = moved_bytes >= current_target().private_bytes
     tile_rows = min(_tile_rows(sizes, inner.size, moved_bytes), outer.size)
     max_columns = current_target().tile_bytes // (tile_rows * sum(sizes))
-    tile_columns = _tile_columns(inner.size, max(sizes), max_columns, max(_PITCH_PADDING, tile_rows))
-    # Rounded, so that few distinct kernels result.
-    pitch = -(-tile_columns // (4 * _PITCH_PADDING)) * 4 * _PITCH_PADDING + 2 * _PITCH_PADDING
+    tile_columns = _tile_columns(inner.size, max(sizes), max_columns, max(VECTOR_ELEMENTS, tile_rows))
+    # Rounded, so that few distinct kernels result; and no power of two, so that rows do not share cache sets.
+    pitch = -(-tile_columns // (4 * VECTOR_ELEMENTS)) * 4 * VECTOR_ELEMENTS + 2 * VECTOR_ELEMENTS
     other_axes = [a for a in axes if a not in (outer, inner)]
     columns, row_tiles = -(-inner.size // tile_columns), -(-outer.size // tile_rows)
     mirrored = _mirrored_tiles(transposed, untransposed, inner.size, outer.size, tile_columns, tile_rows)
@@ -84,7 +79,7 @@ def lower_transposed_tiles(
     copies = [b.scratch(x.array_shape.element_type.name, tile_rows * pitch) for x, _ in transposed]
 
     def tile_element(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
-        return copy, b.add(b.mul(i, pitch), _PITCH_PADDING, j)
+        return copy, b.add(b.mul(i, pitch), VECTOR_ELEMENTS, j)
 
     def tile_origin(tile: Index) -> tuple[list[Index], Index]:
         """The coordinates at which a tile begins, and how many of its rows overlap the previous tile."""
@@ -144,9 +139,9 @@ def _tile_rows(sizes: Sequence[int], columns: int, moved_bytes: int) -> int:
         return line_rows
     streamed_rows = 0
     if moved_bytes >= 2 * current_target().last_level_bytes:
-        max_rows = min(_MAX_STREAMED_ROWS, current_target().tile_bytes // (columns * sum(sizes)))
+        max_rows = min(LONG_ROW, current_target().tile_bytes // (columns * sum(sizes)))
         streamed_rows = max_rows // line_rows * line_rows
-    return max(line_rows, min(_MAX_LINE_PAIR_ROWS, line_pair_rows), streamed_rows)
+    return max(line_rows, min(2 * VECTOR_ELEMENTS, line_pair_rows), streamed_rows)
 
 
 def _moved_bytes(transposed: Reads, untransposed: Reads, roots: Sequence[Instruction]) -> int:
@@ -199,7 +194,8 @@ def _mirrored_tiles(
 ) -> _MirroredTiles | None:
     """The blocks of a square matrix that is read both ways and exceeds the last-level cache; None otherwise."""
     itemsizes = [x.array_shape.dtype.itemsize for x, _ in transposed if any(x is y for y, _ in untransposed)]
-    block_elements = current_target().l2_bytes // _BLOCKS_PER_CACHE // max(itemsizes, default=1)
+    block_bytes = current_target().l2_bytes // 4  # for two blocks, and what they come from
+    block_elements = block_bytes // max(itemsizes, default=1)
     side = max(1, math.isqrt(block_elements) // tile_columns) * tile_columns
     if size != outer_size or size * size * sum(itemsizes) < current_target().last_level_bytes or side % tile_rows:
         return None

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.report import CACHED_BYTES, Cost
+from tinyxla.compiler.costs import L2_BYTES
+from tinyxla.compiler.report import Cost
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer as Memory,
@@ -34,15 +35,13 @@ from tinyxla.loopir.ir.loop_ir import (
     Value,
 )
 from tinyxla.loopir.ir.prefetch import PREFETCH_READ, PREFETCH_WRITE
-from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
+from tinyxla.loopir.lower.emit import UNBOUNDED, LoweredKernel, Storage, Temporary
 from tinyxla.loopir.passes.nontemporal_stores import STREAM_ROUTINE
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
-_MAX_SAMPLES = 1024
 _COPY_KERNELS = ("panels", "pairs", "pad", "shuffle")  # kernels that only copy, such as packing
 _WRITE_ONLY_KERNELS = (*_COPY_KERNELS, "product", "convolution")  # their routines do not read what they write
 _FREE_ROUTINES = ("transpose", "wait", "announce", STREAM_ROUTINE)  # routines without arithmetic
-_UNBOUNDED = 1 << 60  # of a loop with an early exit
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -76,7 +75,7 @@ def kernel_cost(lowered: LoweredKernel) -> Cost:
     }
     loads = counter.loads
     cached_bytes_used = sum(x.count * widths.get(x.buffer, 0) for x in _distinct([*loads, *counter.stores]))
-    per_pass = cached_bytes_used > CACHED_BYTES * max(1, lowered.extent)
+    per_pass = cached_bytes_used > L2_BYTES * max(1, lowered.extent)
     return Cost(
         sum(_footprint(name, size, loads, per_pass) * widths[name] for name, size in sizes.items()),
         sum(_footprint(name, size, counter.stores, False) * widths[name] for name, size in sizes.items()),
@@ -111,7 +110,7 @@ def _footprint(name: str, size: int, accesses: Sequence[_Access], per_pass: bool
 class _CostCounter:
     def __init__(self, lowered: LoweredKernel) -> None:
         extent = max(1, lowered.extent)
-        samples = extent * max(1, 256 // extent) if extent <= _MAX_SAMPLES else _MAX_SAMPLES
+        samples = extent * max(1, 256 // extent) if extent <= 1024 else 1024
         self._fractions = (np.arange(samples) + 0.5) / samples
         self._keys: dict[Any, int] = {}
         self._trip_counts: dict[int, Any] = {}  # of each loop, sampled
@@ -195,7 +194,7 @@ class _CostCounter:
         index: Any = None
         if start.samples is not None and stop.samples is not None:
             trips = np.maximum(np.asarray(stop.samples) - start.samples, 0)
-            trips = np.where(trips >= _UNBOUNDED, 1, trips)
+            trips = np.where(trips >= UNBOUNDED // 2, 1, trips)
             fractions = self._fractions if not outer else (self._fractions + loop * _GOLDEN) * 997 * _GOLDEN % 1
             index = start.samples + np.floor(fractions * trips).astype(np.int64)
         self._trip_counts[loop] = trips

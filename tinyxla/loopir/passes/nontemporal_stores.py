@@ -14,9 +14,11 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tinyxla.compiler.costs import BLOCK_ELEMENTS, LINE_BYTES
 from tinyxla.loopir.ir.affine import WIDE, IndexRewriter, is_unit_stride, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
+    VECTOR_ITERATIONS,
     Buffer,
     Builder,
     Call,
@@ -45,10 +47,7 @@ from tinyxla.loopir.ir.schedule import FENCE, NONTEMPORAL_STORE
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import current_target, has_feature, processor_name
 
-BLOCK_ITERATIONS = 1024
-_STEP_ITERATIONS = BLOCK_ITERATIONS // PREFETCHES_PER_TILE
-_STORE_BYTES = 64  # of a non-temporal store: a cache line
-MIN_LOOP_ITERATIONS = 64  # in kernels with transposes, which prefetch; twice as many in others
+_STEP_ITERATIONS = BLOCK_ELEMENTS // PREFETCHES_PER_TILE
 STREAM_ROUTINE, _FENCE_ROUTINE = NONTEMPORAL_STORE, FENCE
 _KERNEL_NAMES = ("loop", "part", "row", "scan")  # of loop nests
 
@@ -69,7 +68,7 @@ def use_nontemporal_stores(lowered: LoweredKernel, sizes: Sequence[int]) -> Lowe
         min_bytes = max(min_bytes, 1.5 * written_bytes)
     if kernel.name not in _KERNEL_NAMES or sum(sizes) < min_bytes or not has_feature("sse2"):
         return lowered
-    stores = _StreamedStores(kernel, MIN_LOOP_ITERATIONS if has_transposes else 2 * MIN_LOOP_ITERATIONS)
+    stores = _StreamedStores(kernel, VECTOR_ITERATIONS if has_transposes else 2 * VECTOR_ITERATIONS)
     body = [*stores.block(kernel.body), Call(_FENCE_ROUTINE, ())]
     if not stores.is_changed:
         return lowered
@@ -84,12 +83,12 @@ def _declare() -> str:
     source, target, target_end = b.argument("u8"), b.argument("u8", True), b.argument("u8", True)
     start = b.address(target)
     size = b.sub(b.address(target_end), start)
-    past_line = b.and_(start, _STORE_BYTES - 1)
-    head = b.min(b.remainder(b.sub(_STORE_BYTES, past_line), _STORE_BYTES), size)
-    stop = b.add(head, b.mul(b.floordiv(b.sub(size, head), _STORE_BYTES), _STORE_BYTES))
+    past_line = b.and_(start, LINE_BYTES - 1)
+    head = b.min(b.remainder(b.sub(LINE_BYTES, past_line), LINE_BYTES), size)
+    stop = b.add(head, b.mul(b.floordiv(b.sub(size, head), LINE_BYTES), LINE_BYTES))
     b.copy_elements(target, 0, source, 0, head)
-    with b.loop(head, stop, sequential=True, step=_STORE_BYTES) as (k, _):
-        b.store(target, k, b.load(source, k, _STORE_BYTES), is_nontemporal=True)
+    with b.loop(head, stop, sequential=True, step=LINE_BYTES) as (k, _):
+        b.store(target, k, b.load(source, k, LINE_BYTES), is_nontemporal=True)
     b.copy_elements(target, stop, source, stop, b.sub(size, stop))
     fence = Builder(_FENCE_ROUTINE)
     fence.fence()
@@ -135,17 +134,17 @@ class _StreamedStores:
             return _stream(loop, source, stores[0])
         name, outer_index, block_index = loop.index.name, IndexRewriter(), IndexRewriter()
         first, end = loop.start, loop.stop
-        is_single_block = isinstance(first, int) and isinstance(end, int) and end - first <= BLOCK_ITERATIONS
+        is_single_block = isinstance(first, int) and isinstance(end, int) and end - first <= BLOCK_ELEMENTS
         block = Value(INDEX, f"{name}_block")
         if not is_single_block:
-            offset = block_index.compute(f"{name}_offset", "multiply", block, BLOCK_ITERATIONS)
+            offset = block_index.compute(f"{name}_offset", "multiply", block, BLOCK_ELEMENTS)
             first = block_index.compute(f"{name}_first", "add", loop.start, offset)
-            end = block_index.compute(f"{name}_end", "add", first, BLOCK_ITERATIONS)
+            end = block_index.compute(f"{name}_end", "add", first, BLOCK_ELEMENTS)
             end = block_index.compute(f"{name}_last", "minimum", end, loop.stop)
         position = Compute(Value(INDEX, f"{name}_position"), "subtract", (loop.index, operand_of(first)), WIDE)
         inner, calls = [position, *loop.body], []
         for x in stores:
-            buffer = Buffer(x.buffer.type, f"row{self._scratch_count + len(self.scratch)}", BLOCK_ITERATIONS, True)
+            buffer = Buffer(x.buffer.type, f"row{self._scratch_count + len(self.scratch)}", BLOCK_ELEMENTS, True)
             self.scratch.append(buffer)
             inner[inner.index(x)] = Store(buffer, position.result, x.value)
             target_ends = [
@@ -159,8 +158,8 @@ class _StreamedStores:
             return statements
         count = outer_index.compute(f"{name}_count", "subtract", loop.stop, loop.start)
         count = outer_index.compute(f"{name}_length", "maximum", count, 0)
-        count = outer_index.compute(f"{name}_rounded", "add", count, BLOCK_ITERATIONS - 1)
-        count = outer_index.compute(f"{name}_blocks", "divide", count, BLOCK_ITERATIONS)
+        count = outer_index.compute(f"{name}_rounded", "add", count, BLOCK_ELEMENTS - 1)
+        count = outer_index.compute(f"{name}_blocks", "divide", count, BLOCK_ELEMENTS)
         return [*outer_index.statements, Loop(block, 0, count, statements, [])]
 
 
@@ -193,7 +192,7 @@ def _prefetch(loop: Loop, outer: Loop | None, first: Index) -> list[Statement]:
     loads = [x for x in unit_stride_input_loads(loop) if outer is None or _is_contiguous_across(x, loop, outer)]
 
     def streams(rewriter: IndexRewriter, ahead: Value, step: Value) -> Iterator[PrefetchStream]:
-        block_offset = rewriter.compute(f"{name}_before", "multiply", ahead, BLOCK_ITERATIONS)
+        block_offset = rewriter.compute(f"{name}_before", "multiply", ahead, BLOCK_ELEMENTS)
         block_start = rewriter.compute(f"{name}_then", "add", first, block_offset)
         step_offset = rewriter.compute(f"{name}_in", "multiply", step, _STEP_ITERATIONS)
         start = rewriter.compute(f"{name}_from", "add", block_start, step_offset)

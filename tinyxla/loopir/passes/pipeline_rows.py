@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
+from tinyxla.compiler.costs import BLOCK_ELEMENTS
 from tinyxla.loopir.ir.affine import WIDE, IndexRewriter, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -49,8 +50,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import current_target
 from tinyxla.shapes import element_type
 
-BLOCK_ITERATIONS = 256
-MIN_CHUNK_ROWS = 4  # of a chunk, whose last row has no next one
+BLOCK_ITERATIONS = BLOCK_ELEMENTS // 4
 
 _EXTREMUM_OPS = ("maximum", "minimum", "and", "or")  # exact in any order
 
@@ -66,7 +66,8 @@ def prefetch_next_rows(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredK
     is_large = read_bytes >= 2 * current_target().last_level_bytes
     body: list[Statement] = []
     for x in kernel.body:
-        body += _prefetch_rows(x, is_large, lowered.grain >= MIN_CHUNK_ROWS) if isinstance(x, Loop) else [x]
+        has_many_rows = lowered.grain >= 4  # the last row of a chunk has no next one
+        body += _prefetch_rows(x, is_large, has_many_rows) if isinstance(x, Loop) else [x]
     if len(body) == len(kernel.body) and all(x is y for x, y in zip(body, kernel.body, strict=True)):
         return lowered
     return replace(

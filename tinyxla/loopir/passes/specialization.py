@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS, VECTOR_ELEMENTS
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -35,8 +36,6 @@ from tinyxla.loopir.ir.loop_ir import (
 from tinyxla.loopir.ir.operations import max_element_bytes
 from tinyxla.loopir.lower.emit import UNBOUNDED
 
-MIN_SIZE = 16  # smaller numbers are rarely sizes that vary between calls
-SHORT_KERNEL_ITERATIONS = 1 << 12  # of the innermost loops
 MAX_SPECIALIZATIONS = 3  # values of a number; from the third on, it is a parameter
 _WORD_FORMATS = {"s32": "q", "s64": "q", "f32": "fxxxx", "f64": "d"}
 _ARITHMETIC = frozenset("add subtract multiply divide remainder minimum maximum compare negate clamp select".split())
@@ -85,7 +84,7 @@ def forget() -> None:
 def generalize(kernel: Kernel, is_cold: bool = False) -> tuple[Kernel, list[int]]:
     """The kernel to compile for another, with numbers as parameters, and the words of the parameters in its table.
     If it `is_cold`, run once per call of the program and little work, it need not be specialized."""
-    is_cold = is_cold and _trip_count(kernel.body) < SHORT_KERNEL_ITERATIONS
+    is_cold = is_cold and _trip_count(kernel.body) < CACHED_ELEMENTS
     values: list[Any] = []
     is_useful: list[bool] = []
 
@@ -135,12 +134,12 @@ class _SizeRewriter:
         is_short = isinstance(x.stop, int) and x.stop * min(4, max_element_bytes(x)) < 4 * LONG_LOOP_ITERATIONS
         stop: Index = x.stop
         has_remainder = x.has_remainder or leaves_remainder(x, LONG_LOOP_ITERATIONS)
-        if isinstance(x.stop, int) and x.stop >= MIN_SIZE:
+        if isinstance(x.stop, int) and x.stop >= VECTOR_ELEMENTS:
             parameter = self._parameter_for(INDEX, x.stop, self._innermost and is_short and not x.sequential)
             assert not isinstance(parameter, Literal)
             if parameter is not None:
                 stop, is_long = parameter, x.stop >= LONG_LOOP_ITERATIONS
-                has_remainder = has_remainder or (not is_long and may_leave_remainder(x, MIN_SIZE))
+                has_remainder = has_remainder or (not is_long and may_leave_remainder(x, VECTOR_ELEMENTS))
         loop = replace(x, stop=stop, body=self._block(x.body), has_remainder=has_remainder)
         self._innermost = outer
         return loop
@@ -175,8 +174,8 @@ def _trip_count(statements: Sequence[Statement]) -> int:
 def _may_be_size(x: Literal) -> bool:
     """True if a literal may come from the size of an array: a number that is not small, or the inverse of one."""
     if x.type in ("s32", "s64"):
-        return MIN_SIZE <= x.value < UNBOUNDED  # LLVM should know that UNBOUNDED is positive
-    if x.type not in ("f32", "f64") or not MIN_SIZE <= max(abs(x.value), 1 / (abs(x.value) or 1)) < 1 << 31:
+        return VECTOR_ELEMENTS <= x.value < UNBOUNDED  # LLVM should know that UNBOUNDED is positive
+    if x.type not in ("f32", "f64") or not VECTOR_ELEMENTS <= max(abs(x.value), 1 / (abs(x.value) or 1)) < 1 << 31:
         return False
     size = abs(x.value) if abs(x.value) > 1 else 1 / abs(x.value)
     return abs(size - round(size)) <= size * 1e-6

@@ -13,6 +13,7 @@ from typing import Any, Literal as Choice
 from tinyxla.backends.numba.emit.llvm_types import BYTES, REGISTER_TYPES, constant
 from tinyxla.backends.numba.emit.operations import emit, iota, memory_type
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast
+from tinyxla.compiler.costs import INTERLEAVED
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     LONG_LOOP_ITERATIONS,
@@ -40,7 +41,7 @@ _REDUCTIONS = {
     "and": "and",
     "or": "or",
 }  # idempotent, so that a value may be combined twice
-MAX_INTERLEAVED = 4  # vectors of a loop, which hide the latency of a reduction
+MAX_INTERLEAVED = INTERLEAVED  # vectors of a loop, which hide the latency of a reduction
 
 # Loop-invariant, the loop's index plus a loop-invariant number, or different for each iteration.
 Kind = Choice["uniform", "induction", "varying"]

@@ -22,7 +22,6 @@ from typing import Any
 
 from llvmlite.binding import ffi
 
-_SPEED_LEVEL = 2
 _OBJECT, _ASSEMBLY = 1, 0  # what `TargetMachineEmitToMemory` takes
 
 
@@ -96,7 +95,7 @@ class Compilation:
             _function(f"PTOSet{option}")(options, True)
         _function("PTOSetSLPVectorization")(options, slp_vectorization)
         builder = self._owner.create("CreatePassBuilder", (machine, options), "DisposePassBuilder")
-        levels = (_SPEED_LEVEL, 0)[: len(_function("buildPerModuleDefaultPipeline").argtypes) - 1]  # and one of size
+        levels = (2, 0)[: len(_function("buildPerModuleDefaultPipeline").argtypes) - 1]  # of speed, and of size
         manager = self._owner.create("buildPerModuleDefaultPipeline", (builder, *levels), "DisposeNewModulePassManger")
         _function("RunNewModulePassManager")(manager, self._module, builder)
 

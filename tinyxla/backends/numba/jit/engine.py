@@ -48,6 +48,7 @@ from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
 from tinyxla.backends.numba.jit import binding
 from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
+from tinyxla.compiler import costs
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir import fingerprint, loop_ir, operations as ir_operations, types
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
@@ -69,7 +70,6 @@ _LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilatio
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
-_MIN_LONG_BODY = 500  # statements of an innermost loop from which on quadratic passes take too long
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _OptionSet = Literal["default", "fast", "straight-line"]
 _WITH_STRAIGHT_LINE_OPTIONS: tuple[str, ...] = ("straight-line", "long")
@@ -78,6 +78,7 @@ _Pipeline = Literal[
     "calls", "final", "inline", "straight-line", "long", "loops", "slp"
 ]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
+    costs,
     fingerprint,
     ir_operations,
     llvm_templates,
@@ -239,7 +240,7 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
 def _has_long_body(statements: Sequence[Statement]) -> bool:
     """Whether an innermost loop has very many statements."""
     loops = [x for x in statements if isinstance(x, Loop)]
-    return len(statements) >= _MIN_LONG_BODY or any(_has_long_body(x.body) for x in loops)
+    return len(statements) >= costs.MAX_INSTRUCTIONS // 4 or any(_has_long_body(x.body) for x in loops)
 
 
 def _is_straight_line(statements: Sequence[Statement]) -> bool:

@@ -19,6 +19,7 @@ from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
 from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
 from tinyxla.compiler.buffers.arena import arena_offsets
+from tinyxla.compiler.costs import L1_BYTES
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall, producer_of
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import (
@@ -35,6 +36,7 @@ from tinyxla.compiler.schedule.liveness import Liveness
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.kernels.control_flow.scalarized import ASSUMED_STEPS
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.passes.specialization import generalize
 from tinyxla.ops.cost import bytes_of
@@ -47,8 +49,8 @@ from tinyxla.tracing.core import FOREIGN
 if TYPE_CHECKING:
     from tinyxla.compiler.report import Report
 
-MAX_NUMPY_BYTES = 1 << 14  # of results that NumPy allocates
-ASSUMED_TRIP_COUNT = 64  # of a loop of unknown length
+
+MAX_NUMPY_BYTES = L1_BYTES // 2  # of results that NumPy allocates
 
 Array = np.ndarray[Any, Any]
 _View = Callable[[int], Array]
@@ -204,7 +206,7 @@ class CompiledModule:
             gemm.append(schedule, a, b, c)
             self._exchanges.progress(schedule)
         elif isinstance(work, LoopBlocks):
-            self._emit_loop(work, schedule, repeats * ASSUMED_TRIP_COUNT)
+            self._emit_loop(work, schedule, repeats * ASSUMED_STEPS)
         elif isinstance(work, SwitchBlocks):
             self._emit_branches(work, schedule, repeats)
         elif isinstance(work, ConcurrentBlocks):
@@ -427,12 +429,9 @@ def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:
     """The function that the schedule calls with the number of a host call and the address of the slots."""
 
     def run(number: int, slots: int) -> None:
-        host_calls[number].run((ctypes.c_int64 * _MAX_SLOTS).from_address(slots))
+        host_calls[number].run((ctypes.c_int64 * (1 << 32)).from_address(slots))
 
     return run
-
-
-_MAX_SLOTS = 1 << 32  # an array type's length, not memory
 
 
 def _calls_kernels(step: Step) -> bool:

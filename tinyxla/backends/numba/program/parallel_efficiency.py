@@ -12,19 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.program.blas_gemm import gemm_step_of
-from tinyxla.backends.numba.program.parallelism import OPS_PER_TRANSFERRED_BYTE, assign_parallelism
+from tinyxla.backends.numba.program.parallelism import assign_parallelism
+from tinyxla.compiler.costs import COSTLY_OPS, OPS_PER_BYTE
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, HostCall
 from tinyxla.compiler.pipeline import compile_program
 from tinyxla.compiler.schedule.blocks import Block, ConcurrentBlocks, inner_blocks, runs_of_blocks, shape_of
 from tinyxla.hlo import Module
-from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.loopir.target import current_target
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.tracing.config import config, setting
-
-OPS_PER_CACHED_BYTE = 1  # simple operations of a vector loop in the time of moving a byte
 
 
 def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequence[int]) -> dict[int, float]:
@@ -86,5 +84,5 @@ def span(extent: int, grain: int, threads: int) -> float:
 
 
 def _work(moved: float, operations: float, transcendentals: float) -> float:
-    ops_per_byte = OPS_PER_CACHED_BYTE if moved < current_target().private_bytes else OPS_PER_TRANSFERRED_BYTE
-    return max(ops_per_byte * moved, operations + COSTLY_WORK * transcendentals)
+    ops_per_byte = OPS_PER_BYTE if moved >= current_target().private_bytes else 1  # of a core's own caches
+    return max(ops_per_byte * moved, operations + COSTLY_OPS * transcendentals)

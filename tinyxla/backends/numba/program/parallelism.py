@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tinyxla.compiler.costs import CHUNK_OPS, OPS_PER_BYTE
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
@@ -26,10 +27,6 @@ from tinyxla.compiler.schedule.blocks import (
 from tinyxla.loopir.ir import loop_ir
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.loopir.target import current_target
-
-MIN_OPS_PER_TRANSFERRED_BYTE = 5  # of parallel steps that cause transfers between caches
-MIN_LOCAL_BYTES = 3 << 14  # saved transfers that pay for starting a second thread
-OPS_PER_TRANSFERRED_BYTE = 4  # simple operations in the time of a transfer
 
 
 def assign_parallelism(block: Block, aliases: AliasMap) -> None:
@@ -45,7 +42,7 @@ def _assign(steps: Sequence[Step], aliases: AliasMap, current_of: Mapping[Pointe
     accessed = [_accessed(step, aliases, current_of) for step in steps]
     parallel = [step for step in steps if _is_parallel(step)]
     work, transferred = [_work(step) for step in parallel], _bytes_between(steps, accessed)
-    gain = sum(work) - MIN_OPS_PER_TRANSFERRED_BYTE * transferred
+    gain = sum(work) - OPS_PER_BYTE * transferred
     if transferred <= current_target().l2_bytes and all(work) and gain < 0:
         for step in parallel:
             _cut(step, 1)
@@ -59,7 +56,8 @@ def _assign(steps: Sequence[Step], aliases: AliasMap, current_of: Mapping[Pointe
         if can_be_parallel[k]:
             counts = {x: _parallel_neighbours(k, uses[x], steps, can_be_parallel, is_loop) for x in accessed[k]}
             local_bytes = sum(size * counts[x] for x, size in accessed[k].items()) // 2
-            if local_bytes > 0 and local_bytes + _work(step) // OPS_PER_TRANSFERRED_BYTE >= MIN_LOCAL_BYTES:
+            ops = OPS_PER_BYTE * local_bytes + _work(step)
+            if local_bytes > 0 and ops >= 3 * CHUNK_OPS // 2:  # for two threads
                 _cut(step, 2)
                 can_be_parallel[k] = False
 

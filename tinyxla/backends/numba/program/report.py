@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tinyxla.compiler.costs import COSTLY_OPS
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, HostCall, producer_of
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import (
@@ -24,7 +25,6 @@ from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.compiler.schedule.describe import accesses_of
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.schedule import loops_of, schedule_of
-from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.ops.distributed.communication import Communication
@@ -133,7 +133,7 @@ def _step(
     for x in inside:
         if x.source is not None:
             operations, transcendentals = operations_of(x)
-            weight = max(1, operations + COSTLY_WORK * transcendentals)  # 1 where data only move
+            weight = max(1, operations + COSTLY_OPS * transcendentals)  # 1 where data only move
             weights[str(x.source)] = weights.get(str(x.source), 0) + weight
     total = sum(weights.values())
     return StepInfo(

@@ -14,14 +14,14 @@ import numpy as np
 
 from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
-from tinyxla.compiler.report import CACHED_BYTES, Machine
+from tinyxla.compiler.costs import L2_BYTES
+from tinyxla.compiler.report import Machine
 from tinyxla.loopir.ir.loop_ir import Builder, Literal, Operand
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.runtime.threads import get_num_threads
 
-_SIZES = (CACHED_BYTES // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
+_SIZES = (L2_BYTES // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
 _RUN_BYTES = 1 << 28  # long enough for the clock
-_RUNS = 4  # of which the fastest counts
 _ACCUMULATORS = 10  # enough to hide the latency of a multiply-add, and fewer than there are registers
 
 
@@ -122,7 +122,7 @@ def _seconds(kernel: int, arrays: Sequence[np.ndarray], threads: int) -> float:
     words = schedule.finish()
     slots = np.array([x.ctypes.data for x in arrays], np.int64)
     found: list[float] = []
-    for _ in range(_RUNS):
+    for _ in range(4):
         start = time.perf_counter()
         launch(words.ctypes.data, slots.ctypes.data)
         found.append(time.perf_counter() - start)

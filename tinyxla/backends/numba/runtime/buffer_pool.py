@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyxla.compiler.buffers.arena import ALIGNMENT_BYTES
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.errors import AttributeValueError, SizeError
 from tinyxla.runtime.allocation import allocated, release_on_shortage
 from tinyxla.runtime.threads import CONTROL_GROUPS, MEMBERSHIP, control_groups
@@ -146,10 +146,10 @@ class BufferPool:
 
     def _fresh(self, size: int) -> tuple[Owner, int]:
         try:
-            memory = allocated("A compiled function", lambda: np.empty(size + ALIGNMENT_BYTES, np.uint8))
+            memory = allocated("A compiled function", lambda: np.empty(size + LINE_BYTES, np.uint8))
         except ValueError:  # more than NumPy can count
             raise SizeError(f"There is no memory for an array of {size} bytes; give it smaller sizes.") from None
-        start = -memory.ctypes.data % ALIGNMENT_BYTES
+        start = -memory.ctypes.data % LINE_BYTES
         part = memory.data[start : start + size]
         return np.frombuffer(part, np.uint8), memory.ctypes.data + start
 

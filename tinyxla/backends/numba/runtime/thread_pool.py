@@ -42,9 +42,10 @@ from enum import IntEnum
 from string import Template
 
 from tinyxla.backends.numba.runtime import parking
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.runtime.threads import MAX_THREADS
 
-_PAIR = 16  # words on two cache lines: processors fetch lines in pairs
+_PAIR = LINE_BYTES // 4  # words on two cache lines: processors fetch lines in pairs
 
 
 class Word(IntEnum):
@@ -78,7 +79,7 @@ _MAX_CHUNKS = (1 << 16) - 1  # of a job; more run on the caller
 _WORDS = Word.TAKEN + (_MAX_CHUNKS + 63) // 64
 
 # What `work` returns, and takes back as `slept`.
-_STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
+_STOPPED, _ASLEEP, _BENCHED = range(3)
 
 _worker_numbers = itertools.count()  # of all pools: each has a place in the table of identities
 _SPIN_SECONDS = 30e-6

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tinyxla.compiler.costs import ACCUMULATORS, MAX_PIECES, MIN_GEMM_FEATURES, VECTOR_ELEMENTS
 from tinyxla.compiler.passes.sink_transposes import sink_through
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
@@ -41,11 +42,7 @@ from tinyxla.shapes.window import dilated
 
 Ints = tuple[int, ...]
 
-MIN_GEMM_FEATURES = 4  # features or terms of a group
-MIN_LOOP_ITERATIONS = 16  # of a vectorized loop
-MAX_COPIES = 64  # of an input element
-MAX_RANGES = 32  # of output positions
-MIN_RANGE_POSITIONS = 64  # of a range, on the average
+MIN_RANGE_POSITIONS = ACCUMULATORS  # of a range, on the average
 VECTOR_MULTIPLIERS = (1, 2, 4, 8)  # depth multipliers for which vectors hold several groups
 GEMM_TYPES = ("f32", "f64")  # types of the backend's implicit GEMM
 
@@ -128,10 +125,10 @@ class _Convolution:
         each window."""
         copies = math.prod(w.size for w in self.dims.window) / math.prod(w.stride for w in self.dims.window)
         features = self._size(self.rhs, self.dims.dim_labels.rhs_spec[0])
-        has_few = features < MIN_LOOP_ITERATIONS or self.rhs.array_shape.size // features < MIN_LOOP_ITERATIONS
+        has_few = features < VECTOR_ELEMENTS or self.rhs.array_shape.size // features < VECTOR_ELEMENTS
         is_narrow = self._types() in ({"s8"}, {"u8"}) and self.result.element_type.name in ("s32", "u32")
         is_plain = self.dims.groups == 1 and not _has_base_dilation(self.dims)
-        return is_narrow and is_plain and copies <= MAX_COPIES and not has_few
+        return is_narrow and is_plain and copies <= 64 and not has_few
 
     def _types(self) -> set[str]:
         """The element types of the operands."""
@@ -211,7 +208,7 @@ class _Convolution:
         emit, sizes, last_dim = self.rewriter.emit, x.array_shape.dimensions, max(padding)
         inner_size = math.prod(sizes[last_dim + 1 :])
         low, high, interior = padding[last_dim]
-        if 1 < inner_size < MIN_LOOP_ITERATIONS and not interior:
+        if 1 < inner_size < VECTOR_ELEMENTS and not interior:
             x = emit(movement.reshape, x, sizes=(*sizes[:last_dim], sizes[last_dim] * inner_size))
             padding[last_dim] = (low * inner_size, high * inner_size, 0)
         zero = emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
@@ -373,23 +370,19 @@ class _Convolution:
             multiplier < MIN_GEMM_FEATURES
             or multiplier in VECTOR_MULTIPLIERS
             or terms < MIN_GEMM_FEATURES
-            or (inputs < MIN_GEMM_FEATURES and multiplier < MIN_LOOP_ITERATIONS)
+            or (inputs < MIN_GEMM_FEATURES and multiplier < VECTOR_ELEMENTS)
         )
         positions, last = self._positions(), len(lhs) - 1
         moves = any(w.size > 1 and n > 1 for w, n in zip(self.dims.window, positions, strict=True))
         if kind not in GEMM_TYPES or groups == 1 or not is_small or not moves:
             return None
-        row_dims = [
-            k for k in range(2, last + 1) if lhs[k] == out[k] == last and positions[k - 2] >= MIN_LOOP_ITERATIONS
-        ]
+        row_dims = [k for k in range(2, last + 1) if lhs[k] == out[k] == last and positions[k - 2] >= VECTOR_ELEMENTS]
         strides = any(w.stride * w.base_dilation > 1 for w in self.dims.window)
-        if row_dims and not strides and terms <= MIN_LOOP_ITERATIONS:
+        if row_dims and not strides and terms <= VECTOR_ELEMENTS:
             return None
-        if features >= MIN_LOOP_ITERATIONS:
+        if features >= VECTOR_ELEMENTS:
             return True
-        uses_spatial_rows = (
-            self.dims.batch_group_count == 1 and lhs[1] == last and max(positions) >= MIN_LOOP_ITERATIONS
-        )
+        uses_spatial_rows = self.dims.batch_group_count == 1 and lhs[1] == last and max(positions) >= VECTOR_ELEMENTS
         return False if uses_spatial_rows else None
 
     def _as_depthwise_columns(self) -> Instruction:
@@ -406,7 +399,7 @@ class _Convolution:
         is_profitable = (
             is_canonical_already or features == self.dims.groups
         ) and range_count * MIN_RANGE_POSITIONS <= self.result.size // features
-        if not is_canonical(current) or range_count > MAX_RANGES or not is_profitable:
+        if not is_canonical(current) or range_count > 4 * MAX_PIECES or not is_profitable:
             if self.lhs.op is movement.transpose and is_strided:  # a separate transpose is fast
                 self.lhs = emit(calls.get_tuple_element, emit(barrier.opt_barrier, self.lhs), index=0)
             self._make_padding_explicit()
@@ -496,12 +489,12 @@ class _Convolution:
         followed by sums, is faster than sums per output feature."""
         labels, type = self.dims.dim_labels, self.result.element_type.name
         features, terms = (self._size(self.rhs, d) for d in labels.rhs_spec[:2])
-        is_dense = all(w.stride == 1 and w.size <= MIN_LOOP_ITERATIONS for w in self.dims.window)
+        is_dense = all(w.stride == 1 and w.size <= VECTOR_ELEMENTS for w in self.dims.window)
         return (
             type in GEMM_TYPES
             and self.dims.groups == 1
             and features < MIN_GEMM_FEATURES
-            and terms >= MIN_LOOP_ITERATIONS
+            and terms >= VECTOR_ELEMENTS
             and is_dense
         )
 
@@ -710,7 +703,7 @@ def _min_features(x: Instruction) -> int:
         if k != 1:
             break
         count *= sizes[d]
-    return MIN_GEMM_FEATURES if count >= 2 * MIN_LOOP_ITERATIONS else 1 if spec.index(wide_dims[0]) < 2 else 2
+    return MIN_GEMM_FEATURES if count >= 2 * VECTOR_ELEMENTS else 1 if spec.index(wide_dims[0]) < 2 else 2
 
 
 def _has_base_dilation(dims: Convolution) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.compiler.costs import ACCUMULATORS, CHUNK_OPS, MIN_GEMM_FEATURES, TASKS, VECTOR_ELEMENTS
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import elementwise, movement, reduction
@@ -32,7 +33,7 @@ def canonicalize_dots(computation: Computation) -> Computation:
         dims: contraction.Dot = x.attributes
         type = x.array_shape.element_type
         sizes = contraction.matrix_sizes(dims, *(o.array_shape.dimensions for o in operands))
-        are_matrices = min(sizes[1:3]) > _MAX_SKINNY and sizes[0] > 0 and sizes[3] > 1
+        are_matrices = min(sizes[1:3]) > MIN_GEMM_FEATURES and sizes[0] > 0 and sizes[3] > 1
         are_matrices = are_matrices or _is_skinny_narrow_gemm(operands, dims, type, sizes)
         gemm_types = _gemm_types(operands[0].array_shape.element_type, type) if are_matrices else None
         if gemm_types is None:
@@ -59,16 +60,6 @@ def canonicalize_dots(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-_MAX_SKINNY = 4  # rows or columns of a skinny operand
-_MIN_INTEGER_PRODUCTS = 1 << 17  # multiplications of a skinny operand with an integer matrix
-_MIN_FLOAT_PRODUCTS = 1 << 19
-_MIN_BATCH = 8  # matrices of a batch
-_MAX_SMALL_ELEMENTS = 1 << 17  # elements of a matrix of a batch
-_MAX_SPLITS = 8  # of the contracting dimension
-_MIN_SPLIT_TERMS = 1 << 12  # terms of a sum, for small results
-_MAX_SPLIT_COLUMNS = 64  # rows or columns of small results
-
-
 def _is_skinny_narrow_gemm(
     operands: tuple[Instruction, ...], dims: contraction.Dot, type: ElementType, sizes: Sequence[int]
 ) -> bool:
@@ -77,26 +68,28 @@ def _is_skinny_narrow_gemm(
     batch, m, n, terms = sizes
     side = int(n > m)
     shape, products = operands[side].array_shape, m * n * terms
-    if batch < 1 or terms < 2 or max(m, n) <= _MAX_SKINNY or _is_batched_small_gemv(operands, dims, sizes):
+    if batch < 1 or terms < 2 or max(m, n) <= MIN_GEMM_FEATURES or _is_batched_small_gemv(operands, dims, sizes):
         return False
     if shape.element_type.is_integer and type.is_integer:
         is_sum = shape.rank - 1 in dims.contracting(side) or _is_integer_row_sum(operands, dims, type, sizes)
-        return products >= _MIN_INTEGER_PRODUCTS and not is_sum
+        return products >= CHUNK_OPS and not is_sum
     is_narrow = shape.element_type.name in ("bf16", "f16") and type.name in ("bf16", "f16", "f32")
-    return is_narrow and products >= _MIN_FLOAT_PRODUCTS
+    return is_narrow and products >= 4 * CHUNK_OPS  # the BLAS of the widened type pays for longer
 
 
 def _is_batched_small_gemv(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:
     """True for a batch of small matrices times vectors, where a call per matrix costs more than its sums, if the
     sums vectorize."""
     batch, m, n, terms = sizes
-    if batch < _MIN_BATCH or min(m, n) > 1 or max(m, n) == 1 or not 1 < terms <= _MAX_SMALL_ELEMENTS // max(m, n):
+    is_matrix_vector = min(m, n) == 1 < max(m, n) and terms > 1
+    if batch < VECTOR_ELEMENTS // 2 or not is_matrix_vector or max(m, n) * terms > CHUNK_OPS:  # threads share a matrix
         return False
     side = int(n > 1)
     shape, batches = operands[side].array_shape, dims.batch(side)
     row_size = shape.dimensions[-1]
     is_sum_of_rows = shape.rank - 1 not in dims.contracting(side)
-    return batches == tuple(range(len(batches))) and (row_size >= 16 if is_sum_of_rows else row_size % 64 == 0)
+    fills_vectors = row_size >= VECTOR_ELEMENTS if is_sum_of_rows else row_size % ACCUMULATORS == 0
+    return batches == tuple(range(len(batches))) and fills_vectors
 
 
 def _is_integer_row_sum(
@@ -144,14 +137,14 @@ def _split_k(
     sums_rows = (
         smaller == 1
         and all(d == 0 for d in contracting)
-        and terms * larger >= 1 << 20
-        and larger >= terms // _MAX_SPLITS
+        and terms * larger >= 8 * CHUNK_OPS
+        and larger >= terms // TASKS
     )
-    splits = next(n for n in range(_MAX_SPLITS, 0, -1) if terms % n == 0)
+    splits = next(n for n in range(TASKS, 0, -1) if terms % n == 0)
     has_small_result = (
-        1 < larger <= _MAX_SPLIT_COLUMNS
-        and terms >= _MIN_SPLIT_TERMS
-        and (type.name[0] == "f" or smaller == 1 or smaller > _MAX_SKINNY)
+        1 < larger <= ACCUMULATORS
+        and terms >= ACCUMULATORS**2
+        and (type.name[0] == "f" or smaller == 1 or smaller > MIN_GEMM_FEATURES)
     )
     if not (sums_rows or has_small_result) or splits == 1:
         return None

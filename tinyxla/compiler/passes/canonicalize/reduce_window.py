@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS, MAX_UNROLLED_TERMS, VECTOR_ELEMENTS
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
@@ -25,11 +26,6 @@ from tinyxla.shapes.window import Window, WindowDimension, dilated
 from tinyxla.tracing.core import trace
 
 IDENTITY_WINDOW = WindowDimension(1)
-MIN_VECTOR_COLUMNS = 16  # minor columns of a vectorized window reduction
-_MAX_ELEMENTS_PER_STEP = 16  # elements of a window per element of its stride
-_MAX_UNROLLED_ELEMENTS = 32  # elements of a window that is unrolled
-_MAX_SELECT_ELEMENTS = 64  # elements of a select-and-scatter window
-_MAX_CACHED_WINDOW = 1 << 11  # elements of a window that is reduced in the cache
 
 
 @for_opcodes("reduce-window", "select-and-scatter")
@@ -45,7 +41,7 @@ def canonicalize_windows(computation: Computation) -> Computation:
             decompose = windows.in_single if is_narrow else _decomposition(x)
         elif x.op is windows.select_and_scatter:
             decompose = (
-                windows.by_index if math.prod(w.size for w in x.attributes.window) > _MAX_SELECT_ELEMENTS else None
+                windows.by_index if math.prod(w.size for w in x.attributes.window) > 2 * MAX_UNROLLED_TERMS else None
             )
         if decompose is None:
             return None
@@ -63,7 +59,7 @@ def canonicalize_windows(computation: Computation) -> Computation:
 def is_large(window: Window, sizes: Sequence[int]) -> bool:
     """True if windows are reduced one dimension after the other."""
     elements = math.prod(-(-w.size // w.base_dilation) for w in window)
-    is_long = elements > min(_MAX_UNROLLED_ELEMENTS, _MAX_ELEMENTS_PER_STEP * math.prod(w.stride for w in window))
+    is_long = elements > min(MAX_UNROLLED_TERMS, MAX_UNROLLED_TERMS // 2 * math.prod(w.stride for w in window))
     return is_long or any(window_doubling.cumulative_direction(w, n) for w, n in zip(window, sizes, strict=True))
 
 
@@ -107,8 +103,8 @@ def _decomposition(x: Instruction) -> Callable[..., Any] | None:
     if (
         has_identity
         and is_dense
-        and math.prod(sizes[d + 1 :]) >= MIN_VECTOR_COLUMNS
-        and window[d].size <= _MAX_CACHED_WINDOW
+        and math.prod(sizes[d + 1 :]) >= VECTOR_ELEMENTS
+        and window[d].size <= CACHED_ELEMENTS // 2
     ):
         return None
     return _doubling_with_pad if has_identity else window_doubling.in_steps

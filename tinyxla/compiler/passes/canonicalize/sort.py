@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.analysis.fusibility import is_native_type
+from tinyxla.compiler.costs import LINE_BYTES, SCRATCH_BYTES, VECTOR_ELEMENTS
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 
-MAX_SHORT_ELEMENTS, MIN_BATCH = 2048, 16  # of segments that are sorted together by vectors
+MAX_SHORT_ELEMENTS = SCRATCH_BYTES // (2 * LINE_BYTES)  # of segments sorted in scratch, with a payload, by vectors
 
 
 @for_opcodes("sort")
@@ -49,7 +50,7 @@ def are_batched_short_keys(arrays: Sequence[Instruction], dimension: int) -> boo
     if there is a payload."""
     keys, max_bits = arrays[0].array_shape, 64 if len(arrays) == 1 else 32
     type, length = keys.element_type, keys.dimensions[dimension]
-    is_batch = 2 <= length <= MAX_SHORT_ELEMENTS and keys.size // length >= MIN_BATCH
+    is_batch = 2 <= length <= MAX_SHORT_ELEMENTS and keys.size // length >= VECTOR_ELEMENTS
     return is_batch and type.kind != "complex" and type.bits <= max_bits and is_native_type(keys)
 
 

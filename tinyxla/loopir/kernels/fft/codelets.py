@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tinyxla.compiler.costs import INTERLEAVED, MAX_UNROLLED
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Value
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.fft.complex_vectors import (
@@ -32,8 +33,6 @@ COMBINE_ARGUMENTS = ("repeats", "rows", "groups", "width")  # arguments of `comb
 LANE_ARGUMENTS = ("rows", "step", "count", "width")  # arguments of the first and the last pass of lanes
 LINE_ARGUMENTS = ("words", "line_pitch", "count", "pitch")  # arguments of the transposing copies
 ROW_PAIR_ARGUMENTS = ("line_pitch", "count", "width")  # arguments of the first and the last pass of row pairs
-MAX_UNROLLED_RADIX = 8  # radices up to which a pass is unrolled
-SUMS_PER_GROUP = 4  # sums that a loop computes at once
 RowForm = Literal["full", "half", "padded", "lanes"]  # contents of row pairs
 
 
@@ -113,20 +112,20 @@ def combine_rows(real_type: str) -> str:
     b = ComplexBuilder("fourier_combine", real_type)
     lanes, offsets, factors = b.argument(real_type, True), b.argument("s64"), b.argument(real_type)
     repeats, rows, groups, width = (b.load(offsets, k) for k in range(len(COMBINE_ARGUMENTS)))
-    group_size = b.mul(rows, SUMS_PER_GROUP)
-    repeat_words, repeat_size = b.add(rows, b.mul(groups, SUMS_PER_GROUP)), b.mul(groups, group_size)
+    group_size = b.mul(rows, INTERLEAVED)
+    repeat_words, repeat_size = b.add(rows, b.mul(groups, INTERLEAVED)), b.mul(groups, group_size)
     with b.steps(repeats) as p:
         row_offsets = b.view(offsets, b.add(b.mul(p, repeat_words), len(COMBINE_ARGUMENTS)))
         repeat_factors = b.view(factors, b.mul(p, repeat_size))
         with b.steps(groups) as g:
-            sum_offsets = b.view(row_offsets, b.add(rows, b.mul(g, SUMS_PER_GROUP)))
+            sum_offsets = b.view(row_offsets, b.add(rows, b.mul(g, INTERLEAVED)))
             group_factors = b.view(repeat_factors, b.mul(g, group_size))
             with b.steps(width, b.lanes) as q:
-                zeros = [b.broadcast(b.constant(0.0), b.lanes)] * SUMS_PER_GROUP
+                zeros = [b.broadcast(b.constant(0.0), b.lanes)] * INTERLEAVED
                 with b.loop(0, rows, zeros, sequential=True, nonempty=True) as (i, loop):
                     x = b.load(lanes, b.add(b.load(row_offsets, i), q), b.lanes)
                     for j, total in enumerate(loop.carried):
-                        factor = b.load(group_factors, b.add(b.mul(i, SUMS_PER_GROUP), j))
+                        factor = b.load(group_factors, b.add(b.mul(i, INTERLEAVED), j))
                         total.next = b.multiply_add(x, b.broadcast(factor, b.lanes), total.arg)
                 for j, total in enumerate(loop.carried):
                     b.store(lanes, b.add(b.load(sum_offsets, j), q), total.result)
@@ -157,7 +156,7 @@ def _pass_arguments(b: ComplexBuilder, lanes: Buffer, plan: Buffer) -> _Pass:
 @functools.cache
 def stockham_pass(real_type: str, radix: int) -> str:
     """Declare `pass(lanes, roots, plan)` and return its name: one Stockham pass for transforms of any length."""
-    if radix > MAX_UNROLLED_RADIX:
+    if radix > MAX_UNROLLED:
         return _large_prime_pass(real_type)
     b = ComplexBuilder("fourier_pass", real_type)
     lanes, all_roots, plan = b.argument(real_type, True), b.argument(real_type), b.argument("s64")
@@ -200,7 +199,7 @@ def sum_order(radix: int) -> np.ndarray[Any, Any]:
     """For a large prime radix, the outputs t in the order of their computation: each is the sum over pairs k of even
     parts times cos(2 pi k t / radix) and odd parts times the sine. The last group repeats the last sum."""
     half = radix // 2
-    return np.minimum(np.arange(-(-half // SUMS_PER_GROUP) * SUMS_PER_GROUP) + 1, half).reshape(-1, SUMS_PER_GROUP)
+    return np.minimum(np.arange(-(-half // INTERLEAVED) * INTERLEAVED) + 1, half).reshape(-1, INTERLEAVED)
 
 
 @functools.cache
@@ -211,7 +210,7 @@ def _large_prime_pass(real_type: str) -> str:
     lanes, all_roots, plan = b.argument(real_type, True), b.argument(real_type), b.argument("s64")
     stage = _pass_arguments(b, lanes, plan)
     roots, half = b.view(all_roots, stage.roots), b.floordiv(stage.radix, 2)
-    root_words, factor_words = b.mul(b.sub(stage.radix, 1), 2), b.mul(half, 2 * SUMS_PER_GROUP)
+    root_words, factor_words = b.mul(b.sub(stage.radix, 1), 2), b.mul(half, 2 * INTERLEAVED)
     table, step = b.view(roots, b.mul(stage.sublength, root_words)), b.mul(stage.sublength, stage.stride)
     with b.steps(stage.sublength) as p:
         twiddles, row = b.view(roots, b.mul(p, root_words)), b.mul(p, stage.stride)
@@ -219,12 +218,12 @@ def _large_prime_pass(real_type: str) -> str:
         with b.steps(stage.stride, b.lanes) as q:
             source, target = b.views(stage.source, b.add(row, q)), b.views(stage.target, b.add(out_row, q))
             x = b.load_complex(source, 0)
-            with b.steps(b.ceil_div(half, SUMS_PER_GROUP)) as g:
+            with b.steps(b.ceil_div(half, INTERLEAVED)) as g:
                 factors = b.view(table, b.mul(g, factor_words))
                 total, *sums = _large_prime_sums(b, source, step, stage.radix, x, factors)
                 b.store_complex(target, 0, total)
-                for i, (even, odd) in enumerate(zip(sums[:SUMS_PER_GROUP], sums[SUMS_PER_GROUP:], strict=True)):
-                    t = b.min(b.add(b.mul(g, SUMS_PER_GROUP), i + 1), half)
+                for i, (even, odd) in enumerate(zip(sums[:INTERLEAVED], sums[INTERLEAVED:], strict=True)):
+                    t = b.min(b.add(b.mul(g, INTERLEAVED), i + 1), half)
                     for k, value in zip((t, b.sub(stage.radix, t)), b.rotated_sums(even, odd), strict=True):
                         root = b.broadcast_complex(twiddles, b.mul(b.sub(k, 1), 2))
                         b.store_complex(target, b.mul(k, stage.stride), b.product(value, root))
@@ -237,12 +236,12 @@ def _large_prime_sums(
     """The sum of all inputs, which are a step apart, and a group's sums of even and of odd parts; x is the first
     input."""
     zero = b.broadcast(b.constant(0.0), b.lanes)
-    initial = [*x] * (1 + SUMS_PER_GROUP) + [zero, zero] * SUMS_PER_GROUP
+    initial = [*x] * (1 + INTERLEAVED) + [zero, zero] * INTERLEAVED
     with b.loop(1, b.add(b.floordiv(radix, 2), 1), initial, sequential=True, nonempty=True) as (k, loop):
         first, second = (b.load_complex(source, b.mul(row, step)) for row in (k, b.sub(radix, k)))
         even, odd = b.sum(first, second), b.difference(first, second)
-        offset = b.mul(b.sub(k, 1), 2 * SUMS_PER_GROUP)
-        roots = [b.broadcast_complex(factors, b.add(offset, 2 * i)) for i in range(SUMS_PER_GROUP)]
+        offset = b.mul(b.sub(k, 1), 2 * INTERLEAVED)
+        roots = [b.broadcast_complex(factors, b.add(offset, 2 * i)) for i in range(INTERLEAVED)]
         carried = [*zip(loop.carried[::2], loop.carried[1::2], strict=True)]
         total, *sums = [(re.arg, im.arg) for re, im in carried]
         terms = [(even, cosine) for cosine, _ in roots] + [(odd, sine) for _, sine in roots]

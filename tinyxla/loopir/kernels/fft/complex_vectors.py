@@ -20,7 +20,6 @@ from tinyxla.loopir.target import vector_bytes
 from tinyxla.shapes import element_type
 
 _ELEMENTS_PER_BASE = 4  # whose addresses share a base
-_PART_BYTES = 16  # within which processors shuffle fastest
 
 Complex = tuple[Operand, Operand]
 Arrays = tuple[Buffer, ...]  # of real and of imaginary parts
@@ -145,7 +144,7 @@ class ComplexBuilder(ParametricBuilder):
     def transpose_pairs(self, vectors: Sequence[Value]) -> list[Value]:
         """The transpose of a square of pairs of elements: as many vectors as each has pairs. First come squares within
         16 bytes that hold two pairs, then a square of such parts."""
-        part = _PART_BYTES // element_type(self.real_type).dtype.itemsize
+        part = 16 // element_type(self.real_type).dtype.itemsize
         if part == 2:
             return self._transpose_parts(vectors, part)
         starts = [k + second for k in range(0, self.lanes, part) for second in (0, self.lanes)]

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyxla.compiler.costs import BLOCK_ELEMENTS, MAX_UNROLLED, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Kernel, Literal, Operand
@@ -51,12 +52,10 @@ from tinyxla.shapes import Shape, element_type
 
 _PASS_TIMES = {2: 8, 3: 11, 4: 11, 5: 17, 8: 17}  # approximate time of a pass per element, by radix
 _MAX_KERNEL_LENGTH = 1000  # elements of a signal that one kernel transforms
-_TYPICAL_LANES = 16  # lanes of a vector, approximately
 _L1_BYTES = (
     10_000  # bytes of the lanes' real parts: with the imaginary parts and the pass's results they fit into the L1 cache
 )
 _L1_ROW_PAIR_BYTES = 3000  # the same for pairs of rows, some of which are read while others are written
-_L2_COLUMN_BYTES = 20_000  # the same for columns as lanes: the L2 cache suffices, and longer parts of rows are read
 _REAL_TYPES = {"c64": "f32", "c128": "f64"}
 
 Complex = tuple[Operand, Operand]
@@ -114,13 +113,13 @@ def _uses_row_pairs(n: int, real_type: str) -> bool:
     run = elements_per_row(real_type)
     if run < 4 or n % run or not run**2 <= n <= lane_capacity(real_type) // 2:
         return False
-    return min(radices_of(n // run) or (n,)) <= codelets.MAX_UNROLLED_RADIX
+    return min(radices_of(n // run) or (n,)) <= MAX_UNROLLED
 
 
 def _order_radices(radices: Sequence[int]) -> list[int]:
     """Radices of row pairs in order: large ones first, for which there is no last pass; then odd ones; the least
     frequent last, since the last pass has code of its own for its radix."""
-    large = codelets.MAX_UNROLLED_RADIX
+    large = MAX_UNROLLED
     return sorted(radices, key=lambda radix: (radix <= large, radix % 2 == 0, -radices.count(radix), -radix))
 
 
@@ -129,7 +128,7 @@ def _uses_lanes(outer: int, n: int) -> bool:
     return (
         n <= _MAX_KERNEL_LENGTH
         and radices_of(n) is not None
-        and (outer * _TYPICAL_LANES >= n or n < _TYPICAL_LANES or _balanced_factor(n) == 1)
+        and (outer * VECTOR_ELEMENTS >= n or n < VECTOR_ELEMENTS or _balanced_factor(n) == 1)
     )
 
 
@@ -137,7 +136,7 @@ def _choose_passes(n: int, reads: bool, writes: bool) -> tuple[int, tuple[int, .
     """Radices of the first pass if it reads complex numbers, of the passes between, and of the last pass if it writes
     complex numbers; 0 for none. First and last passes are unrolled, if need be as passes of radix 1."""
     between = list(radices_of(n) or ())
-    unrolled = [k for k, radix in enumerate(between) if radix <= codelets.MAX_UNROLLED_RADIX]
+    unrolled = [k for k, radix in enumerate(between) if radix <= MAX_UNROLLED]
     last = (between.pop(unrolled[-1]) if unrolled else 1) if writes else 0
     first = (between.pop(0) if unrolled[1:] else 1) if reads else 0
     return first, tuple(between), last
@@ -145,7 +144,7 @@ def _choose_passes(n: int, reads: bool, writes: bool) -> tuple[int, tuple[int, .
 
 def _pass_ends(radices: Sequence[int], start: int) -> dict[str, int]:
     """For each radix, the index of the pass after its last one."""
-    return {f"passes{min(radix, codelets.MAX_UNROLLED_RADIX + 1)}": k for k, radix in enumerate(radices, start + 1)}
+    return {f"passes{min(radix, MAX_UNROLLED + 1)}": k for k, radix in enumerate(radices, start + 1)}
 
 
 @functools.cache
@@ -351,7 +350,7 @@ class _Transform:
         vector, rows = lanes_per_vector(self.real_type), max(signal.read, signal.written)
         padding = vector if signal.is_odd else vector // 2  # rows of padding: lines are transposed by full vectors
         block_rows = (
-            (_L2_COLUMN_BYTES if are_columns else _L1_BYTES) // element_type(self.real_type).dtype.itemsize // rows
+            (2 * _L1_BYTES if are_columns else _L1_BYTES) // element_type(self.real_type).dtype.itemsize // rows
         )
         max_lanes = min(block_rows, lane_capacity(self.real_type) // (rows + padding))
         return min(-(-lanes // vector), max(1, max_lanes // vector)) * vector
@@ -555,7 +554,8 @@ class _Transform:
         )
 
 
-_CHUNK_COEFFICIENTS = 256  # coefficients of a real signal that share a root of unity, times a table of small powers
+# Coefficients of a real signal that share a root of unity, times a table of small powers.
+_CHUNK_COEFFICIENTS = BLOCK_ELEMENTS // 4
 
 
 def _complex_multiply(b: packed.ParametricBuilder, x: Complex, y: Complex) -> Complex:

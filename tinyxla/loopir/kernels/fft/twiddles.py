@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.compiler.costs import INTERLEAVED, MAX_UNROLLED
 from tinyxla.hlo import Instruction, Literal
 from tinyxla.loopir.kernels.fft import codelets as codelets
 from tinyxla.loopir.lower.emit import Storage
@@ -66,7 +67,7 @@ def pass_plan(
             starts = np.minimum(np.arange(0, remaining, run), remaining - run)
             twiddles = twiddles[starts[:, None] + np.arange(run)].swapaxes(1, 2)
         roots.append(twiddles.ravel())
-        if radix > codelets.MAX_UNROLLED_RADIX:
+        if radix > MAX_UNROLLED:
             angles = codelets.sum_order(radix)[:, None] * np.arange(1, radix // 2 + 1)[:, None] % radix / radix
             roots[-1] = np.concatenate([roots[-1], (_roots(angles) * [1, -1]).ravel()])
         offset, length, stride = offset + roots[-1].size, remaining, stride * radix
@@ -209,14 +210,14 @@ def sum_tables(
 ) -> list[Storage]:
     """The tables for `combine_rows`: full groups of sums, the last of which repeats its last sum."""
     repeats, rows = sums.rows.shape
-    groups = -(-sums.outputs.shape[1] // codelets.SUMS_PER_GROUP)
-    padding = ((0, 0), (0, groups * codelets.SUMS_PER_GROUP - sums.outputs.shape[1]))
+    groups = -(-sums.outputs.shape[1] // INTERLEAVED)
+    padding = ((0, 0), (0, groups * INTERLEAVED - sums.outputs.shape[1]))
     outputs, factors = np.pad(sums.outputs, padding, "edge"), np.pad(sums.factors, (*padding, (0, 0)), "edge")
 
     def offset(row: Array, sides: list[int]) -> Array:
         return np.array(sides)[row % 2] + row // 2 * width
 
     offsets = np.concatenate([offset(sums.rows, source_sides), offset(outputs, target_sides)], 1)
-    factors = factors.reshape(repeats, groups, codelets.SUMS_PER_GROUP, rows).swapaxes(2, 3)
+    factors = factors.reshape(repeats, groups, INTERLEAVED, rows).swapaxes(2, 3)
     head = np.array([repeats, rows, groups, width])
     return [constant(np.concatenate([head, offsets.ravel()]), "s64"), constant(factors.ravel(), real_type)]

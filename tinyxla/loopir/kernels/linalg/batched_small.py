@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from tinyxla.compiler.costs import LINE_BYTES, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand
@@ -22,11 +23,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage
 from tinyxla.loopir.lower.routine_calls import store_arguments
 from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 
-_MIN_BATCH = 8  # matrices in a batch
-_GROUP_MATRICES = 16  # matrices per group: LLVM does not vectorize shorter loops
-_MAX_SIZE = 32  # rows or columns
 _MAX_SCRATCH_BYTES = 200 * 1024  # of interleaved copies
-_MAX_LU_ROW_BYTES = 64  # of a row, for LU
 _BYTES = {"f32": 4, "f64": 8, "s32": 4}
 
 
@@ -35,17 +32,21 @@ def supports(x: Instruction) -> bool:
     shapes = [o.array_shape for o in x.operands]
     type = shapes[0].element_type.name
     *batch, rows, columns = shapes[0].dimensions
-    if type not in ("f32", "f64") or math.prod(batch) < _MIN_BATCH or max(rows, columns) > _MAX_SIZE:
+    if (
+        type not in ("f32", "f64")
+        or math.prod(batch) < VECTOR_ELEMENTS // 2
+        or max(rows, columns) > 2 * VECTOR_ELEMENTS
+    ):
         return False
     panel_elements = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
-    return panel_elements * _GROUP_MATRICES * _BYTES[type] <= _MAX_SCRATCH_BYTES
+    return panel_elements * VECTOR_ELEMENTS * _BYTES[type] <= _MAX_SCRATCH_BYTES
 
 
 def supports_lu(x: Instruction) -> bool:
     """The same for LU, with shorter rows: from some size on, selecting rows in all lanes takes longer than swapping
     them in each matrix."""
     shape = x.operands[0].array_shape
-    return supports(x) and max(shape.dimensions[-2:]) * _BYTES[shape.element_type.name] <= _MAX_LU_ROW_BYTES
+    return supports(x) and max(shape.dimensions[-2:]) * _BYTES[shape.element_type.name] <= LINE_BYTES
 
 
 def supports_qr(x: Instruction) -> bool:
@@ -54,7 +55,7 @@ def supports_qr(x: Instruction) -> bool:
     rows, columns = shape.dimensions[-2:]
     return (
         supports(x)
-        and rows * (columns + rows) * _GROUP_MATRICES * _BYTES[shape.element_type.name] <= _MAX_SCRATCH_BYTES
+        and rows * (columns + rows) * VECTOR_ELEMENTS * _BYTES[shape.element_type.name] <= _MAX_SCRATCH_BYTES
     )
 
 
@@ -67,7 +68,7 @@ class _InterleavedBatch:
         self.b = self.low.builder
         self.type = x.operands[0].array_shape.element_type.name
         *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
-        self.batch, self.width = math.prod(batch), _GROUP_MATRICES
+        self.batch, self.width = math.prod(batch), VECTOR_ELEMENTS
         self.copy_arguments = self.b.scratch(INDEX, len(packing.COPY_ARGUMENTS))
         self.first: Index = 0
         self.count: Index = 0

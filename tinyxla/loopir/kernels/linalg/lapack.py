@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinyxla.compiler.costs import CALL_OPS, L1_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.blas_library import library_routine
@@ -33,11 +34,6 @@ from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 
 _MIN_BLAS_THREADED_SIZE = 384  # rows and columns from which a single matrix pays for the BLAS's own threads
-_CALL_COST = 300  # cost of a call, in simple operations
-_MIN_PARALLEL_WORK = 2000  # work per matrix from which threads pay: OpenBLAS allocates memory under a lock
-_MIN_RHS = 32  # right-hand sides in a part
-_MIN_BLOCKED_ELEMENTS = 1 << 13  # elements of a matrix whose reflectors are applied in blocks
-_BLOCK_REFLECTORS = 32  # reflectors in a block
 _COMPLEX = {real: type for type, real in REAL.items()}
 _MAX_UNTHREADED_SIZE = 8  # rows and columns up to which OpenBLAS uses one thread
 
@@ -69,8 +65,9 @@ class _BatchedLapack(FortranCalls):
         self.components = components
         self.copy_arguments = self.b.scratch(INDEX, len(COPY_ARGUMENTS))
         work = cost * math.prod(self.sizes[2:]) // components
-        self.work = _CALL_COST + work
-        self.chunks = min(self.count * components, current_target().balanced_tasks) if work > _MIN_PARALLEL_WORK else 1
+        self.work = 3 * CALL_OPS + work  # with a transpose before the call and after it
+        are_large = work > 20 * CALL_OPS  # OpenBLAS allocates memory under a lock
+        self.chunks = min(self.count * components, current_target().balanced_tasks) if are_large else 1
         self.chunk: Index = 0
         self.index: Index = 0  # of the current matrix
         self.part: Index = 0
@@ -222,7 +219,7 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
     rhs_count = columns if options.left_side else rows
     threads = max(1, (os.cpu_count() or 1) // math.prod(x.array_shape.dimensions[:-2]))  # each part reads the triangle
     multiple = 16 if options.left_side else 4  # the BLAS takes as long for fewer right-hand sides
-    width = min(rhs_count, max(_MIN_RHS, math.ceil(rhs_count / threads / multiple) * multiple))
+    width = min(rhs_count, max(blocked_lu.BLOCK, math.ceil(rhs_count / threads / multiple) * multiple))
     m = _BatchedLapack(x, plan, users, 20, -(-rhs_count // width))
     is_single_rhs = options.left_side and rhs_count == 1 and not (m.type in REAL and options.transpose_a == "ADJOINT")
 
@@ -340,7 +337,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         return batched_small.qr(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     m = _BatchedLapack(x, plan, users, 60)
     inner = m.rows if x.attributes.full_matrices else min(m.rows, m.columns)
-    factorize = _blocked_householder if m.rows * m.columns >= _MIN_BLOCKED_ELEMENTS else _householder
+    factorize = _blocked_householder if m.rows * m.columns >= L1_ELEMENTS else _householder
 
     def body() -> None:
         triangle, form_q = factorize(m, inner)
@@ -380,7 +377,7 @@ def _blocked_householder(m: _BatchedLapack, inner: int) -> tuple[Address, Callab
     over all columns of its block.
     """
     b, steps = m.b, min(m.rows, m.columns)
-    width = min(steps, _BLOCK_REFLECTORS)
+    width = min(steps, blocked_lu.BLOCK)
     copy, tau = m.column_major_operand(m.rows * m.columns), m.temporary(width * steps)
     work = m.temporary(width * max(m.columns, inner))
     m.blas("geqrt", m.rows, m.columns, width, copy, m.rows, tau, width, work, m.status)

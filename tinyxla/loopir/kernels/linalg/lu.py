@@ -20,6 +20,7 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from tinyxla.compiler.costs import INTERLEAVED, L1_ELEMENTS, VECTOR_ELEMENTS
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Kernel
 from tinyxla.loopir.kernels.gemm import packing as packing
@@ -32,18 +33,20 @@ from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_argument
 from tinyxla.loopir.target import current_target
 from tinyxla.shapes import Shape, element_type
 
-BLOCK = 32  # columns of a panel, whose square has a row in registers
-_MIN_SIZE = 8  # rows or columns
-_MC = 96  # rows of the trailing matrix that one GEMM call updates
-MIN_SHARED_SIZE = 128  # rows and columns from which threads share one matrix
-_MAX_STRIP_COLUMNS = 128  # columns of a strip
-_COPY_ELEMENTS = 1 << 13  # elements of one iteration of the copy
+BLOCK = VECTOR_ELEMENTS * 2  # columns of a panel, whose square has a row in registers
+MIN_SHARED_SIZE = BLOCK * 4  # rows and columns from which threads share one matrix
+_COPY_ELEMENTS = L1_ELEMENTS  # of one iteration of the copy
+_MC = BLOCK * 3  # rows of the trailing matrix that one GEMM call updates: whole tiles of any height
 
 
 def supports(x: Instruction) -> bool:
     """Whether blocked LU applies: real matrices that are not tiny."""
     shape = x.operands[0].array_shape
-    return shape.element_type.name in ("f32", "f64") and shape.size > 0 and min(shape.dimensions[-2:]) >= _MIN_SIZE
+    return (
+        shape.element_type.name in ("f32", "f64")
+        and shape.size > 0
+        and min(shape.dimensions[-2:]) >= VECTOR_ELEMENTS // 2
+    )
 
 
 def panel_layout(type: str, rows: int) -> tuple[int, int]:
@@ -51,12 +54,12 @@ def panel_layout(type: str, rows: int) -> tuple[int, int]:
     and the number of elements of its buffer."""
     multiple = max(panel_kernels.lanes(type), packing.transpose_size())
     pitch = multiple * (-(-rows // multiple) | 1)
-    return pitch, pitch * (BLOCK + panel_kernels.UNROLLED)
+    return pitch, pitch * (BLOCK + INTERLEAVED)
 
 
 def strip_width(columns: int) -> int:
     """Columns of a strip of the trailing matrix, which one thread updates."""
-    return min(_MAX_STRIP_COLUMNS, max(BLOCK, columns // current_target().balanced_tasks // BLOCK * 2 * BLOCK))
+    return min(4 * BLOCK, max(BLOCK, columns // current_target().balanced_tasks // BLOCK * 2 * BLOCK))
 
 
 class PanelBuilder(ParametricBuilder):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from tinyxla.compiler.costs import INTERLEAVED
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand, Value, operand_of
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.kernels.gemm.arithmetic import bits_of
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder
 from tinyxla.loopir.target import vector_bytes
 
-UNROLLED = 4  # columns of a panel, or vectors of a row of the matrix, that a loop computes at once
 GETF2_ARGUMENTS = ("rows", "columns", "pitch", "first_row")
 SWAP_ROWS_ARGUMENTS = ("pivot_count", "columns", "pitch", "first_row")
 POTF2_ARGUMENTS = ("order", "pitch")
@@ -71,7 +71,7 @@ class _Getf2Builder(ParametricBuilder):
             self.store(self.pivots, k, self.convert("s32", self.add(pivot, self.first_row)))
             self._swap_rows(k, pivot)
             self._divide(step)
-            group_end = self.mul(self.add(self.floordiv(k, UNROLLED), 1), UNROLLED)
+            group_end = self.mul(self.add(self.floordiv(k, INTERLEAVED), 1), INTERLEAVED)
             is_group = self.compare("LE", group_end, steps)
             self._update_group(step, self.select(is_group, group_end, self.columns))
             ends_group = self.and_(is_group, self.compare("EQ", self.add(k, 1), group_end))
@@ -149,11 +149,11 @@ class _Getf2Builder(ParametricBuilder):
     def _update_trailing(self, step: _Step) -> None:
         """Apply the group that ends with a step's column to all columns behind it: its rows by substitution, those
         below by a product of the group."""
-        group_rows = [self.sub(step.k, UNROLLED - 1 - s) for s in range(UNROLLED)]
+        group_rows = [self.sub(step.k, INTERLEAVED - 1 - s) for s in range(INTERLEAVED)]
         group = [self._column(row) for row in group_rows]
         multipliers = [[self._negated(self.load(x, row)) for x in group[:r]] for r, row in enumerate(group_rows)]
-        with self.loop(self.add(step.k, 1), self.columns, sequential=True, step=UNROLLED) as (j, _):
-            columns = [self._column(self.add(j, v)) for v in range(UNROLLED)]
+        with self.loop(self.add(step.k, 1), self.columns, sequential=True, step=INTERLEAVED) as (j, _):
+            columns = [self._column(self.add(j, v)) for v in range(INTERLEAVED)]
             tops = [self._substitute(column, group_rows, multipliers) for column in columns]
             with self._vectors(step) as (i, is_below):
                 below = [self._negated(self.load(x, i, self.lanes)) for x in group]
@@ -196,7 +196,7 @@ def swap_rows(type: str) -> str:
 
 
 @functools.cache
-def trsm(type: str, vectors: int = UNROLLED) -> str:
+def trsm(type: str, vectors: int = INTERLEAVED) -> str:
     """Declare `trsm(matrix, factors, arguments)` and return its symbol: forward substitution in place.
 
     The first `unknowns` rows of the matrix, from `matrix_start` on, are right-hand sides. The triangle, from

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS, INTERLEAVED, MIN_GEMM_FEATURES, VECTOR_ELEMENTS
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
 from tinyxla.loopir.kernels.gemm.arithmetic import Arithmetic
@@ -22,9 +23,8 @@ from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.ops.linalg.linear_algebra import TriangularSolve
 
-_BLOCK = 16  # unknowns solved for at once
-_KC = 256  # unknowns in one block of the GEMM (kc)
-_MIN_SIZE, _MIN_RHS = 8, 4  # the size of a system, and its right-hand sides
+_BLOCK = VECTOR_ELEMENTS  # unknowns solved for at once
+_KC = CACHED_ELEMENTS // _BLOCK  # unknowns in one block of the GEMM (kc)
 
 
 def supports(x: Instruction) -> bool:
@@ -32,12 +32,17 @@ def supports(x: Instruction) -> bool:
     shape = x.array_shape
     options = TriangularSolve(*x.attributes)
     *_, size, rhs = shape.dimensions
-    return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _MIN_SIZE and rhs >= _MIN_RHS
+    return (
+        shape.element_type.name in ("f32", "f64")
+        and options.left_side
+        and size >= VECTOR_ELEMENTS // 2
+        and rhs >= MIN_GEMM_FEATURES
+    )
 
 
 def _rhs_per_chunk(type: str) -> int:
     """Right-hand sides that are solved together: the vectors that the substitution unrolls."""
-    return panel_kernels.UNROLLED * panel_kernels.lanes(type)
+    return INTERLEAVED * panel_kernels.lanes(type)
 
 
 @functools.cache
@@ -97,5 +102,5 @@ def triangular_solve(x: Instruction) -> list[LoweredKernel]:
     if options.lower == is_transposed:  # from the last row on
         parameters = (size, rhs, chunks, (size - 1) * rhs, -rhs, size * size - 1, -row_stride, -column_stride, unit)
     arithmetic = Arithmetic(type).choose_tile(_BLOCK, width, _KC)
-    kernel = _kernel(type, arithmetic, 1 if width <= panel_kernels.lanes(type) else panel_kernels.UNROLLED)
+    kernel = _kernel(type, arithmetic, 1 if width <= panel_kernels.lanes(type) else INTERLEAVED)
     return [bind_parameters(kernel, [x.operands[0], x], parameters, math.prod(batch) * chunks, size * size * width, x)]

@@ -12,21 +12,14 @@
 from __future__ import annotations
 
 from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
+from tinyxla.compiler.costs import CACHED_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.kernels.sort import merge_sort, radix_sort, sorting_network, threshold_selection
-from tinyxla.loopir.kernels.sort.problem import (
-    BLOCK,
-    CACHED_ELEMENTS,
-    REGISTER_ELEMENTS,
-    SortProblem,
-    sort_problem,
-    top_k_problem,
-)
+from tinyxla.loopir.kernels.sort.problem import BLOCK, REGISTER_ELEMENTS, SortProblem, sort_problem, top_k_problem
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 
-NETWORK_ELEMENTS_PER_K = 32  # elements of a line for each of the k, below which a network for all is faster
-SHORT_ELEMENTS = 4 * REGISTER_ELEMENTS  # of lines that odd-even transposition sorts
+SHORT_ELEMENTS = REGISTER_ELEMENTS * 4  # of lines that odd-even transposition sorts
 
 
 def supports_sort(x: Instruction) -> bool:
@@ -74,6 +67,6 @@ def _selects_first(sort: SortProblem, is_network: bool) -> bool:
     if sort.keys is None or sort.inner > 1 or 2 * k > CACHED_ELEMENTS:
         return False
     if is_network:  # which sorts keys alone in half the time
-        return k * NETWORK_ELEMENTS_PER_K * (2 if len(sort.sources) == 1 else 1) <= sort.length
+        return 32 * k * (2 if len(sort.sources) == 1 else 1) <= sort.length
     sorts_candidates = k > threshold_selection.MAX_SELECTED
     return max(2 * threshold_selection.group_count(k), sorts_candidates * CACHED_ELEMENTS) <= sort.length

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS, INTERLEAVED, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, operand_of
-from tinyxla.loopir.kernels.sort.problem import CACHED_ELEMENTS, REGISTER_ELEMENTS, Lines, SortProblem
+from tinyxla.loopir.kernels.sort.problem import REGISTER_ELEMENTS, Lines, SortProblem
 from tinyxla.loopir.kernels.sort.sorting_network import compare_exchange, less, select
-from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Temporary
-
-INTERLEAVED_MERGES = 4  # independent merges that are interleaved to hide latency
 
 
 def kernels(sort: SortProblem) -> list[LoweredKernel]:
@@ -123,14 +122,14 @@ class _MergeSort:
         of a merge depends on the step before."""
         b = low.builder
         size = b.sub(end, begin)
-        group_width = b.mul(width, INTERLEAVED_MERGES)
+        group_width = b.mul(width, INTERLEAVED)
         groups = b.floordiv(size, group_width)
         with low.loop(0, groups) as (group, _):
             first = b.add(begin, b.mul(group, group_width))
-            starts = [b.add(first, b.mul(width, k)) for k in range(INTERLEAVED_MERGES)]
+            starts = [b.add(first, b.mul(width, k)) for k in range(INTERLEAVED)]
             self._merge(low, to, width, line, starts, end)
         pairs = b.ceil_div(size, width)
-        with low.loop(b.mul(groups, INTERLEAVED_MERGES), pairs) as (pair, _):
+        with low.loop(b.mul(groups, INTERLEAVED), pairs) as (pair, _):
             self._merge(low, to, width, line, [b.add(begin, b.mul(pair, width))], end)
 
     def _merge(

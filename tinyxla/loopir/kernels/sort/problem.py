@@ -15,17 +15,17 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from tinyxla.compiler.analysis.fusibility import is_index_payload, is_native_type
+from tinyxla.compiler.costs import MAX_UNROLLED
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction, is_constant
-from tinyxla.loopir.ir.loop_ir import Builder, Index, Operand
+from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Builder, Index, Operand
 from tinyxla.loopir.lower.emit import Lowering, Storage, Users
 from tinyxla.loopir.target import current_target
 from tinyxla.ops import indexing, movement, sorting
 from tinyxla.shapes import Shape, TupleShape, element_type
 
-REGISTER_ELEMENTS = 8  # elements, or rows of vectors, that are sorted in registers
-BLOCK = 64  # elements that one vector loop processes
-CACHED_ELEMENTS = 1 << 12  # elements that one thread sorts at once, in the first two caches
+REGISTER_ELEMENTS = MAX_UNROLLED  # elements, or rows of vectors, that are sorted in registers
+BLOCK = VECTOR_ITERATIONS  # elements that one vector loop processes
 ALL_SEGMENTS = (1 << 64) - 1  # a mask: lines have at most 64 segments
 
 

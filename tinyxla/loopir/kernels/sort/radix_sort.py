@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS, SCRATCH_BYTES
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, Value, operand_of
 from tinyxla.loopir.kernels.sort import radix_kernel
-from tinyxla.loopir.kernels.sort.problem import ALL_SEGMENTS, BLOCK, CACHED_ELEMENTS, SortProblem, segment_shift
+from tinyxla.loopir.kernels.sort.problem import ALL_SEGMENTS, BLOCK, SortProblem, segment_shift
 from tinyxla.loopir.kernels.sort.sort_builder import SortBuilder, key_storage
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.shapes import Shape, element_type
 
-LINE_SCRATCH_BYTES = 3 << 16  # of a line that is sorted in scratch memory, which a kernel has 256 KB of
 BUCKETS = 1 << 8  # of a long line; a bucket's number is a byte
 SAMPLES_PER_BUCKET = 16  # sampled keys for each bucket; there are four cells of a histogram for each of them
 
@@ -33,7 +33,8 @@ def kernels(sort: SortProblem) -> list[LoweredKernel]:
 
 def _scratch_elements(sort: SortProblem) -> int:
     """Elements of a line that fit into scratch memory twice."""
-    return LINE_SCRATCH_BYTES // sum(2 * element_type(type).bits // 8 for type in key_storage(sort).types)
+    line_bytes = 3 * SCRATCH_BYTES // 4  # beside counters
+    return line_bytes // sum(2 * element_type(type).bits // 8 for type in key_storage(sort).types)
 
 
 def _sort_in_scratch(sort: SortProblem, room: int) -> LoweredKernel:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from tinyxla.compiler.costs import LINE_BYTES
 from tinyxla.compiler.passes.canonicalize.sort import MAX_SHORT_ELEMENTS, are_batched_short_keys
 from tinyxla.hlo import Computation
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, operand_of
@@ -29,8 +30,6 @@ from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering
 from tinyxla.loopir.lower.routine_calls import ParametricBuilder, store_arguments
 from tinyxla.shapes import element_type
-
-VECTOR_BITS = 512  # of a vector
 
 
 def supports(sort: SortProblem) -> bool:
@@ -110,7 +109,7 @@ class _BatchedNetwork:
         self.initial_bits = [Literal(self.keys.type, 0)] if self.keys_only and self.keys.restores else []
         wide = ("u32", 16) if self.keys.bits <= 16 else ("u64", 32)
         self.word_type, self.shift = (self.keys.type, 0) if self.keys_only else wide
-        self.lanes = VECTOR_BITS // element_type(self.word_type).bits
+        self.lanes = 8 * LINE_BYTES // element_type(self.word_type).bits
         self.has_contiguous_lines = sort.inner >= self.lanes  # neighbouring lines are contiguous in memory
         self.rows = self.b.scratch(self.word_type, MAX_SHORT_ELEMENTS * self.lanes)
         self.length, self.keep = self.routine.parameter(sort.length), self.routine.parameter(sort.keep.stop)
@@ -295,7 +294,7 @@ class _NetworkBuilder(ParametricBuilder):
 
     def __init__(self, word_type: str) -> None:
         super().__init__("network", " ".join(_NETWORK_ARGUMENTS))
-        self.word_type, self.lanes = word_type, VECTOR_BITS // element_type(word_type).bits
+        self.word_type, self.lanes = word_type, 8 * LINE_BYTES // element_type(word_type).bits
         self.rows, self.length = self.argument(word_type, True), self.parameter["length"]
 
     def sort(self) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tinyxla.compiler.costs import CACHED_ELEMENTS
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of
-from tinyxla.loopir.kernels.sort.problem import BLOCK, CACHED_ELEMENTS, SortProblem
+from tinyxla.loopir.kernels.sort.problem import BLOCK, SortProblem
 from tinyxla.loopir.kernels.sort.sort_builder import SortBuilder
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary
 from tinyxla.shapes import Shape, element_type
 
-MAX_SELECTED = 64  # k up to which candidates are selected one by one
+MAX_SELECTED = BLOCK  # k up to which candidates are selected one by one
 
 
 def group_count(k: int) -> int:

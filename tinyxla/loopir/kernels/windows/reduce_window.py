@@ -18,8 +18,9 @@ import math
 from collections.abc import Sequence
 
 from tinyxla.compiler.analysis.fusibility import is_native_type, is_scalar_computation
+from tinyxla.compiler.costs import BLOCK_ELEMENTS, CACHED_ELEMENTS, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan, buffer_of
-from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS, is_large, undilate
+from tinyxla.compiler.passes.canonicalize.reduce_window import is_large, undilate
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
 from tinyxla.loopir.kernels.windows.scan import lower_scan
@@ -36,9 +37,6 @@ from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Stor
 from tinyxla.ops import reduction
 from tinyxla.ops.window_doubling import cumulative_direction
 from tinyxla.shapes.window import Window
-
-BLOCK_ELEMENTS = 1 << 12  # elements of a block's suffixes or prefixes: both stay in the cache
-ROW_RESULTS = 1 << 10  # results of a row that is processed at once
 
 
 def _collapsed_dimensions(sizes: Sequence[int], window: Window) -> list[Dimension]:
@@ -128,7 +126,7 @@ def _lower_direct(fold: WindowReduction, dimensions: list[Dimension], sources: l
     low, targets = fold.lowering("windows", roots[1:]), fold.results(counts)
     b, sizes, w = low.builder, _sizes(dimensions), last.window
     clamp = reduction.monoid(fold.computation) in ("maximum", "minimum", "and", "or")
-    width, blocks = min(last.positions, ROW_RESULTS), -(-last.positions // ROW_RESULTS)
+    width, blocks = min(last.positions, BLOCK_ELEMENTS), -(-last.positions // BLOCK_ELEMENTS)
     interior_start, interior_stop = 0, last.positions
     if w.base_dilation > 1:
         interior_stop = 0
@@ -137,7 +135,7 @@ def _lower_direct(fold: WindowReduction, dimensions: list[Dimension], sources: l
         interior_start = min(max(0, -(-w.padding_low // w.stride)), interior_stop)
         interior_stop = max(interior_start, min(last_start // w.stride + 1, interior_stop))
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin, end = b.tile_range(b.remainder(index, blocks), ROW_RESULTS, last.positions)
+        begin, end = b.tile_range(b.remainder(index, blocks), BLOCK_ELEMENTS, last.positions)
         result = low.split_index(b.floordiv(index, blocks), _result_sizes(outer))
         outer_elements = [_window_elements(low, d, o, clamp=clamp) for d, o in zip(outer, result, strict=True)]
         initial = low.initial(fold.x)
@@ -193,7 +191,7 @@ def _lower_van_herk(fold: WindowReduction, line: LineLayout, targets: list[Stora
     and a prefix of the next block."""
     low = fold.lowering("windows")
     b, (n, count, w) = low.builder, line.dimension
-    width = min(line.inner, max(1, BLOCK_ELEMENTS // w.size // MIN_VECTOR_COLUMNS) * MIN_VECTOR_COLUMNS)
+    width = min(line.inner, max(1, CACHED_ELEMENTS // w.size // VECTOR_ELEMENTS) * VECTOR_ELEMENTS)
     blocks, columns = (count - 1) * w.stride // w.size + 1, -(-line.inner // width)
     suffixes, prefixes = (b.scratch(fold.x.array_shape.element_type.name, (w.size + 1) * width) for _ in range(2))
     (identity,) = low.identity(fold.x)
@@ -285,7 +283,7 @@ class _Selection:
         self.is_tiled = is_tiled and all(d.positions * d.window.stride == d.size for d in dimensions)
         w = self.last.window
         self.by_elements = w != IDENTITY_WINDOW and not (self.last.has_all_in_bounds and w.size <= w.stride)
-        self.width = max(1, min(self.last.positions, ROW_RESULTS))
+        self.width = max(1, min(self.last.positions, BLOCK_ELEMENTS))
         # The selected element of each window of the row.
         self.row = low.builder.scratch("s32", self.width if self.by_elements else 1)
         low.buffer(x, True)

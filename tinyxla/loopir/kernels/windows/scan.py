@@ -15,24 +15,24 @@ from dataclasses import replace
 from typing import Any
 
 from tinyxla.compiler.analysis.fusibility import is_costly
-from tinyxla.compiler.passes.canonicalize.reduce_window import MIN_VECTOR_COLUMNS as VECTOR_COLUMNS
+from tinyxla.compiler.costs import (
+    BLOCK_ELEMENTS,
+    INTERLEAVED,
+    L1_BYTES,
+    LONG_ROW,
+    MAX_UNROLLED,
+    MIN_REUSE,
+    PARALLEL_CHUNK_ELEMENTS,
+    TASKS,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Operand, operand_of
 from tinyxla.loopir.kernels.windows import vector_scan
 from tinyxla.loopir.kernels.windows.window_reduction import LineLayout, WindowReduction, load, store
-from tinyxla.loopir.lower.axes import PARALLEL_CHUNK_ELEMENTS, make_kernel
+from tinyxla.loopir.lower.axes import make_kernel
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Storage, Temporary
 from tinyxla.ops import reduction
 from tinyxla.shapes import Shape, element_type
-
-ROW_RESULTS = 1 << 10  # results in scratch memory
-INTERLEAVED_LINES = 4  # interleaved lines, since each element depends on the one before
-MIN_PARALLEL_LINES = 8  # with fewer lines, each is cut into chunks
-MIN_CUT_LENGTH = 128  # least length of a line that is cut
-MIN_VECTOR_LENGTH = 32  # least length of a line for the vector scan
-MAX_UNROLLED_COLUMNS = 8  # columns up to which an array of rows is one vector
-MIN_BLOCK_COLUMNS = 128  # least columns of a block
-BLOCK_ROW_BYTES = 1 << 14  # bytes of a block's row, if results bypass the cache
-MIN_CHUNK_ROWS = 16  # least rows of a chunk of a block of columns
 
 
 class _Scan:
@@ -54,7 +54,7 @@ class _Scan:
         self.starts = [self.low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]]
         self.applies_initial = backward and not fold.is_commutative  # the initial value comes first
         self.columns = -(-line.inner // width)  # blocks of columns
-        min_rows = MIN_CHUNK_ROWS if width > 1 else 1
+        min_rows = MIN_REUSE if width > 1 else 1
         # Of a chunk; the last one has more.
         self.rows = max(min_rows, PARALLEL_CHUNK_ELEMENTS // (width * parts)) * parts
         self.leading_rows = line.dimension.size % parts  # rows before the first chunk
@@ -190,10 +190,10 @@ class _Scan:
 def lower_scan(fold: WindowReduction, line: LineLayout, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
     """The kernels of the scan schedule that fits: the vector scan, vectorized runs, or runs in registers."""
     op, type = reduction.monoid(fold.computation), fold.x.operands[0].array_shape.element_type.name
-    if line.inner == 1 and line.dimension.size >= MIN_VECTOR_LENGTH and vector_scan.supports(op, type):
+    if line.inner == 1 and line.dimension.size >= 2 * VECTOR_ELEMENTS and vector_scan.supports(op, type):
         return _lower_vector_scan(fold, line, targets[0], str(op), backward)
     is_expensive = any(map(is_costly, fold.computation.instructions))
-    in_vectors = is_expensive or 2 < line.inner <= MAX_UNROLLED_COLUMNS or line.inner >= VECTOR_COLUMNS
+    in_vectors = is_expensive or 2 < line.inner <= MAX_UNROLLED or line.inner >= VECTOR_ELEMENTS
     if in_vectors:
         return _VectorizedScan(fold, line, targets, backward).kernels()
     return _lower_in_registers(fold, line, targets, backward)
@@ -203,14 +203,14 @@ def _lower_vector_scan(
     fold: WindowReduction, line: LineLayout, target: Storage, op: str, backward: bool
 ) -> list[LoweredKernel]:
     """Contiguous lines by the in-register vector scan. Results that bypass the cache are buffered in scratch memory."""
-    scan = _Scan(fold, line, [target], backward, line.outer < MIN_PARALLEL_LINES)
+    scan = _Scan(fold, line, [target], backward, line.outer < TASKS)
     low, b = scan.low, scan.low.builder
     type = fold.x.operands[0].array_shape.element_type.name
     routine = vector_scan.declare_scan(op, type, backward)
     (identity,) = low.identity(fold.x)
     carry, count = b.scratch(type, 2), b.scratch(INDEX, 1)
     source = low.buffer(fold.arrays[0])
-    result = b.scratch(type, ROW_RESULTS) if fold.exceeds_cache else low.buffer(target, True)
+    result = b.scratch(type, BLOCK_ELEMENTS) if fold.exceeds_cache else low.buffer(target, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         o, p = low.split_index(index, (line.outer, scan.chunks))
         first, length = scan.chunk_rows(p)
@@ -227,7 +227,7 @@ def _lower_vector_scan(
                 scan.store_block(o, row, rows, 0, rows, [result])
             return values
 
-        scan.for_blocks(length, ROW_RESULTS if fold.exceeds_cache else 0, [], visit)
+        scan.for_blocks(length, BLOCK_ELEMENTS if fold.exceeds_cache else 0, [], visit)
     return scan.make_kernels(line.outer * scan.chunks, line.dimension.size // scan.chunks)
 
 
@@ -237,15 +237,13 @@ def _lower_in_registers(
     """A few runs of few columns, whose prefixes stay in registers. Results that bypass the cache are buffered in
     scratch memory."""
     inner, n, count = line.inner, line.dimension.size, len(targets)
-    run_count = max(1, INTERLEAVED_LINES // inner)
-    has_many_lines = (
-        line.outer >= run_count * MIN_PARALLEL_LINES or n < MIN_CUT_LENGTH or (backward and not fold.is_commutative)
-    )
+    run_count = max(1, INTERLEAVED // inner)
+    has_many_lines = line.outer >= run_count * TASKS or n < LONG_ROW or (backward and not fold.is_commutative)
     group_lines = min(run_count, line.outer) if has_many_lines else 1
     scan = _Scan(fold, line, targets, backward, not has_many_lines, 1 if has_many_lines else run_count, inner)
     low, b = scan.low, scan.low.builder
-    stores_directly = n * inner < MIN_CUT_LENGTH or not fold.exceeds_cache
-    height = 0 if stores_directly else max(1, ROW_RESULTS // (inner * count))  # rows of results in scratch memory
+    stores_directly = n * inner < LONG_ROW or not fold.exceeds_cache
+    height = 0 if stores_directly else max(1, BLOCK_ELEMENTS // (inner * count))  # rows of results in scratch memory
     types = [o.array_shape.element_type.name for o in fold.x.operands[:count]]
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         if has_many_lines:
@@ -336,27 +334,23 @@ class _VectorizedScan(_Scan):
         self.is_block = inner > 1
         is_ordered = backward and not fold.is_commutative
         self.is_split = (
-            not (self.is_block or is_ordered) and line.outer < VECTOR_COLUMNS and n >= VECTOR_COLUMNS * VECTOR_COLUMNS
+            not (self.is_block or is_ordered)
+            and line.outer < VECTOR_ELEMENTS
+            and n >= VECTOR_ELEMENTS * VECTOR_ELEMENTS
         )
-        self.width = VECTOR_COLUMNS
+        self.width = VECTOR_ELEMENTS
         if self.is_block:
-            for_threads = (
-                min(ROW_RESULTS, -(-inner * line.outer // MIN_PARALLEL_LINES)) // VECTOR_COLUMNS * VECTOR_COLUMNS
-            )
+            for_threads = min(BLOCK_ELEMENTS, -(-inner * line.outer // TASKS)) // VECTOR_ELEMENTS * VECTOR_ELEMENTS
             bytes_each = sum(o.array_shape.dtype.itemsize for o in arrays)
-            self.width = min(
-                inner, max(MIN_BLOCK_COLUMNS, BLOCK_ROW_BYTES // bytes_each if fold.exceeds_cache else for_threads)
-            )
-        is_cut = self.is_split or (
-            self.is_block and not is_ordered and line.outer * -(-inner // self.width) < MIN_PARALLEL_LINES
-        )
-        parts = VECTOR_COLUMNS if self.is_split else 1
+            self.width = min(inner, max(LONG_ROW, L1_BYTES // 2 // bytes_each if fold.exceeds_cache else for_threads))
+        is_cut = self.is_split or (self.is_block and not is_ordered and line.outer * -(-inner // self.width) < TASKS)
+        parts = VECTOR_ELEMENTS if self.is_split else 1
         super().__init__(fold, line, targets, backward, is_cut, parts, self.width if self.is_block else 1)
         self.stores_directly = not (self.is_block and fold.exceeds_cache)
         # the previous row is read back from the results; short rows stay in registers
-        self.reads_back = self.stores_directly and inner > VECTOR_COLUMNS and not self.applies_initial
+        self.reads_back = self.stores_directly and inner > VECTOR_ELEMENTS and not self.applies_initial
         is_buffered = self.columns == 1 and not self.stores_directly  # rows of results in scratch memory
-        self.height = max(1, ROW_RESULTS // self.width) if is_buffered else int(not self.stores_directly)
+        self.height = max(1, BLOCK_ELEMENTS // self.width) if is_buffered else int(not self.stores_directly)
         b = self.low.builder
         self.row = [b.scratch(o.array_shape.element_type.name, self.width) for o in arrays]
         self.results = [b.scratch(x.type, self.height * self.width) for x in self.row] if self.height > 1 else self.row
@@ -377,7 +371,7 @@ class _VectorizedScan(_Scan):
             if folded:
                 self._reduce()
             self.for_blocks(self.length, self.height, [], self._scan_rows)
-        units = self.line.outer if self.is_block or self.is_split else -(-self.line.outer // VECTOR_COLUMNS)
+        units = self.line.outer if self.is_block or self.is_split else -(-self.line.outer // VECTOR_ELEMENTS)
         work = self.line.dimension.size // self.chunks * self.width
         return self.make_kernels(units * self.chunks * self.columns, work)
 
@@ -390,7 +384,7 @@ class _VectorizedScan(_Scan):
         elif self.is_split:
             self.o, self.p = self.low.split_index(index, (line.outer, self.chunks))
         else:
-            self.o, self.block_size = b.tile_start_and_size(index, VECTOR_COLUMNS, line.outer)
+            self.o, self.block_size = b.tile_start_and_size(index, VECTOR_ELEMENTS, line.outer)
         if self.is_block or self.is_split:
             self.first, self.length = self.chunk_rows(self.p)
 
@@ -431,7 +425,7 @@ class _VectorizedScan(_Scan):
                 self._set_values(indices[0], carried)
                 return self.join(carried, total)
 
-            self.publish_carry(o, next_chunk, 0, low.nest([(0, VECTOR_COLUMNS)], prefix, lane_prefix, sequential=True))
+            self.publish_carry(o, next_chunk, 0, low.nest([(0, VECTOR_ELEMENTS)], prefix, lane_prefix, sequential=True))
         else:
             with low.loop(0, self.block_size) as (j, _):
                 prefix = self.incoming_carry(o, p, self._column(j))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from tinyxla.compiler.costs import L2_BYTES
 from tinyxla.loopir.ir.loop_ir import Index, Operand, Value
 from tinyxla.loopir.ir.routines import declare_kernel
 from tinyxla.loopir.ir.types import COMPONENT_BYTES, INTEGERS
@@ -18,7 +19,6 @@ from tinyxla.loopir.target import vector_bytes
 
 _OPS = frozenset(("add", "multiply", "and", "or", "xor", "maximum", "minimum"))
 _TYPES = (*INTEGERS, "f32", "f64")
-_PREFETCH_BYTES = 1 << 18  # prefetch distance in bytes: far enough to be in no other thread's part
 
 Combine = Callable[[Operand, Operand], Value]
 
@@ -37,7 +37,7 @@ def declare_scan(op: str, type: str, backward: bool) -> str:
     source, target, carry = b.argument(type), b.argument(type, True), b.argument(type, True)
     element_bytes = COMPONENT_BYTES[type]
     count, n = b.parameter["count"], vector_bytes() // element_bytes
-    distance = _PREFETCH_BYTES // element_bytes * (-1 if backward else 1)
+    distance = L2_BYTES // 4 // element_bytes * (-1 if backward else 1)
     # As constants these would make LLVM choose slower shuffles.
     identity = b.broadcast(b.load(carry, 1), n)
 
