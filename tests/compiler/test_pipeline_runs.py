@@ -463,7 +463,7 @@ def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code(
 def test_arena_offsets_are_those_of_first_fit() -> None:
     generator = random.Random(0)
     for _ in range(100):
-        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MAX_FAILURES + 3)}
+        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(19)}
         sizes = {k: generator.choice([1, 64, 100, 500, 4096]) for k in lives}
         hosts = [k for k in lives if k % 9 == 0]
         lives |= {k: (lives[k][0], 11) for k in hosts}  # results are in use until the end

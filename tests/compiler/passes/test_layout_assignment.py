@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_assignment, "L2_BYTES", 0)
+    monkeypatch.setattr(layout_assignment, "L2_ELEMENTS", 0)
 
 
 def points(count: int, size: int, dtype: str = "float32") -> Any:
