@@ -2,15 +2,16 @@
 
 These numbers are the same on every machine. Whatever decides in which order terms are added - accumulators, blocks of
 a reduction, numbers of partial results and chunks of reductions - follows from them and from shapes alone, never from
-`loopir.target.Target`, the caches and processors at hand: results are equal bit for bit on every machine with the same
-instruction set. What changes no value (tiles, prefetches, chunks of other loops) may follow from `Target`, whose
-defaults these are.
+`loopir.target.Target`, the caches and processors at hand. So results are equal bit for bit whatever these are, but for
+what `loopir.target` says. What changes no value (tiles, prefetches, chunks of other loops) may follow from `Target`,
+whose defaults these are.
 
-What an operation costs by itself stands with the operation (`Op.cost`).
+A limit that belongs to one algorithm stands there, as an expression of these numbers if they are its reason. What an
+operation costs stands with the operation (`Op.cost`).
 
-Sources: LINE, L1, L2 and VECTOR are those of server cores with AVX-512 (Intel's Optimization Reference Manual, "Ice
-Lake Client Microarchitecture" and after; AMD's for Zen 4 differs in the second cache only by a factor of 2). Times are
-measured by `profiler.machine()` and the benchmarks on such cores, and rounded to powers of two or ten.
+Sources. Sizes are those of Intel's Skylake servers and AMD's Zen 4, as their optimization manuals state them. Times are
+estimates for one such core, rounded to powers of two or ten: mostly their ratios matter, such as that of operations to
+bytes (the balance of Williams, Waterman and Patterson, Roofline, 2009).
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from tinyxla.loopir.target import vector_bytes
 from tinyxla.runtime.threads import get_num_threads
 
 _SIZES = (L2_BYTES // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
-_RUN_BYTES = 1 << 28  # long enough for the clock
 _ACCUMULATORS = 10  # enough to hide the latency of a multiply-add, and fewer than there are registers
 
 
@@ -36,7 +35,7 @@ def measure() -> Machine:
 def _bandwidth(size: int, threads: int) -> float:
     """Bytes per second of x = x / 2 + y, with x and y of so many bytes together: two are read, one is written."""
     elements = size // (8 * threads)
-    repeats = max(1, _RUN_BYTES // (12 * elements * threads))
+    repeats = max(1, (1 << 28) // (12 * elements * threads))  # long enough for the clock
 
     def update(b: Builder, x: Operand, y: Operand) -> Operand:
         return b.compute("add", "f32", b.compute("multiply", "f32", x, Literal("f32", 0.5)), y)

@@ -42,7 +42,7 @@ from enum import IntEnum
 from string import Template
 
 from tinyxla.backends.numba.runtime import parking
-from tinyxla.compiler.costs import LINE_BYTES
+from tinyxla.compiler.costs import LINE_BYTES, WAKE_NANOSECONDS
 from tinyxla.runtime.threads import MAX_THREADS
 
 _PAIR = LINE_BYTES // 4  # words on two cache lines: processors fetch lines in pairs
@@ -82,8 +82,6 @@ _WORDS = Word.TAKEN + (_MAX_CHUNKS + 63) // 64
 _STOPPED, _ASLEEP, _BENCHED = range(3)
 
 _worker_numbers = itertools.count()  # of all pools: each has a place in the table of identities
-_SPIN_SECONDS = 30e-6
-_PAUSES_BEFORE_YIELD = 1000
 _MAX_PROCESSORS = 1024
 _PAUSES = {
     "x86_64": "void @llvm.x86.sse2.pause()",
@@ -446,7 +444,7 @@ def source(poll: str, system: str = sys.platform) -> str:
         ONE_GENERATION=1 << 32,
         GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
         LOW_BYTE=0 if little else 4,
-        PAUSES=_PAUSES_BEFORE_YIELD,
+        PAUSES=1000,
         EVERYBODY=0x7FFF_FFFF,
         MAX_PROCESSORS=_MAX_PROCESSORS,
         MAX_WORKERS=MAX_THREADS,
@@ -538,7 +536,8 @@ class ThreadPool:
         After an exception, the next one calls it again."""
         with self._lock:
             if self.state[Word.SPIN] == 0:
-                self.state[Word.SPIN] = self._pauses_in(_SPIN_SECONDS)
+                seconds = 3e-9 * WAKE_NANOSECONDS  # about as long as it takes to sleep and to wake up
+                self.state[Word.SPIN] = self._pauses_in(seconds)
             self._allow(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
             try:
                 while not self._closed and len(self._workers) < self._threads - 1:
