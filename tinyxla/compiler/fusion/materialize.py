@@ -95,7 +95,7 @@ def _broadcast_recomputes(x: Instruction, operand: Instruction, paths: Iterable[
         math.prod(sizes[:end]) // size - 1 for end in (last_dim + 1, max(last_dim + 1, len(sizes) - 1))
     )
     nest_ops, store_ops = CHUNK_OPS // 4, 4 * OPS_PER_BYTE * size  # of one more nest, and of elements of 32 bits
-    return max(certain, possible / MIN_REUSE) * ops >= max(nest_ops, store_ops)
+    return max(certain, possible / MIN_REUSE) * ops >= max(nest_ops, store_ops)  # LLVM may hoist what is possible
 
 
 def _is_piecewise(x: Instruction) -> bool:

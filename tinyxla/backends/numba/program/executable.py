@@ -429,7 +429,8 @@ def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:
     """The function that the schedule calls with the number of a host call and the address of the slots."""
 
     def run(number: int, slots: int) -> None:
-        host_calls[number].run((ctypes.c_int64 * (1 << 32)).from_address(slots))
+        words = ctypes.c_int64 * (1 << 32)  # an array type's length, not memory
+        host_calls[number].run(words.from_address(slots))
 
     return run
 

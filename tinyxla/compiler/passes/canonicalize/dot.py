@@ -142,7 +142,7 @@ def _split_k(
     )
     splits = next(n for n in range(TASKS, 0, -1) if terms % n == 0)
     has_small_result = (
-        1 < larger <= ACCUMULATORS
+        1 < larger <= ACCUMULATORS  # few columns, and sums so long that each part is long
         and terms >= ACCUMULATORS**2
         and (type.name[0] == "f" or smaller == 1 or smaller > MIN_GEMM_FEATURES)
     )
