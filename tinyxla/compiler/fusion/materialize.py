@@ -44,7 +44,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape
 
-MAX_INLINED_DEPTH = 80  # of a chain
+MAX_INLINED_DEPTH = 80  # of a chain, such as the 20 rounds of Threefry
 MAX_PATHS = 4  # access paths to an instruction, below another data movement
 MAX_RECOMPUTED_OPS = OPS_PER_BYTE * 16  # per element: as long as 64 bits take to be written and read
 MAX_CHEAP_PATHS = 6  # access paths to cheap instructions: components of a system in one loop
