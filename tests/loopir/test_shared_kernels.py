@@ -12,9 +12,11 @@ import tinyxla.numpy as jnp
 from tinyxla.backends import compile_module
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit.engine import cache_info
+from tinyxla.compiler.pipeline import compile_program
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes import specialization
 
 
@@ -46,6 +48,24 @@ def training_step() -> Callable[..., object]:
         return [p - 0.1 * g for p, g in zip(parameters, gradient, strict=True)]
 
     return step
+
+
+def test_equal_programs_have_equal_kernels() -> None:
+    """Also where rows of several intermediates are cached, whose order must not depend on where objects lie."""
+
+    def scaled(x, y, z):
+        return (x + y + z) / (x * y * z).sum(1, keepdims=True)
+
+    def kernels(spacing: int) -> str:
+        function = tx.jit(lambda x: scaled(jnp.exp(x), jnp.sin(x), jnp.log(x)))
+        kept.append([object() for _ in range(37 * spacing)])
+        kept.append(block := compile_program(function.lower(shape).module.entry, (), lambda kernel: None)[0])
+        works = [step.work for step in block.steps]
+        return "".join(print_python(work.kernel) for work in works if isinstance(work, LoweredKernel))
+
+    kept: list[object] = []
+    shape = tx.ShapeDtypeStruct((40, 300), "float32")
+    assert len({kernels(spacing) for spacing in range(12)}) == 1
 
 
 def test_a_new_batch_size_compiles_nothing(generator: np.random.Generator) -> None:

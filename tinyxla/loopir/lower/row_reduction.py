@@ -9,7 +9,7 @@ kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from itertools import product
 from typing import Any
@@ -86,7 +86,7 @@ def _lower_with_cross_row(
     stages: list[list[Instruction]],
     fusion: LoopNest,
     cross_row: LoopNest,
-    cached: set[Instruction],
+    cached: Set[Instruction],
     plan: Plan,
     users: Users,
 ) -> list[LoweredKernel]:
@@ -249,9 +249,10 @@ def _stages(fusion: LoopNest, accesses: Accesses, users: Any) -> list[list[Instr
     return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
-def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, accesses: Accesses) -> set[Instruction]:
+def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, accesses: Accesses) -> Set[Instruction]:
     """Expensive intermediates of a row that several stages read, as far as they fit into the first-level cache.
-    Excludes those that are read in other rows, too."""
+    Excludes those that are read in other rows, too. In the order of the program, so that equal programs have equal
+    kernels in each process, which the cache of object code finds."""
     rank = len(fusion.outer)
     if fusion.kept is not None:
         return set()
@@ -259,7 +260,7 @@ def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, acc
     reads = [read for stage in stages for read in accesses.read_by(stage)]
     read_in_other_rows = {x for x, access, _ in reads if access[:rank] != row_access}
     first_stage: dict[Instruction, int] = {}
-    cached: set[Instruction] = set()
+    cached = dict[Instruction, None]()
     free_bytes = current_target().rows_bytes
     for k, stage in enumerate(stages):
         for x, access, from_memory in accesses.read_by(stage):
@@ -273,9 +274,9 @@ def _cached_intermediates(stages: list[list[Instruction]], fusion: LoopNest, acc
             size = math.prod(x.array_shape.dimensions[rank:])
             bytes_needed = size * x.array_shape.dtype.itemsize
             if first_stage.setdefault(x, k) != k and size <= L2_ELEMENTS // 16 and bytes_needed <= free_bytes:
-                cached.add(x)
+                cached[x] = None
                 free_bytes -= bytes_needed
-    return cached
+    return cached.keys()
 
 
 class _RowEmitter:
@@ -285,7 +286,7 @@ class _RowEmitter:
         self,
         low: Lowering,
         fusion: LoopNest,
-        cached: set[Instruction],
+        cached: Set[Instruction],
         users: Users,
         accumulators: Sequence[Buffer] = (),
     ) -> None:

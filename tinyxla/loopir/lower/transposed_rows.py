@@ -9,7 +9,7 @@ last outer axis without being contiguous in it, unless they are rows themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, normalize
@@ -52,7 +52,7 @@ class TransposedRows:
     """Emits the kernel of a row fusion with outer dimensions `outer`, in tiles of the last of the outer axes."""
 
     def __init__(
-        self, low: Lowering, outer: tuple[int, ...], axes: Sequence[Axis], cached: set[Instruction], users: Users
+        self, low: Lowering, outer: tuple[int, ...], axes: Sequence[Axis], cached: Set[Instruction], users: Users
     ) -> None:
         self.low, self.b, self.outer, self.axes, self.cached, self.users = low, low.builder, outer, axes, cached, users
         self.tiles, self.remainder = divmod(axes[-1].size, TILE_ROWS)
