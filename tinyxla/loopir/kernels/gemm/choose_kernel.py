@@ -20,11 +20,12 @@ import math
 from dataclasses import replace
 from enum import Enum
 
+from tinyxla.compiler.costs import L2_BYTES
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.kernels.gemm import dot_product, packed
 from tinyxla.loopir.kernels.gemm.arithmetic import bits_of, choose_arithmetic
-from tinyxla.loopir.kernels.gemm.problem import L2_BYTES, GemmProblem, as_gemv, gemm_problem
+from tinyxla.loopir.kernels.gemm.problem import GemmProblem, as_gemv, gemm_problem
 from tinyxla.loopir.kernels.gemm.small_gemm import vectors_in_matrix
 from tinyxla.loopir.lower.emit import LoweredKernel, Users
 

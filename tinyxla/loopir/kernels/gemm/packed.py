@@ -21,6 +21,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from tinyxla.compiler.costs import L2_BYTES
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel
@@ -30,8 +31,6 @@ from tinyxla.loopir.kernels.gemm.microkernel import MICROKERNEL_ARGUMENTS, decla
 from tinyxla.loopir.kernels.gemm.packing import COPY_ARGUMENTS, transpose_size
 from tinyxla.loopir.kernels.gemm.problem import (
     CHUNKS,
-    L2_BYTES,
-    L2_WAY_BYTES,
     MIN_CHUNK_MULTIPLIES,
     GemmProblem,
 )
@@ -435,7 +434,8 @@ def _choose_packing(
 ) -> tuple[int, bool, bool, bool]:
     """The terms kc of a block, whether A and B are packed, and whether B is packed by the kernel of the product."""
     row_bytes = p.right.row * arithmetic.word_bits // 8
-    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * L2_WAY_BYTES // math.gcd(row_bytes, L2_WAY_BYTES))
+    way_bytes = L2_BYTES // 8  # of the cache: addresses this far apart share a set
+    kc = min(_kc(arithmetic), _MAX_ALIASED_ROWS * way_bytes // math.gcd(row_bytes, way_bytes))
     packs_a = not _can_read_a_in_place(arithmetic, p) or (not p.left.row_major and panels > 1)
     is_scattered = kc < _kc(arithmetic) // 2 or _bytes_of_b(p, arithmetic) > L2_BYTES * (1 if p.m >= _MC else 2)
     pays_off = is_scattered and p.m > (_MIN_PACKED_ROWS if packs_a else _MC)

@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from tinyxla.compiler.costs import CHUNK_OPS, TASKS
 from tinyxla.hlo import Instruction
 from tinyxla.ops.products import contraction
 
-CHUNKS = 8  # that threads share, if the work suffices
-MIN_CHUNK_MULTIPLIES = 1 << 20  # multiplications that pay for one more thread
-
-# The L2 cache of the machine that block sizes are made for. They fix the order of sums, and so do not follow the caches
-# of the machine at hand.
-L2_BYTES = 1 << 20
-L2_WAY_BYTES = L2_BYTES // 8  # addresses this far apart share a set
+CHUNKS = TASKS  # that threads share, if the work suffices
+MIN_CHUNK_MULTIPLIES = 8 * CHUNK_OPS  # multiplications that pay for one more thread
 
 
 @dataclass(frozen=True)
