@@ -17,8 +17,9 @@ import scipy.special
 
 from tinyxla import cache
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
-from tinyxla.backends.numba.emit.printer import SCRATCH_LIMIT, print_llvm
+from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit import engine
+from tinyxla.compiler.costs import SCRATCH_BYTES
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand
 from tinyxla.loopir.ir.print_python import print_python
@@ -723,9 +724,9 @@ def test_types_without_native_code_are_refused() -> None:
 
 
 def test_too_much_scratch_is_refused() -> None:
-    print_llvm(softmax(SCRATCH_LIMIT // 4))
+    print_llvm(softmax(SCRATCH_BYTES // 4))
     with pytest.raises(UnsupportedKernel, match="262148 bytes"):
-        print_llvm(softmax(SCRATCH_LIMIT // 4 + 1))
+        print_llvm(softmax(SCRATCH_BYTES // 4 + 1))
 
 
 def test_unknown_functions_are_refused() -> None:

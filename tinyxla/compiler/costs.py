@@ -43,6 +43,7 @@ STEP_NANOSECONDS = 10.0  # of any step, for its call
 WAKE_NANOSECONDS = 10_000.0  # until a thread that sleeps works on a step
 MESSAGE_BYTES_PER_NANOSECOND = 1.0  # between processes
 MESSAGE_START_BYTES = 1 << 15  # sent in the time that a message takes to start and to end
+MAX_UNINTERRUPTED_OPS = 1 << 26  # of a loop in which signals are not looked for: some milliseconds
 MIN_REUSE = 16  # uses of a copy that pay for making it
 
 # --- division among threads -------------------------------------------------------------------------------------------

@@ -22,13 +22,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyxla.compiler.costs import ACCUMULATORS, PARALLEL_CHUNK_ELEMENTS
 from tinyxla.loopir.ir.types import storage_type
 
 INDEX = "s64"
-VECTOR_ITERATIONS = 64  # a trip count that is a multiple of this leaves no remainder after unrolled vectors
-MIN_SPLIT_ITERATIONS = 3 * VECTOR_ITERATIONS  # from here on, a remainder loop is faster than masking all iterations
-LONG_LOOP_ITERATIONS = 512  # from here on, a constant trip count or masked iterations gain little
-MAX_SPLIT_ITERATIONS = 1 << 14  # from here on, the time of a remainder does not matter
+VECTOR_ITERATIONS = ACCUMULATORS  # a trip count that is a multiple of this leaves no remainder after unrolled vectors
+MIN_SPLIT_ITERATIONS = VECTOR_ITERATIONS * 3  # from here on, a remainder loop is faster than masking all iterations
+LONG_LOOP_ITERATIONS = VECTOR_ITERATIONS * 8  # from here on, a constant trip count or masked iterations gain little
+MAX_SPLIT_ITERATIONS = PARALLEL_CHUNK_ELEMENTS  # from here on, the time of a remainder does not matter
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -40,6 +40,7 @@ from tinyxla.backends.numba.emit.operations import (
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, SlowPath, broadcast, mangled, splat
 from tinyxla.backends.numba.emit.vector_variants import callable_function, compiler_used, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import MAX_INTERLEAVED, Kind, VectorLoop, kinds_of
+from tinyxla.compiler.costs import LONG_ROW, MAX_UNROLLED, PARALLEL_CHUNK_ELEMENTS, SCRATCH_BYTES, VECTOR_ELEMENTS
 from tinyxla.loopir.ir.affine import stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -84,17 +85,13 @@ from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.loopir.target import is_x86
 from tinyxla.scalar_math.integers import is_integer, width_of
 
-SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
-
 POLL = "tinyxla_poll"  # the function of the run-time that returns 1 when a signal ends the program, else 0
 
-_VECTOR_ELEMENTS = 16  # of 32 bits; fewer iterations, or a remainder, leave a tail
-_MAX_UNROLLED = 8  # iterations of a loop that is unrolled rather than vectorized; half as many of complex numbers
-_MAX_UNROLLED_BY_LLVM = 128  # iterations up to which LLVM's unroller runs before its vectorizer
+_MAX_UNROLLED_BY_LLVM = LONG_ROW  # iterations up to which LLVM's unroller runs before its vectorizer
 _LONG_BODY_LINES = 45  # of functions in a loop whose latency two interleaved vectors hide
 _ALWAYS_INLINED_CALLS = 3  # of a function in a kernel
 _MAX_INLINED_LINES = 200  # of the text of all calls of a function in a kernel
-_ITERATIONS_PER_POLL = 1 << 14
+_ITERATIONS_PER_POLL = PARALLEL_CHUNK_ELEMENTS
 _MASKED = ['vectorize.predicate.enable", i1 true']
 
 
@@ -287,9 +284,9 @@ class _Printer:
             memory, count = memory_type(buffer.type), size * (2 if buffer.type in PARTS else 1)
             total += count * BYTES[memory]
             self.emitter.line(f"%{buffer.name} = alloca [{count} x {memory}], align 64")
-        if total > SCRATCH_LIMIT:
+        if total > SCRATCH_BYTES:
             raise UnsupportedKernel(
-                f"The scratch of a kernel takes {total} bytes, and may take {SCRATCH_LIMIT}; fuse less into the kernel."
+                f"The scratch of a kernel takes {total} bytes, and may take {SCRATCH_BYTES}; fuse less into the kernel."
             )
 
     def _configure_tiles(self, tiles: Sequence[Tile]) -> None:
@@ -778,7 +775,7 @@ class _Printer:
         if self.is_tail:  # a masked tail of bytes takes more than single ones
             rolled = max_element_bytes(loop) > 1
         elif loop.sequential or not innermost:
-            rolled = count is None or count >= _VECTOR_ELEMENTS or any(isinstance(x, Call) for x in loop.body)
+            rolled = count is None or count >= VECTOR_ELEMENTS or any(isinstance(x, Call) for x in loop.body)
         else:  # LLVM unrolls before it vectorizes
             unrolled = 0 if loop.force_vectorize else _max_unrolled(loop)
             rolled = not loop.carried and count is not None and unrolled < count <= _MAX_UNROLLED_BY_LLVM
@@ -805,9 +802,9 @@ class _Printer:
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
             widest = max_element_bytes(loop)
             return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < MAX_INTERLEAVED else []
-        if pairs and in_any_order and not loop.carried and _max_unrolled(loop) < count < _VECTOR_ELEMENTS:
+        if pairs and in_any_order and not loop.carried and _max_unrolled(loop) < count < VECTOR_ELEMENTS:
             return ['vectorize.enable", i1 true', 'vectorize.width", i32 4', 'interleave.count", i32 1']
-        if masks and count % _VECTOR_ELEMENTS and count < LONG_LOOP_ITERATIONS:
+        if masks and count % VECTOR_ELEMENTS and count < LONG_LOOP_ITERATIONS:
             return masks
         return _interleaved(loop, count) if lines <= _LONG_BODY_LINES else []
 
@@ -836,7 +833,7 @@ def _has_many_iterations(loop: Loop, count: int | None) -> bool:
 def _interleaved(loop: Loop, count: int) -> list[str]:
     """The number of interleaved vectors of narrow elements: a divisor of the loop's, so that the remainder is short."""
     widest = max_element_bytes(loop)
-    vectors = count * widest // (4 * _VECTOR_ELEMENTS)
+    vectors = count * widest // (4 * VECTOR_ELEMENTS)
     is_narrow = widest == 1 or (widest == 2 and not loop.carried)
     if not vectors or not is_narrow or loop.sequential:
         return []
@@ -848,7 +845,7 @@ def _leaves_one(loop: Loop, count: int | None) -> bool:
     unrolls the loop and so knows the mask, it stores the wide value (LLVM 22, on x86): more than the element."""
     wide = max(4, max_element_bytes(loop))
     is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
-    return is_narrow and count is not None and count % (_VECTOR_ELEMENTS // 2) == 1
+    return is_narrow and count is not None and count % (VECTOR_ELEMENTS // 2) == 1
 
 
 def _skips_bytes(loop: Loop) -> bool:
@@ -886,7 +883,7 @@ def _iterations(loop: Loop) -> float:
 
 
 def _max_unrolled(loop: Loop) -> int:
-    return _MAX_UNROLLED // 2 if _has_pairs(loop) else _MAX_UNROLLED
+    return MAX_UNROLLED // 2 if _has_pairs(loop) else MAX_UNROLLED  # of pairs
 
 
 def _updated(carried: LoopCarried) -> Operand:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from tinyxla.backends.numba.emit.llvm_templates import load_words
 from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, define_symbol
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
+from tinyxla.compiler.costs import CHUNK_OPS
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.routines import multiply_symbol
 from tinyxla.loopir.kernels.gemm.choose_kernel import GemmKernel, choose_blas_kernel
@@ -42,9 +43,9 @@ _PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 _SCALARS = {"f32": "float", "f64": "double", "c64": "float", "c128": "double"}
 _MAX_FORTRAN_INTEGER = 2**31 - 1  # the Fortran routines take 32-bit integers
 
-_CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time, which pays for waking a thread
+_CHUNK_MULTIPLIES = CHUNK_OPS * 4  # some ten microseconds of a core's time, which pays for waking a thread
 _MAX_UNGUARDED_MULTIPLIES = 1 << 13  # up to which OpenBLAS uses one thread anyway
-_GEMV_TILE_ELEMENTS = 1 << 17  # matrix elements of a tile of a matrix-vector product
+_GEMV_TILE_ELEMENTS = CHUNK_OPS  # matrix elements of a tile of a matrix-vector product
 _STRIDED_GEMV_TILE = (512, 4096)  # bounds of a tile's rows if M is column-major, of which it is an eighth or half
 _BATCHED_GEMV_TILE = 1 << 13  # the same for a batch, which has enough tiles
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from tinyxla.compiler.analysis.scalarization import ScalarizedRegion, is_allocation
+from tinyxla.compiler.costs import LONG_ROW, SCRATCH_BYTES, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand
@@ -30,10 +31,12 @@ from tinyxla.ops import calls, movement
 from tinyxla.shapes import TupleShape
 from tinyxla.transforms.invariants import counting
 
-GROUP_SIZE = 32  # instances in lock step
-KNOWN_COUNT_GROUP_SIZE = 128  # the same, if all have the same trip count
-MAX_CARRIED_ELEMENTS = 256  # elements that an instance carries
-MAX_GROUP_BYTES = 1 << 17  # bytes that a group carries, so that it stays in the L2 cache
+GROUP_SIZE = VECTOR_ELEMENTS * 2  # instances in lock step; more would wait for the slowest one
+KNOWN_COUNT_GROUP_SIZE = LONG_ROW  # the same, if all have the same trip count
+MAX_GROUP_BYTES = (
+    SCRATCH_BYTES // 2
+)  # bytes that a group carries, for which a loop with a slow path has two sets of rows
+MAX_CARRIED_ELEMENTS = MAX_GROUP_BYTES // (4 * KNOWN_COUNT_GROUP_SIZE)  # of 32 bits, that an instance carries
 
 
 def lower(x: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> list[LoweredKernel]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, AccessMap, normalize
 from tinyxla.compiler.analysis.fusibility import is_inlined, is_native_type
+from tinyxla.compiler.costs import MAX_UNINTERRUPTED_OPS, VECTOR_ELEMENTS
 from tinyxla.compiler.fusion.plan import Accesses, Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import VECTOR_ITERATIONS, Index, Operand
@@ -28,9 +29,7 @@ from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects, needed
 from tinyxla.transforms.invariants import is_cheap
 
-MIN_BLOCK_ELEMENTS = 32  # least elements of a block
-MIN_ROW_ELEMENTS = 32  # least elements of the innermost loop
-MAX_BLOCK_WORK = 1 << 26  # operations of a block, which no signal can interrupt
+MIN_ROW_ELEMENTS = VECTOR_ELEMENTS * 2  # of a block, and of the innermost loop
 MAX_ARRAYS = 64  # arrays in one kernel: with more, rows do not fill vectors, and some LLVM passes take quadratic time
 
 
@@ -75,7 +74,7 @@ def carried_state(x: Instruction) -> CarriedState | None:
     if not count or effects(x.attributes.condition) or not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
     state = _analyze(x.attributes.body)
-    return state if state is not None and MIN_BLOCK_ELEMENTS * count * state.work <= MAX_BLOCK_WORK else None
+    return state if state is not None and MIN_ROW_ELEMENTS * count * state.work <= MAX_UNINTERRUPTED_OPS else None
 
 
 def _distribute(state: CarriedState) -> list[CarriedState]:
@@ -144,7 +143,7 @@ def _common_space(
     sizes = {body.parameters[k].array_shape.dimensions for k in arrays}
     space = next(iter(sizes), ())
     are_rows = all(chain and all(_is_row_update(u, space) for u in chain) for chain in chains)
-    return space if len(sizes) == 1 and math.prod(space) >= MIN_BLOCK_ELEMENTS and are_rows else None
+    return space if len(sizes) == 1 and math.prod(space) >= MIN_ROW_ELEMENTS and are_rows else None
 
 
 @lru_cache(256)

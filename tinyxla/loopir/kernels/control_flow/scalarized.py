@@ -26,6 +26,7 @@ from tinyxla.compiler.analysis.scalarization import (
     scalarize_lane,
     scalarize_without_memory,
 )
+from tinyxla.compiler.costs import MAX_UNINTERRUPTED_OPS
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Literal, Operand
@@ -50,7 +51,6 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.transforms.batched_region import lanes
 
 ASSUMED_STEPS = 64  # assumed iterations of a loop of unknown length
-MAX_UNPOLLED_WORK = 1 << 26  # operations of a loop that is not interruptible
 
 
 def region_of(x: Instruction) -> ScalarizedRegion | None:
@@ -408,7 +408,7 @@ def _while(low: ScalarizedLowering, x: Instruction) -> list[Promoted]:
         ]
 
     count: int | None = x.attributes.known_trip_count
-    is_short = count is not None and count * body.work <= MAX_UNPOLLED_WORK
+    is_short = count is not None and count * body.work <= MAX_UNINTERRUPTED_OPS
     if count is not None and is_short:
         stop: Index = count
     else:
