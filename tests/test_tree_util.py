@@ -389,3 +389,26 @@ def test_unravel_of_leaves_of_one_type_keeps_the_type_of_the_vector() -> None:
     _, of_several_types = flatten_util.ravel_pytree([tree, tinyxla.numpy.arange(3)])
     with pytest.raises(DTypeError, match="takes a vector of float32, but got bool; the arrays have several types"):
         of_several_types(tinyxla.numpy.ones(9, bool))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tree_util.treedef_children(3),  # type: ignore[arg-type]
+        lambda: tree_util.treedef_is_leaf(None),  # type: ignore[arg-type]
+        lambda: tree_util.treedef_tuple(3),  # type: ignore[arg-type]
+        lambda: tree_util.treedef_tuple([3]),  # type: ignore[list-item]
+        lambda: tree_util.tree_unflatten(3, [1]),  # type: ignore[arg-type]
+        lambda: tree_util.tree_transpose(3, None, 1),  # type: ignore[arg-type]
+        lambda: tree_util.register_pytree_node(3, None, None),  # type: ignore[arg-type]
+        lambda: tree_util.register_pytree_node(bytes, 3, 4),  # type: ignore[arg-type]
+        lambda: tree_util.register_pytree_with_keys(3, None, None),  # type: ignore[arg-type]
+        lambda: tree_util.register_pytree_node_class(bytes),
+        lambda: tree_util.register_pytree_with_keys_class(bytes),
+        lambda: tree_util.register_dataclass(3, [], []),  # type: ignore[type-var]
+        lambda: tree_util.register_static(3),  # type: ignore[type-var]
+    ],
+)
+def test_what_is_no_structure_or_class_is_an_error_that_names_the_function(call: Any) -> None:
+    with pytest.raises(PytreeError, match=r"(treedef_|tree_|register_)\w+( takes| of bytes takes|: bytes must have)"):
+        call()

@@ -568,6 +568,9 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
         `(converted, captured)`: `converted(*args, *captured)` is `fun(*args)`, and does not use tracers of a function
         that may have ended by then.
 
+    Raises:
+        ArgumentError: what is no function; the converted function is called with arguments of another structure.
+
     Example:
         >>> import tinyxla as tx
         >>> def f(y):
@@ -576,6 +579,7 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
         >>> tx.grad(f)(3.0)
         Array(2., dtype=float32, weak_type=True)
     """
+    check_callable("closure_convert", fun)
     made, captured, weak, tree = trace_tree(fun, example_args, {})
     _, args_tree = pytrees.flatten(example_args)
 

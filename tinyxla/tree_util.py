@@ -185,14 +185,14 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
         A tree.
 
     Raises:
-        PytreeError: another number of leaves than the structure has.
+        PytreeError: another number of leaves than the structure has, or what is no structure.
 
     >>> from tinyxla.tree_util import tree_structure, tree_unflatten
     >>> tree_unflatten(tree_structure([0, (0, 0)]), "abc")
     ['a', ('b', 'c')]
     """
     given = list(leaves)
-    if len(given) != treedef.num_leaves:
+    if len(given) != _checked_treedef("tree_unflatten", treedef).num_leaves:
         raise PytreeError(f"tree_unflatten: {treedef} has {treedef.num_leaves} leaves, but {len(given)} were given.")
     return pytrees.unflatten(treedef, given)
 
@@ -396,12 +396,15 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        PytreeError: what is no structure.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree_util.treedef_is_leaf(tx.tree.structure(1)), tx.tree_util.treedef_is_leaf(tx.tree.structure([1]))
         (True, False)
     """
-    return treedef.is_leaf()
+    return _checked_treedef("treedef_is_leaf", treedef).is_leaf()
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
@@ -413,12 +416,15 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     Returns:
         A list of structures.
 
+    Raises:
+        PytreeError: what is no structure.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree_util.treedef_children(tx.tree.structure([1, (2, 3)]))
         [PyTreeSpec(*), PyTreeSpec((*, *))]
     """
-    return treedef.children()
+    return _checked_treedef("treedef_children", treedef).children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
@@ -431,7 +437,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
         A structure.
 
     Raises:
-        ValueError: what are no structures of pytrees.
+        PytreeError: what are no structures.
 
     Example:
         >>> import tinyxla as tx
@@ -439,7 +445,17 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
         >>> tx.tree_util.treedef_tuple([leaf, leaf]) == tx.tree.structure((1, 2))
         True
     """
-    return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
+    if not isinstance(treedefs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PytreeError(f"treedef_tuple takes structures, but got {treedefs!r}.")
+    return optree.treespec_tuple([_checked_treedef("treedef_tuple", x) for x in treedefs], namespace=NAMESPACE)
+
+
+def _checked_treedef(what: str, treedef: Any) -> PyTreeDef:
+    if isinstance(treedef, PyTreeDef):
+        return treedef
+    raise PytreeError(
+        f"{what} takes a structure, as tree_structure gives it, but got {treedef!r} of type {type(treedef).__name__}."
+    )
 
 
 # --- mapping ----------------------------------------------------------------------------------------------------------
@@ -696,6 +712,8 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
     {'a': [1, 2]}
     """
+    for given in (outer_treedef,) if inner_treedef is None else (outer_treedef, inner_treedef):
+        _checked_treedef("tree_transpose", given)
     inner_trees = _inner_trees(outer_treedef, inner_treedef, pytree_to_transpose)
     if inner_treedef is None:
         if not inner_trees:
@@ -769,7 +787,7 @@ def register_pytree_node(
         flatten_with_keys_func: as `flatten_func`, but with (key, child) pairs.
 
     Raises:
-        TypeError: what is no class.
+        PytreeError: what is no class, a class that is registered already, or what are no functions.
 
     >>> from tinyxla.tree_util import register_pytree_node, tree_leaves
     >>> class Pair:
@@ -793,11 +811,27 @@ def register_pytree_node(
             f"iterated over, but returned {found!r}."
         )
 
+    _check_class("register_pytree_node", nodetype)
+    given = (flatten_func, unflatten_func, *([] if flatten_with_keys_func is None else [flatten_with_keys_func]))
+    for function in given:
+        if not callable(function):
+            raise PytreeError(f"register_pytree_node of {nodetype.__name__} takes functions, but got {function!r}.")
     named = None if flatten_with_keys_func is None else with_keys
     try:
         pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry, named)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
+
+
+def _check_class(what: str, cls: Any, *methods: str) -> None:
+    """An error for what is no class, or has not got the methods that make it a container."""
+    if not isinstance(cls, type):
+        raise PytreeError(f"{what} takes a class, but got {cls!r} of type {type(cls).__name__}.")
+    missing = [name for name in methods if not hasattr(cls, name)]
+    if missing:
+        raise PytreeError(
+            f"{what}: {cls.__name__} must have the methods {' and '.join(methods)}, but has no {missing[0]}."
+        )
 
 
 def register_pytree_with_keys(
@@ -815,7 +849,7 @@ def register_pytree_with_keys(
         flatten_func: from an instance to its children and the rest, without keys; optional.
 
     Raises:
-        TypeError: what is no class.
+        PytreeError: what is no class, or a class that is registered already.
 
     Example:
         >>> import tinyxla as tx
@@ -847,6 +881,9 @@ def register_pytree_node_class(cls: C) -> C:
     Returns:
         The class.
 
+    Raises:
+        PytreeError: what is no class, has no such methods, or is registered already.
+
     >>> from tinyxla.tree_util import register_pytree_node_class, tree_map
     >>> @register_pytree_node_class
     ... class Point:
@@ -857,6 +894,7 @@ def register_pytree_node_class(cls: C) -> C:
     >>> tree_map(lambda x: x + 1, Point(1)).x
     2
     """
+    _check_class("register_pytree_node_class", cls, "tree_flatten", "tree_unflatten")
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
     return cls
 
@@ -869,6 +907,9 @@ def register_pytree_with_keys_class(cls: C) -> C:
 
     Returns:
         The class.
+
+    Raises:
+        PytreeError: what is no class, has no such methods, or is registered already.
 
     Example:
         >>> import tinyxla as tx
@@ -886,6 +927,7 @@ def register_pytree_with_keys_class(cls: C) -> C:
         >>> tx.tree.leaves(Point(1, 2))
         [1, 2]
     """
+    _check_class("register_pytree_with_keys_class", cls, "tree_flatten_with_keys", "tree_unflatten")
     own = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     with_keys = operator.methodcaller("tree_flatten_with_keys")
     register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, own)  # type: ignore[attr-defined]
@@ -911,7 +953,7 @@ def register_dataclass(
         The class.
 
     Raises:
-        ArgumentError: a class that is no dataclass, without fields.
+        ArgumentError: what is no class, or a class that is no dataclass, without fields.
 
     >>> from tinyxla.tree_util import dataclasses, register_dataclass, tree_map
     >>> @register_dataclass
@@ -922,6 +964,7 @@ def register_dataclass(
     >>> tree_map(lambda x: 2 * x, Layer(1.5, "first"))
     Layer(weight=3.0, name='first')
     """
+    _check_class("register_dataclass", nodetype)
     cls: type[Any] = nodetype
     is_dataclass: bool = dataclasses.is_dataclass(cls)
     if (data_fields is None) != (meta_fields is None):
@@ -980,7 +1023,7 @@ def register_static(cls: C) -> C:
         The class.
 
     Raises:
-        TypeError: what is no class.
+        PytreeError: what is no class, or a class that is registered already.
 
     Example:
         >>> import dataclasses
@@ -992,6 +1035,7 @@ def register_static(cls: C) -> C:
         >>> tx.tree.leaves([1, Padding("same"), 2])
         [1, 2]
     """
+    _check_class("register_static", cls)
     register_pytree_node(cls, lambda value: ((), value), lambda value, _: value)
     return cls
 

@@ -48,3 +48,12 @@ def test_static_arguments_of_pmap_are_passed_by_position() -> None:
     function = tx.pmap(lambda a, b: a + b, static_broadcasted_argnums=1)
     with pytest.raises(ArgumentError, match=r"static_broadcasted_argnums is \(1,\), but the call has 1 positional"):
         function(tx.numpy.ones((1, 1)), b=1)
+
+
+@pytest.mark.parametrize("over", ["i", "j", ("i", "j")])
+def test_nested_copies_talk_over_either_axis(over: str | tuple[str, str]) -> None:
+    x = np.arange(8.0, dtype=np.float32).reshape(2, 2, 2)
+    found = tx.pmap(tx.pmap(lambda x: lax.psum(x, over), axis_name="j"), axis_name="i")(x)
+    axes = tuple("ij".index(name) for name in over)
+    np.testing.assert_array_equal(found, np.broadcast_to(x.sum(axes, keepdims=True), x.shape))
+    assert len(found.sharding.device_set) == 2

@@ -59,12 +59,27 @@ def test_call_that_numpy_and_jax_refuse_raises_value_error(name: str) -> None:
         lambda: jnp.zeros(2, M),
         lambda: jnp.cumsum(M, dtype=jnp.asarray(M)),
         lambda: jnp.cov(M, fweights=jnp.ones(M.shape[1])),
+        lambda: jnp.cov(M, ddof=1.5),
+        lambda: jnp.unravel_index(1.5, (2, 3)),
     ],
-    ids=["fabs of complex numbers", "NumPy array as dtype", "array as dtype", "fweights of cov that are no integers"],
+    ids=[
+        "fabs of complex numbers",
+        "NumPy array as dtype",
+        "array as dtype",
+        "fweights of cov that are no integers",
+        "ddof of cov that is no integer",
+        "unravel_index of floats",
+    ],
 )
 def test_call_that_numpy_and_jax_refuse_raises_type_error(function: Callable[[], Any]) -> None:
-    with pytest.raises(TypeError, match=r"fabs|dtype|fweights"):
+    with pytest.raises(TypeError, match=r"fabs|dtype|fweights|ddof|indices"):
         function()
+
+
+def test_unravel_index_of_a_bool_gives_integers() -> None:
+    found = jnp.unravel_index(jnp.array([True, False]), (2, 3))
+    assert [x.dtype.name for x in found] == ["int32"] * 2
+    assert [x.tolist() for x in found] == [[0, 0], [1, 0]]
 
 
 def test_lstsq_rank_is_of_the_default_integer_type() -> None:

@@ -102,6 +102,7 @@ COMPLEX_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "dirichlet": (np.array([1, COMPLEX]),),
     "f": (1.0, COMPLEX),
     "multinomial": (3, np.array([0.5, COMPLEX])),
+    "multivariate_normal": (np.array([1, COMPLEX]), np.eye(2)),
     "triangular": (0.0, COMPLEX, 1.0),
     "truncated_normal": (COMPLEX, 3.0),
 }

@@ -11,6 +11,7 @@ from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
 from tinyxla.partitioning.execution import constrained
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import state
 from tinyxla.tracing.device import Device, check_device, check_devices, devices_of, process_index
 from tinyxla.tracing.meshes import Mesh
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
@@ -87,6 +88,8 @@ def pmap(
         if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]
             axes = tuple(in_axes[n] for n in places)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         result = vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
+        if state.axes:  # of an outer pmap, or vmap: that one's copies are on the devices
+            return result
         return _over_devices(
             result, out_axes, axis_name or "devices", local if devices is None else list(dict.fromkeys(devices))
         )

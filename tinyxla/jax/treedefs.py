@@ -211,9 +211,10 @@ def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
 
 def treedef_children(treedef: Any) -> list[PyTreeDef]:
     """The structures of the immediate children."""
-    return PyTreeDef(treedef).children()
+    return [PyTreeDef(child) for child in tree_util.treedef_children(_spec(treedef))]
 
 
 def treedef_tuple(treedefs: Iterable[Any]) -> PyTreeDef:
     """The structure of a tuple of trees of those structures."""
-    return PyTreeDef(tree_util.treedef_tuple([_spec(treedef) for treedef in treedefs]))
+    given: Any = map(_spec, treedefs) if isinstance(treedefs, Iterable) else treedefs  # pyright: ignore[reportUnnecessaryIsInstance]
+    return PyTreeDef(tree_util.treedef_tuple(given))

@@ -203,6 +203,7 @@ def cov(
     Raises:
         ShapeError: an array of more than two dimensions.
         DTypeError: `fweights` that are no integers.
+        ArgumentError: a `ddof` that is no integer.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -226,7 +227,9 @@ def cov(
         rows = rows.T
     for other in map(atleast_2d, others):
         rows = concatenate([rows, other if rowvar or other.shape[0] == 1 else other.T], 0)
-    taken = (0 if bias else 1) if ddof is None else ddof
+    taken: Any = (0 if bias else 1) if ddof is None else ddof
+    if isinstance(taken, float | np.floating) and taken != int(taken):
+        raise ArgumentError(f"cov: ddof is an integer, but got {taken}.")
     weights: Any = None
     for given in (fweights, aweights):
         if given is not None:

@@ -22,12 +22,13 @@ from tinyxla.api.eager_replay import drawn
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
-from tinyxla.numpy.arguments import array_of, cast, listed, operand, promoted, python_dtype, shape_of
+from tinyxla.numpy.arguments import cast, listed, operand, promoted, python_dtype, shape_of
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
     _parameter as parameter,  # pyright: ignore[reportPrivateUsage]
     _probability as probability,  # pyright: ignore[reportPrivateUsage]
+    _real as real,  # pyright: ignore[reportPrivateUsage]
     _shape as shape_for,  # pyright: ignore[reportPrivateUsage]
     _spread as spread,  # pyright: ignore[reportPrivateUsage]
     exponential,
@@ -401,7 +402,7 @@ def multivariate_normal(
 
     Raises:
         ArgumentError: what is no key.
-        DTypeError: a `dtype` that is not floating-point.
+        DTypeError: a `dtype` that is not floating-point, a complex mean or covariance.
         ShapeError: shapes that do not fit.
         AttributeValueError: another method.
 
@@ -411,7 +412,7 @@ def multivariate_normal(
     (3, 2)
     """
     what = "tinyxla.random.multivariate_normal"
-    (centre, covariance), (kind, _) = promoted(what, array_of(mean, what), array_of(cov, what), to_inexact=True)
+    (centre, covariance), (kind, _) = promoted(what, real(what, mean), real(what, cov), to_inexact=True)
     if dtype is not None:
         kind = float_type(what, dtype)
         centre, covariance = cast(centre, kind, False), cast(covariance, kind, False)

@@ -38,12 +38,17 @@ def _float_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
     return found
 
 
-def _parameter(what: str, value: Any, dtype: np.dtype[Any]) -> Any:
-    """A parameter of a distribution, a real number or an array of them, in the type of the result."""
+def _real(what: str, value: Any) -> Any:
+    """A parameter of a distribution, a real number or an array of them."""
     given = array_of(value, what)
     if element_type(given.dtype).kind == "complex":
         raise DTypeError(f"{what}: the parameters are real numbers, but got {Shape.of(given)}; take its real part.")
-    return cast(given, dtype, weak=False)
+    return given
+
+
+def _parameter(what: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A parameter of a distribution in the type of the result."""
+    return cast(_real(what, value), dtype, weak=False)
 
 
 def _probability(what: str, value: Any) -> Any:

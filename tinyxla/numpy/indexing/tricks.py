@@ -178,7 +178,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
         An array of integers for each axis.
 
     Raises:
-        DTypeError: what is no array or number.
+        DTypeError: indices that are no integers.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -186,7 +186,12 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
         (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
     """
     places = listed(indices, "unravel_index")
-    dtype, wide = places.dtype, default_int()
+    wide = default_int()
+    if places.dtype.kind == "b":
+        places = cast(places, wide)
+    if not element_type(places.dtype).is_integer:
+        raise DTypeError(f"unravel_index: indices are integers, but got {Shape.of(places)}.")
+    dtype = places.dtype
     traced = [n for n in shape if isinstance(n, Tracer)] if is_several(shape) else []
     sizes = [cast(operand(n, "unravel_index"), wide) for n in shape] if traced else shape_of("unravel_index", shape)
     total: Any = functools.reduce(lambda x, y: x * y, sizes, 1)
