@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinyxla.api.functions import name_of
 from tinyxla.custom_derivatives import BoundCall, CustomFunction
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, PytreeError, ShapeError
 from tinyxla.lax.loops.control_flow import map_
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
@@ -38,9 +39,10 @@ class custom_vmap(CustomFunction[P, R]):
 
     what = "custom_vmap"
 
+    _setter = "def_vmap"
+
     def __init__(self, fun: Callable[P, R]) -> None:
-        super().__init__(fun)
-        self._vmap: Function | None = None
+        super().__init__(fun)  # without the arguments of the others
 
     def def_vmap(self, vmap_rule: Function) -> Function:
         """Set the rule.
@@ -65,19 +67,26 @@ class custom_vmap(CustomFunction[P, R]):
         >>> tinyxla.vmap(total)(jnp.ones((2, 3)))
         Array([3., 3.], dtype=float32)
         """
-        self._vmap = vmap_rule
+        self._rules = (vmap_rule,)
         return vmap_rule
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVmap:
         def rule(size: int, values: Values, mapped: Sequence[bool]) -> tuple[Values, Sequence[bool]]:
-            if self._vmap is None:
-                raise ArgumentError(f"{self} has no rule; define one with {self.__name__}.def_vmap.")
-            pair = self._vmap(size, list(pytrees.unflatten(call.tree, mapped)), *pytrees.unflatten(call.tree, values))
+            (function,) = self._rules
+            name = f"the rule {name_of(function)}"
+            in_batched = list(pytrees.unflatten(call.tree, mapped))
+            pair = function(size, in_batched, *pytrees.unflatten(call.tree, values))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
-                raise ArgumentError(f"{self}: the rule must give a pair (results, batched), but gives {pair!r}.")
+                raise ArgumentError(f"{self}: {name} must give a pair (results, batched), but gives {pair!r}.")
             result, over = pair  # pyright: ignore[reportUnknownVariableType]
+            batched = pytrees.broadcast_prefix(over, result, f"{self}: what {name} says is batched")
+            own = call.structure(leaves)
             outputs = call.outputs(result)
-            batched = pytrees.broadcast_prefix(over, result, f"{self}: what the rule says is batched")
+            if call.result_tree != own:
+                raise PytreeError(
+                    f"{self}: {name} must give what has the structure of the function's result, "
+                    f"{pytrees.structure_text(own)}, but gives {pytrees.structure_text(call.result_tree)}."
+                )
             for x, is_batched in zip(outputs, batched, strict=True):
                 if is_batched and x.shape[:1] != (size,):
                     raise ShapeError(
@@ -86,7 +95,7 @@ class custom_vmap(CustomFunction[P, R]):
                     )
             return outputs, batched
 
-        return CustomVmap(self.__name__, (call.key, self._vmap), len(leaves), call.function, rule)
+        return CustomVmap(self.__name__, (call.key, self._rules), len(leaves), call.function, rule)
 
 
 def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:

@@ -22,6 +22,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
+from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import float0
 from tinyxla.tracing.references import Reference, filled, has_references, slotted
 from tinyxla.tracing.signatures import P, R
@@ -106,6 +107,7 @@ class CustomFunction(Described, Generic[P, R]):
     handed on."""
 
     what: str
+    _setter: str  # the method that sets the rule
     _hands_tracers_on = False  # whether tracers of vmap may be among the arguments that are just handed on
 
     def __init__(
@@ -176,6 +178,8 @@ class CustomFunction(Described, Generic[P, R]):
     @boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
+        if not self._rules:
+            raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.{self._setter}.")
         references: list[Reference] = []
         if has_references(others):
             others, references = slotted(others)
@@ -253,6 +257,11 @@ class BoundCall:
         handed_on, own = self.parted(leaves)
         return self.outputs(self.of.fun(*self.whole(handed_on, pytrees.unflatten(self.tree, own))))
 
+    def structure(self, leaves: Values) -> pytrees.TreeDef:
+        """That of the function's result."""
+        trace(self.function, [Shape.of(x) for x in leaves], str(self.of), [x.weak_type for x in leaves])
+        return self.result_tree
+
     def outputs(self, result: Any) -> list[Array]:
         """The leaves of a result."""
         found, self.result_tree = arrays_of(result, f"{self.of}: the result")
@@ -269,21 +278,29 @@ class BoundCall:
                     f"{self.of}: {what} must have the structure {pytrees.structure_text(tree)}, where * stands for an "
                     f"array, but has the structure {pytrees.structure_text(pytrees.flatten(given)[1])}."
                 ) from None
-        return [self._typed(what, x, template) for x, template in zip(leaves, templates, strict=True)]
 
-    def _typed(self, what: str, x: Any, template: Any) -> Any:
+        def named(k: int) -> str:
+            return f"{self.of}: {what}{pytrees.leaf_names(pytrees.unflatten(tree, templates))[k]}"
+
+        return [self._typed(lambda k=k: named(k), x, templates[k]) for k, x in enumerate(leaves)]
+
+    def _typed(self, what: Callable[[], str], x: Any, template: Any) -> Any:
+        if isinstance(x, SymbolicZero) and x.shape != template.shape:
+            raise ShapeError(
+                f"{what()} must have the shape of what it belongs to, {Shape.of(template)}, but is a {x!r}; give None "
+                "for zero."
+            )
         if _is_zero(x) or not is_inexact(template) or getattr(x, "dtype", None) == float0:
             return None
-        (value,), _ = arrays_of(x, f"{self.of}: {what}")
+        (value,), _ = arrays_of(x, what())
         if value.shape != template.shape:
             raise ShapeError(
-                f"{self.of}: {what} must have the shape of what it belongs to, {Shape.of(template)}, but is "
-                f"{Shape.of(value)}."
+                f"{what()} must have the shape of what it belongs to, {Shape.of(template)}, but is {Shape.of(value)}."
             )
         if value.dtype != template.dtype:
             if not is_inexact(value) and not value.weak_type:
                 raise DTypeError(
-                    f"{self.of}: {what} must have the type of what it belongs to, {Shape.of(template)}, but is "
+                    f"{what()} must have the type of what it belongs to, {Shape.of(template)}, but is "
                     f"{Shape.of(value)}; convert it with astype({template.dtype.name!r})."
                 )
             return elementwise.convert(value, new_element_type=element_type(template.dtype))
@@ -348,6 +365,7 @@ class custom_jvp(CustomFunction[P, R]):
     """
 
     what = "custom_jvp"
+    _setter = "defjvp"
     _hands_tracers_on = True
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
@@ -413,8 +431,6 @@ class custom_jvp(CustomFunction[P, R]):
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomJvp:
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:
-            if not self._rules:
-                raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
             handed_on, own = call.parted(values)
             if any(t is not None for t in tangents[len(own) :]):
                 raise DifferentiationError(
@@ -459,6 +475,7 @@ class custom_vjp(CustomFunction[P, R]):
     """
 
     what = "custom_vjp"
+    _setter = "defvjp"
 
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Set the rules.
@@ -487,8 +504,6 @@ class custom_vjp(CustomFunction[P, R]):
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVjp:
         def there(wanted: Sequence[bool], values: Values) -> tuple[Values, Values, Any]:
-            if not self._rules:
-                raise MissingRuleError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
             given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
             handed_on, _ = call.parted(())
             pair = self._rules[0](*call.whole(handed_on, pytrees.unflatten(call.tree, given)))

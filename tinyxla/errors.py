@@ -475,13 +475,13 @@ class DifferentiationError(TinyxlaError, TypeError, ValueError):
 
 
 class MissingRuleError(DifferentiationError, AttributeError):
-    """A derivative of a function that was decorated with `custom_jvp` or `custom_vjp` and has no rule.
+    """A function that was decorated with `custom_jvp`, `custom_vjp` or `custom_vmap` is called and has no rule.
 
     >>> import tinyxla
     >>> @tinyxla.custom_jvp
     ... def f(x):
     ...     return x
-    >>> tinyxla.grad(f)(1.0)
+    >>> f(1.0)
     Traceback (most recent call last):
         ...
     tinyxla.errors.MissingRuleError: custom_jvp of f has no rule; define one with f.defjvp.

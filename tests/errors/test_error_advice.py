@@ -66,7 +66,7 @@ def test_advice_for_traced_values_fits_what_asks(name: str) -> None:
     with pytest.raises(ConcretizationError) as caught:
         tx.jit(lambda x: function(x))(argument)
     text = sentence(caught.value)
-    advice = text.partition("are known. ")[2]
+    advice = text.partition("are known")[2].partition(". ")[2]
     assert all(part in advice for part in parts), text
     assert not any(part in advice for part in others), text
 
@@ -74,7 +74,11 @@ def test_advice_for_traced_values_fits_what_asks(name: str) -> None:
 def test_sizes_speak_of_static_arguments_first() -> None:
     with pytest.raises(ConcretizationError) as caught:
         tx.jit(tnp.zeros)(COUNT)
-    assert sentence(caught.value).partition("are known. ")[2].startswith("If the value is fixed, mark the argument st")
+    assert (
+        sentence(caught.value)
+        .partition("the argument shape. ")[2]
+        .startswith("If the value is fixed, mark the argument st")
+    )
 
 
 @pytest.mark.parametrize("transform", [tx.jit, tx.grad])
@@ -238,3 +242,36 @@ def test_no_message_names_internal_classes(function: Callable[[Any], Any]) -> No
         text = str(caught.value)
         assert "ConcreteArray" not in text
         assert "GraphTracer" not in text
+
+
+class _Layer:
+    def __call__(self, size: int, *args: Any, **scales: Any) -> Any:
+        return args[0]["w"] if args[0]["w"] > scales["by"] else size
+
+
+def _of_constants() -> Any:
+    return 1 if tnp.add(1, 1) > 0 else 2
+
+
+@pytest.mark.parametrize(
+    ("call", "cause"),
+    [
+        (lambda: tx.jit(lambda x, y: x if x > y else y)(1, y=2), "on the arguments x and y"),
+        (
+            lambda: tx.jit(_Layer(), static_argnums=0)(3, {"w": 1.0}, by=2.0),
+            "on the arguments args[0]['w'] and scales['by']",
+        ),
+        (lambda: tx.jit(lambda pair, y: 1 if pair[1] > 0 else y)((1, 2), 3), "on the argument pair[1]"),
+        (lambda: tx.grad(tx.jit(lambda q: q if q > 0 else 2.0))(3.0), "on the argument q"),
+    ],
+    ids=["by name", "static", "in a tuple", "gradient"],
+)
+def test_values_that_are_wanted_name_the_arguments_they_depend_on(call: Any, cause: str) -> None:
+    with pytest.raises(ConcretizationError) as caught:
+        call()
+    assert f"are known; it depends {cause}. " in str(caught.value)
+
+
+def test_values_that_depend_on_no_argument_name_the_lines_that_compute_them() -> None:
+    with pytest.raises(ConcretizationError, match=r"are known; it is computed by 2 operations, at .*_of_constants"):
+        tx.jit(_of_constants)()

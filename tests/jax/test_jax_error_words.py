@@ -15,6 +15,11 @@ jax = pytest.importorskip("jax")
 # Calls that are mistakes, of x (a vector of 3), m (2 by 3) and i (integers), with how many words of JAX's message
 # count.
 CASES = {
+    "jnp.zeros(3) + jnp.zeros(4)": 8,
+    "jax.closure_convert(lambda a: a, x)[0]((x, x))": 20,
+    "jax.jit(lambda a: a).lower(x).as_text(dialect='xyz')": 3,
+    "jax.custom_jvp(lambda a: a)(x)": 8,
+    "jax.custom_vjp(lambda a: a)(x)": 8,
     "jax.export.export(lambda x: x)": 11,
     "jax.export.export(jax.jit(lambda a, b: a))(x, x).call(x, b=x)": 9,
     "jax.export.register_namedtuple_serialization(str, serialized_name='str')": 7,
@@ -238,3 +243,20 @@ def test_warnings_of_rank_promotion_have_the_words_of_jax() -> None:
         print(text.startswith("add: arrays of shapes (2,), (1, 2) broadcast"))
         print("Following NumPy automatic rank promotion for add on shapes (2,) (1, 2)." in text)
         """) == ["True", "True"]
+
+
+def test_values_that_are_wanted_have_the_words_of_jax_for_what_they_depend_on() -> None:
+    assert (
+        printed("""
+        import jax, jax.numpy as jnp
+        def said(f, *args):
+            try:
+                jax.jit(f)(*args)
+            except jax.errors.ConcretizationTypeError as error:
+                return str(error)
+        print("depends on the values of the arguments x and z." in said(lambda x, y, z: x if x > z else y, 1, 2, 3))
+        print("depends on the value of the argument x." in said(lambda x: x if x > 0 else 0, 1))
+        print("on these lines" in said(lambda: 1 if jnp.add(1, 1) > 0 else 0))
+        """)
+        == ["True"] * 3
+    )

@@ -637,7 +637,7 @@ ERRORS: list[tuple[Callable[[], Any], type[TinyxlaError], str]] = [
         ArgumentError,
         "unroll takes a range of",
     ),
-    (lambda: lax.map(lambda x: x, X, batch_size=0), ArgumentError, "batch_size must be positive, but is 0"),
+    (lambda: lax.map(lambda x: x, X, batch_size=-1), ArgumentError, "batch_size must not be negative, but is -1"),
     (lambda: lax.cond(X, lambda: 1, lambda: 2), ArgumentError, r"without dimensions, but is f32\[3\]"),
     (lambda: lax.cond(True, lambda: 1, lambda: (1, 2)), ArgumentError, r"function 0 is \* and that of function 1 is"),
     (

@@ -536,6 +536,18 @@ def wrong_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Callable[[], 
     return lambda: tx.grad(lambda x: f(x).sum())(V)
 
 
+def wrong_vmap(rule: Any) -> Callable[[], Any]:
+    f = tx.custom_batching.custom_vmap(lambda x: x)
+    f.def_vmap(rule)
+    return lambda: tx.vmap(f)(V)
+
+
+def zero_of_another_shape() -> Any:
+    f = tx.custom_vjp(lambda x, y: (x, y))
+    f.defvjp(lambda x, y: ((x.value, y.value), None), lambda _, g: (g[1], g[0]), symbolic_zeros=True)
+    return tx.grad(lambda x, y: f(x, y)[1].sum(), (0, 1))(V[:2], V)
+
+
 def closing_over() -> Any:
     def outer(w: Any) -> Any:
         f = tx.custom_jvp(lambda x: x * w)
@@ -546,16 +558,25 @@ def closing_over() -> Any:
 
 
 ERRORS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: tx.grad(tx.custom_jvp(lambda x: x))(1.0), "custom_jvp of <lambda> has no rule; define one with"),
-    (lambda: tx.grad(tx.custom_vjp(lambda x: x))(1.0), "custom_vjp of <lambda> has no rules; define them with"),
-    (lambda: tx.vmap(tx.custom_batching.custom_vmap(lambda x: x))(V), "custom_vmap of <lambda> has no rule"),
+    (lambda: tx.custom_jvp(lambda x: x)(1.0), "custom_jvp of <lambda> has no rule; define one with"),
+    (lambda: tx.custom_vjp(lambda x: x)(1.0), "custom_vjp of <lambda> has no rule; define one with"),
+    (lambda: tx.custom_batching.custom_vmap(lambda x: x)(V), "custom_vmap of <lambda> has no rule"),
+    (
+        wrong_vmap(lambda size, over, x: ([x, x], over)),
+        r"the rule <lambda> says is batched is \[True\], which does not",
+    ),
+    (
+        wrong_vmap(lambda size, over, x: ([x], over)),
+        r"the rule <lambda> must give .* structure .*, \*, but gives \[\*\]",
+    ),
+    (zero_of_another_shape, r"the cotangent\[1\] must have the shape .* f32\[3\], but is a SymbolicZero\(f32\[2\]\)"),
     (wrong_jvp(lambda p, t: t[0]), r"the rule must give a pair \(result, tangent\), but gives"),
     (wrong_jvp(lambda p, t: (p[0], (t[0], t[0]))), r"the tangent must have the structure \*, .* but has .*\(\*, \*\)"),
     (wrong_jvp(lambda p, t: (p[0], t[0][:2])), r"the tangent must have the shape of .* f32\[3\], but is f32\[2\]"),
     (wrong_vjp(lambda x: x, lambda r, g: (g,)), r"the forward rule must give a pair \(result, residuals\)"),
     (wrong_vjp(lambda x: (x, None), lambda r, g: g), "the backward rule must give a tuple with a cotangent for each"),
     (wrong_vjp(lambda x: (x, None), lambda r, g: (g, g)), "for each of the 1 arguments"),
-    (wrong_vjp(lambda x: (x, None), lambda r, g: (g[:1],)), r"the cotangent must have the shape .* but is f32\[1\]"),
+    (wrong_vjp(lambda x: (x, None), lambda r, g: (g[:1],)), r"the cotangent\[0\] must have the shape .* is f32\[1\]"),
     (wrong_vjp(lambda x: (x, None), lambda r, g: ((g, g),)), "the cotangent must have the structure"),
     (lambda: tx.custom_jvp(3), "custom_jvp takes a function, but got 3"),
     (lambda: tx.custom_vjp(lambda x: x, nondiff_argnums=(4,))(1.0), "nondiff_argnums has 4, but the call has 1"),
@@ -616,3 +637,19 @@ def test_checkpoint_takes_a_pytree_of_flags_against_common_subexpressions() -> N
     assert float(tx.grad(function)({"a": 0.0, "b": 2.0})["a"]) == 2
     text = tx.jit(tx.grad(function)).lower({"a": 0.0, "b": 2.0}).as_text("stablehlo")
     assert "optimization_barrier" in text
+
+
+@pytest.mark.parametrize("axes", [(None, 0), (0, None)])
+def test_results_of_custom_vmap_that_are_the_same_for_all_examples_stay_one(
+    axes: tuple[int | None, int | None],
+) -> None:
+    def program(jx: Any) -> Any:
+        f = jx.custom_batching.custom_vmap(lambda x: 7 * x)
+        f.def_vmap(lambda size, over, x: (11 * x, over[0]))
+        v, s = jx.numpy.asarray(V), jx.numpy.float32(4)
+        x, t = (s if axis is None else v for axis in axes)
+        return jx.vmap(lambda x, t: jx.jvp(f, (x,), (t,)), axes, axes)(x, t)
+
+    for ours, theirs in zip(program(tx), program(jax), strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_array_equal(ours, theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
@@ -186,6 +187,32 @@ def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     return [f"{where}{name}" for where, x in given for name in pytrees.leaf_names(x)]
 
 
+def parameter_names(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """How the function itself speaks of each leaf among its arguments: `x`, `pair[0]`, `args[1]`. Where it is called
+    with some of its arguments known, its attribute `free` has the positions of the others; None: they are unknown."""
+    free = getattr(function, "free", range(len(args)))
+    if free is None:
+        return []
+    try:
+        parameters = inspect.signature(inspect.unwrap(function)).parameters.values()
+    except (TypeError, ValueError):
+        return argument_names(args, kwargs)
+    kinds = {p.kind: p.name for p in parameters}
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    known = {p.name for p in parameters}
+
+    def at(n: int) -> str:
+        rest = kinds.get(inspect.Parameter.VAR_POSITIONAL, "args")
+        return positional[n] if n < len(positional) else f"{rest}[{n - len(positional)}]"
+
+    def named(name: str) -> str:
+        return name if name in known else f"{kinds.get(inspect.Parameter.VAR_KEYWORD, 'kwargs')}[{name!r}]"
+
+    given = [(at(n), x) for n, x in zip(free, args, strict=True)]
+    given += [(named(name), x) for name, x in sorted(kwargs.items())]
+    return [f"{where}{name}" for where, x in given for name in pytrees.leaf_names(x)]
+
+
 def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
     """One integer, or several, as a tuple."""
     try:
@@ -315,9 +342,11 @@ def trace_tree(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     captures: Callable[[Array], bool] | None = None,
+    names: Names | None = None,
 ) -> tuple[Any, Any, list[bool], Any]:
     """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure.
-    Concrete arrays are constants unless `captures` says that they are captured."""
+    Concrete arrays are constants unless `captures` says that they are captured. Errors speak of the arguments' leaves
+    by `names`."""
     leaves, treedef = pytrees.flatten((args, kwargs))
     if any(map(is_float0, leaves)):
         leaves, treedef = pytrees.flatten(without_float0((args, kwargs)))
@@ -332,7 +361,9 @@ def trace_tree(
     flat = OfLeaves(function, treedef, named=True, float0=True)
     weak = [x.weak_type for x in leaves]
     what = f"the traced function {name_of(function)}"
-    made, captured, weak_results = trace(flat, shapes, name_of(function), weak, what, values=leaves, captures=captures)
+    made, captured, weak_results = trace(
+        flat, shapes, name_of(function), weak, what, values=leaves, captures=captures, names=names
+    )
     return made, captured, weak_results, flat.tree
 
 

@@ -30,6 +30,7 @@ from tinyxla.api.functions import (
     check_callable,
     name_of,
     no_array,
+    parameter_names,
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
@@ -102,7 +103,9 @@ class Program:
     ) -> None:
         outer, state.scope = state.scope, ""  # the program may be used again outside the scope
         try:
-            made, captured, weak, tree = rarely_collected(lambda: trace_tree(function, args, kwargs))
+            made, captured, weak, tree = rarely_collected(
+                lambda: trace_tree(function, args, kwargs, names=lambda: parameter_names(function, args, kwargs))
+            )
         finally:
             state.scope = outer
         self.structure = structure  # of the arguments
@@ -544,7 +547,8 @@ class Jitted(Described, Generic[P, R]):
         if made is None:
             static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
             names = self._static_names, self._donated_names
-            function = wraps(self._function)(of_values)
+            function: Any = wraps(self._function)(of_values)
+            function.free = None  # it takes the values of references before the arguments
             made = Jitted(function, frozenset(static), names[0], frozenset(donated), names[1])
             made._is_of_values = True
             if all(r.is_lasting for r in closed):
@@ -666,7 +670,9 @@ class Jitted(Described, Generic[P, R]):
             whole = [held[n] if n in held else next(values) for n in range(count)]
             return self._function(*whole, **more, **named)
 
-        return wraps(self._function)(function)
+        made: Any = wraps(self._function)(function)
+        made.free = [n for n in range(count) if n not in held]
+        return made
 
     def _donated_leaves(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
         """Whether each leaf of the arguments that are not static, of `count` that were given, is donated."""

@@ -158,8 +158,12 @@ class Tracer(Interpreted):
         check_active(self)
         raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
-            f"shape and element type are known. {advice_for(wanted, error)}"
+            f"shape and element type are known{self._cause()}. {advice_for(wanted, error)}"
         )
+
+    def _cause(self) -> str:
+        """What the value depends on, for errors."""
+        return ""
 
     def described(self) -> str:
         """The element type and shape as text, for errors.
@@ -287,6 +291,9 @@ class CarryingTracer(Tracer):
         return str(self.value)
 
 
+_MAX_LINES = 5  # that an error lists
+
+
 class GraphTracer(Tracer):
     """The result of an instruction."""
 
@@ -298,6 +305,26 @@ class GraphTracer(Tracer):
         self.owner = trace
         self.instruction = instruction
         self.weak_type = weak_type
+
+    def _cause(self) -> str:
+        """The arguments of the traced function that the value is computed from, or the lines that compute it."""
+        seen = {self.instruction}
+        waiting = [self.instruction]
+        while waiting:
+            new = [x for x in waiting.pop().operands if x not in seen]
+            seen.update(new)
+            waiting += new
+        parameters = [k for k, x in enumerate(self.owner.parameters) if x in seen]
+        names = self.owner.names() if self.owner.names and parameters else []
+        found = list(dict.fromkeys(names[k] for k in parameters if k < len(names)))
+        if found:
+            listed = " and ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
+            return f"; it depends on the argument{'s' * bool(found[1:])} {listed}"
+        if parameters:
+            return ""
+        lines = [str(x.source) for x in self.owner.instructions if x in seen and x.source]
+        shown = ", ".join(list(dict.fromkeys(lines))[:_MAX_LINES])
+        return f"; it is computed by {len(lines)} operation{'s' * bool(lines[1:])}, at {shown}" if lines else ""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -317,6 +344,7 @@ class GraphTrace(Trace):
     arrays for which `captures` says so)."""
 
     captures: Callable[[Array], bool] | None = None
+    names: Callable[[], Sequence[str]] | None = None  # of the function's own parameters: for errors
 
     def __init__(self, what: str, staging: bool = True) -> None:
         super().__init__()
@@ -706,6 +734,7 @@ def trace(
     staging: bool = True,
     values: Sequence[Any] = (),
     captures: Callable[[Array], bool] | None = None,
+    names: Callable[[], Sequence[str]] | None = None,
 ) -> tuple[Computation, list[Array], list[bool]]:
     """Run `function(*tracers)`, which returns a flat list of results. The tracers stand for `values`, where these are
     known.
@@ -721,6 +750,7 @@ def trace(
         graph = GraphTrace(what or name, staging)
     graph.function = function
     graph.captures = captures
+    graph.names = names
 
     def record() -> tuple[Computation, Sequence[Any]]:
         weak = weak_types or [False] * len(shapes)

@@ -502,8 +502,9 @@ class CustomVmap(Rule):
         if all(axis is None for axis in only):
             return at(None, inputs), [*over, *over]
         numbers = movement.iota(shape=Shape(element_type("s32"), (size,)), iota_dimension=0)
-        found = Lanes(size, ()).map(lambda x: at(x[0], x[1:]), [numbers, *inputs], [0, *only]).first
-        return found, [True] * len(found)
+        found = Lanes(size, ()).map(lambda x: at(x[0], x[1:]), [numbers, *inputs], [0, *only])
+        moving = [axis is not None for axis in found.axes]
+        return [x if m else y for x, y, m in zip(found.first, found.values, moving, strict=True)], moving
 
     def batch(
         self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()

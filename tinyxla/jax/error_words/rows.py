@@ -146,15 +146,61 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "^linear_transpose of .*: the cotangent must have the (?:shape|type)",
         "cotangent type does not match function output",
     ),
+    (
+        "^linear_call of .*: fun_transpose must give the structure of linear_args, (.*), but gives (.*)\\.",
+        "transpose output pytree structure must match that of linear inputs, got output structure PyTreeDef({2}) and "
+        "input structure PyTreeDef({1}).",
+    ),
+    (
+        "^The converted function takes arguments of the structure",
+        "The inputs to the closure produced by closure_convert must have the same Pytree structure as the example "
+        "arguments passed when closure_convert was called.",
+    ),
     (r"^custom_jvp of (.*) has no rule", "No JVP defined for custom_jvp function {1} using defjvp."),
-    (r"^custom_vjp of (.*) has no rules", "No VJP defined for custom_vjp function {1} using defvjp."),
+    (r"^custom_vjp of (.*) has no rule", "No VJP defined for custom_vjp function {1} using defvjp."),
+    (r"^custom_vmap of (.*) has no rule", "No batching rule defined for custom_vmap function {1} using def_vmap."),
+    (
+        rf"^custom_vjp of .*: the cotangent(.*) must have the shape of what it belongs to, {_SHAPE}, but is a "
+        r"SymbolicZero\((\w+\[[\d,]*\])\)",
+        "Custom VJP bwd rule produced a SymbolicZero with a shape/dtype that does not match the corresponding input "
+        "tangent shape/dtype: at output{1} the SymbolicZero had shape/dtype {3:type} while the corresponding input had "
+        "shape/dtype {2:type}. Consider just returning a None here instead of a SymbolicZero object.",
+    ),
+    (
+        rf"^custom_vjp of .*: the cotangent(.*) must have the (shape|type) of what it belongs to, {_SHAPE}, but is "
+        rf"{_SHAPE}",
+        "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, but "
+        "at output{1} the bwd rule produced an output of type {4:type} corresponding to an input of type {3:type}, so "
+        "the {2}s do not match",
+    ),
+    (
+        r"^custom_vmap of .*: what the rule (.*) says is batched is (.*), which does not fit (.*), where",
+        "structure of output value and output batching specification returned by custom vmap rule ({1}) do not match: "
+        "{3} and {2}",
+    ),
+    (
+        r"^custom_vmap of .*: the rule (.*) must give what has the structure of the function's result, (.*), but gives "
+        r"(.*)\.",
+        "structure of output returned by custom vmap rule ({1}) does not match that of original custom-vmapped "
+        "function: {3} and {2}",
+    ),
+    (
+        r"^(custom_\w+) of (.*): (missing a required argument: .*)\.",
+        "The input arguments to the {1}-decorated function {2} could not be resolved to positional-only arguments. "
+        "Binding failed with the error:\n{3}",
+    ),
+    (
+        r"^(custom_\w+) of (.*): the function must take its arguments by position, since rules do, but \[(.*)\] can",
+        "The input arguments to the {1}-decorated function {2} could not be resolved to positional-only arguments. "
+        "Binding failed with the error:\nThe following keyword arguments could not be resolved to positions: {3:bare}",
+    ),
     (
         r"^custom_jvp of (.*): the rule must give a pair \(result, tangent\), but gives",
         "Custom JVP rule for function {1} must produce a pair (list or tuple of length two) representing primal and "
         "tangent outputs",
     ),
     (
-        rf"^custom_jvp of .*: the tangent must have the shape of what it belongs to, {_SHAPE}, but is {_SHAPE}",
+        rf"^custom_jvp of .*: the tangent.* must have the shape of what it belongs to, {_SHAPE}, but is {_SHAPE}",
         "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. Expected "
         "{1:type} "
         "(tangent type of {1:type}) but got {2:type}.",
@@ -219,6 +265,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^A compiled program needs the value of a traced array",
         "Cannot apply JAX transformations to a function lowered and compiled for a particular signature.",
     ),
+    (r"^(?:as_text|compiler_ir): the dialect is .*, but got '?(\w*)'?\.", "unknown dialect: {1}"),
     (r"^jit: there is no option ('.*') of XLA's compiler", "No such compile option: {1}"),
     (r"^Finished tracing (\w+)\(.* for jit in ([\d.e-]+) s", "Finished tracing {1} for jit in {2} sec"),
     (
@@ -328,7 +375,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
         "to an intermediate value with type {1:type} wrapped in a DynamicJaxprTracer to escape the scope of the "
         "transformation. JAX transformations require that functions explicitly return their outputs, and disallow "
-        "saving intermediate values to global state. The function being traced when the value leaked was {2}. The "
+        "saving intermediate values to global state. The function being traced when the value leaked was {2} traced "
+        "for jit. The "
         f"leaked intermediate value was created on line {{3}}. {_NOT_AVAILABLE}UnexpectedTracerError",
     ),
     (
@@ -539,6 +587,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"shapes (\(.*?\)) and (\(.*?\)) do not fit: axis \d+ of the first has size (\d+), axis \d+ of the "
         r"second (\d+)",
         "dot_general requires contracting dimensions to have the same shape, got ({3},) and ({4},).",
+    ),
+    (
+        r"^(\w+): Incompatible shapes for broadcasting: (\(.*?\)) and (\(.*?\))",
+        "{1} got incompatible shapes for broadcasting: {2}, {3}. Incompatible shapes for broadcasting: "
+        "shapes=[{2}, {3}]",
     ),
     (
         r"Incompatible shapes for broadcasting: (\(.*?\)) and (\(.*?\))",
@@ -809,6 +862,7 @@ _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,
+    "bare": lambda given: given.replace("'", ""),
     "name": lambda given: given.strip("*") if given.endswith("*") else element_type(given).dtype.name,
     "names": lambda given: ", ".join(repr(format(_Group(one), "name")) for one in given.split(" and ")),
     "words": lambda given: given.replace("), (", ") ("),
@@ -839,8 +893,26 @@ def jax_words(message: str) -> str:
     for pattern, template in _ROWS:
         found = pattern.search(message)
         if found:
-            return template.format(_Group(found[0]), *(_Group(group or "") for group in found.groups()))
+            words = template.format(_Group(found[0]), *(_Group(group or "") for group in found.groups()))
+            return words + _cause(message)
     return ""
+
+
+def _cause(message: str) -> str:
+    """What JAX says of what a traced value depends on."""
+    found = re.search(
+        r"are known; it (?:depends on the arguments? (.*?)|is computed by (\d+) operations?, at (.*?))\. ", message
+    )
+    if not found:
+        return ""
+    if found[2]:
+        more = "\n\n(Additional originating lines are not shown.)" * (int(found[2]) > 5)
+        return f" This value became a tracer due to JAX operations on these lines:\n\n  {found[3]}{more}"
+    plural = "s" * (" and " in found[1])
+    return (
+        " This concrete value was not available in Python because it depends on the "
+        f"value{plural} of the argument{plural} {found[1]}."
+    )
 
 
 def in_jax(message: str) -> str:

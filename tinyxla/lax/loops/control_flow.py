@@ -653,7 +653,7 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
     Args:
         f: of one element of each array of `xs`; `vmap` computes the same for all elements at once.
         xs: a pytree of arrays with first axes of one size.
-        batch_size: how many elements to compute at once, by `vmap`.
+        batch_size: how many elements to compute at once, by `vmap`; None or 0: one after the other.
 
     Returns:
         A pytree of arrays: the results of f along a new first axis.
@@ -674,12 +674,13 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
 def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     rows, tree = arrays_of(xs, f"{what}: xs")
     count = _length(what, rows, xs, None)
-    if batch_size is None:
+    if batch_size is not None:
+        batch_size = integer_of(what, "batch_size", batch_size)
+    if not batch_size:
         step = wraps(f)(lambda _, x: ((), f(x)))
         return _scan(what, step, _Carry.of(what, ()), _Numbers.below(count), (rows, tree), False, 1)[1]
-    batch_size = integer_of(what, "batch_size", batch_size)
     if batch_size < 1:
-        raise ArgumentError(f"{what}: batch_size must be positive, but is {batch_size}.")
+        raise ArgumentError(f"{what}: batch_size must not be negative, but is {batch_size}.")
     rounds = count // batch_size
     whole = [movement.slice_axis(x, 0, 0, rounds * batch_size) for x in rows]
     grouped = [movement.reshape_to(x, (rounds, batch_size, *x.shape[1:])) for x in whole]
