@@ -303,3 +303,18 @@ def test_options_of_promotion_are_not_about_the_arithmetic_of_checks():
     with tx.numpy_rank_promotion("raise"), tx.numpy_dtype_promotion("strict"):
         checked = checkify.checkify(lambda x, i: x.at[i].set(0.0), errors=checkify.index_checks)
         assert "index 20" in checked(tnp.ones((2, 3)), places)[0].get()
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [(9, "index 9 is out of bounds for axis 0"), ((0, 9), "index 9 is out of bounds for axis 1"), (-4, "index -2")],
+)
+def test_known_indices_outside_are_errors_of_index_checks_only(index, said):
+    x = tx.numpy.ones((2, 3))
+    error, _ = checkify.checkify(lambda x: x[index], errors=checkify.index_checks)(x)
+    assert said in error.get()
+    error, value = checkify.checkify(lambda x: x[index], errors=checkify.nan_checks)(x)
+    assert error.get() is None
+    assert value.sum() == value.size
+    error, _ = checkify.checkify(lambda x, i: x.at[i].get(), errors=checkify.index_checks)(x, ((1, 20), (4, 5)))
+    assert "index 4 is out of bounds for axis 1" in error.get()  # the first of the index vectors

@@ -287,8 +287,8 @@ def test_wrong_uses_of_references_are_errors() -> None:
     assert found.returncode == 0, found.stderr
     outer = "A Ref is used inside a transformed function, but was made outside of it; make it inside, or give the array"
     wanted = [
-        outer,
-        "The result of <lambda> is a Ref, which is not an array; read it with ref[...].",
+        "A Ref is used inside a batched function (vmap), but was made outside of it",
+        "The result of <lambda> is a Ref, made at ",
         "a Ref is not an array; read it with ref[...]",
         outer,
         "stateful_rng: inside a transformed function there must be a seed; pass one.",
@@ -320,3 +320,26 @@ def test_gradients_are_added_to_references() -> None:
         "3.0",
         "vjp of <lambda>: with_refs takes a Ref, GradValue() or DontWant() for each gradient, but got 1.",
     ]
+
+
+def test_references_refuse_values_of_another_kind_and_say_where_they_come_from() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        def said(f, *args):
+            try:
+                return f(*args)
+            except Exception as error:
+                return " ".join(str(error).split())
+        ref = jax.new_ref(jnp.zeros(3, int))
+        print("Ref dtype: int32. Value dtype: float32." in said(ref.__setitem__, ..., 1.5))
+        print("cannot hold a value of float32" in said(jax.ref.addupdate, ref, ..., jnp.ones(3)))
+        ref[...] = jnp.ones(3, jnp.int8)
+        print(ref[...])
+        text = said(jax.jit(lambda x_ref: {"hi": x_ref}), ref)
+        print("tree path result['hi']" in text, "was passed in as the argument x_ref" in text)
+        print("created on line" in said(jax.jit(jax.new_ref), 1.0))
+        total = jax.new_ref(jnp.int32(0))
+        print("on an unbatched array reference" in said(jax.vmap(lambda v: total.__setitem__(..., v)), jnp.arange(3)))
+        sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("i",)), jax.P("i"))
+        print(jax.new_ref(jax.device_put(jnp.arange(2), sharding))[...].sharding == sharding)
+        """) == ["True", "True", "[1 1 1]", "True True", "True", "True", "True"]

@@ -28,6 +28,7 @@ from tinyxla.errors import (
 from tinyxla.hlo import Computation
 from tinyxla.ops import calls, sorting
 from tinyxla.tracing import ConcreteArray, trace
+from tinyxla.tracing.config import setting
 
 moderate = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
@@ -458,6 +459,19 @@ def test_list_is_no_index_where_that_is_refused() -> None:
         np.testing.assert_array_equal(x[[0, 1], [1, 2]], [1, 5])  # in a tuple lists are arrays
     finally:
         tx.config.update("list_indices", "allow")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_known_indices_outside_are_clamped_where_that_is_asked_for(compiled: bool) -> None:
+    x = jnp.arange(6).reshape(2, 3)
+    indices = [5, -7, (0, 9), (5, slice(1, None)), np.array([0, 7]), (..., 4), np.uint8(200)]
+    expected = [[3, 4, 5], [0, 1, 2], 2, [4, 5], [[0, 1, 2], [3, 4, 5]], [2, 5], [3, 4, 5]]
+    for index, wanted in zip(indices, expected, strict=True):
+        read = tx.jit(lambda x, i=index: x[i]) if compiled else lambda x, i=index: x[i]
+        with setting("out_of_bounds_reads", "clamp"):
+            np.testing.assert_array_equal(read(x), wanted)
+        with pytest.raises(OutOfBoundsError):
+            read(x)
 
 
 def test_traced_bound_of_a_slice_is_an_index_error() -> None:

@@ -170,7 +170,8 @@ def arrays_of(
 def no_array(leaf: Any) -> str:
     """What is wrong with a leaf that is no array."""
     if isinstance(leaf, Reference):
-        return "is a Ref, which is not an array; read it with ref[...]"
+        made = f", made at {leaf.source}" if leaf.source else ""
+        return f"is a Ref{made}, which is not an array; read it with ref[...]"
     if isinstance(leaf, np.ndarray) and isinstance(leaf, np.ma.MaskedArray):
         return f"is {MASKED}"
     dtype = getattr(leaf, "dtype", None)

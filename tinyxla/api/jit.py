@@ -521,6 +521,7 @@ class Jitted(Described, Generic[P, R]):
         known[:] = [r for r in known if r.is_alive]
         closed = list(known)
         (given, named), passed = slotted((args, kwargs))
+        whole = args, kwargs
         self._check_aliases(args, kwargs)
         number = len(closed)
 
@@ -536,10 +537,12 @@ class Jitted(Described, Generic[P, R]):
                         "takes it one way only."
                     ) from None
                 raise
-            if has_references(result):
-                raise ArgumentError(
-                    f"jit of {self.__name__}: the result must not have a Ref; give the array, ref[...]."
-                )
+            for name, x in zip(pytrees.leaf_names(result), pytrees.leaves(result), strict=True):
+                if isinstance(x, Reference):
+                    origin = self._origin(x, [*zip(own, passed, strict=True)], whole)
+                    raise ArgumentError(
+                        f"jit of {self.__name__}: the result{name} is a Ref, {origin}; give the array, ref[...]."
+                    )
             return result, [*after, *(r.read() if r.is_written else None for r in own)]
 
         key = tuple(map(id, closed)), tuple(type(r) for r in passed)
@@ -557,6 +560,16 @@ class Jitted(Described, Generic[P, R]):
         result, after = made(values_of(references), *given, **named)
         write_all(references, after)
         return result
+
+    def _origin(
+        self, reference: Reference, passed: Sequence[tuple[Reference, Reference]], whole: tuple[Any, Any]
+    ) -> str:
+        """Where a reference comes from: an argument, of which the function has one of its own, or a line."""
+        for own, given in passed:
+            if own is reference:
+                numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given]
+                return f"passed in as the argument {parameter_names(self._function, *whole)[numbers[0]]}"
+        return f"made at {reference.source}"
 
     def _check_aliases(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An error for a reference that is two arguments."""

@@ -25,6 +25,7 @@ _CHOICES = {
     "weak_integer_overflow": ("error", "wrap"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "out_of_bounds_reads": ("raise", "clamp"),
     "out_of_bounds_updates": ("raise", "drop"),
     "list_indices": ("allow", "refuse"),
     "traceback_filtering": MODES,
@@ -35,6 +36,7 @@ _CHECKS = [
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
     "disabled_passes",
+    "out_of_bounds_reads",
     "no_execution",
     "target",
 ]
@@ -138,6 +140,8 @@ class Config(threading.local):
         enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
         threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn
             before there was this option.
+        out_of_bounds_reads: what `x[index]` is where a known index is outside of the array: "raise" an error, or
+            "clamp" the index to the next one inside, as for one that is traced.
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
@@ -180,6 +184,7 @@ class Config(threading.local):
     legacy_prng_key: str = "allow"
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
+    out_of_bounds_reads: str = "raise"
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, user_line
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer, state
@@ -22,10 +22,10 @@ from tinyxla.tracing.promotion import as_array
 class OuterReferenceError(ArgumentError):
     """A reference is used by a traced function inside of the one that it belongs to."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, inside: str = "a transformed function") -> None:
         super().__init__(
-            "A Ref is used inside a transformed function, but was made outside of it; make it inside, or give the "
-            "array as an argument and the updated one as a result."
+            f"A Ref is used inside {inside}, but was made outside of it; make it inside, or give the array as an "
+            "argument and the updated one as a result."
         )
         self.reference = reference
 
@@ -38,6 +38,7 @@ class Reference:
     def __init__(self, value: Any) -> None:
         Reference.exist = True
         self._value: Any = as_array(value)
+        self.source = user_line()  # for errors
         self._scope = state.depth, state.staging
         self._is_freed = False
         self.is_written = False  # by the function that is traced now
@@ -68,7 +69,7 @@ class Reference:
         """Replace the value by another one of its shape and type."""
         old = self.read()
         if isinstance(new, Tracer) and self._scope != (state.depth, state.staging):
-            raise OuterReferenceError(self)
+            raise OuterReferenceError(self, new.owner.what)
         self._value = new.with_weak_type(old.weak_type)
         self.is_written = True
 

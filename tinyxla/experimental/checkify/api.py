@@ -27,6 +27,7 @@ from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import setting
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import call
@@ -84,10 +85,9 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
         try:
             return _checked(f, args, kwargs, kinds, (Array, np.ndarray))
         except OutOfBoundsError:
-            if OOBError not in kinds:
-                raise
-            # an index that is known raises while it is traced; as an argument it is checked instead
-            return _checked(f, args, kwargs, kinds, (Array, np.ndarray, np.generic, int))
+            # an index that is known raises while it is traced; as one that is not it is checked instead
+            with setting("out_of_bounds_reads", "clamp"):
+                return _checked(f, args, kwargs, kinds, (Array, np.ndarray, np.generic, int))
 
     return checked_function
 

@@ -150,12 +150,15 @@ def _clamped_bounds_checks(x: Instruction, values: dict[Instruction, Any]) -> It
     """The same for indices that the graph clamps itself before a gather."""
     whole = x.operands[0]
     shape = (whole.operands[0] if whole.op.name == "reshape" else whole).array_shape.dimensions
+    found: list[tuple[Any, Any, int]] = []
     for number, clamp in enumerate(_clamps(x.operands[1])):
         axis = x.attributes.start_index_map[0] + number
         low, given, high = (values[o] for o in clamp.operands)
         if axis < len(shape) and given.size:
-            outside = (given < low) | (given > high)
-            yield _outside(x, "gather", shape, given, outside, np.asarray([axis], np.int32))
+            found.append((given.astype(tnp.int32), (given < low) | (given > high), axis))
+    if found:
+        indices, outside = (tnp.stack(tnp.broadcast_arrays(*part), -1) for part in list(zip(*found, strict=True))[:2])
+        yield _outside(x, "gather", shape, indices, outside, np.asarray([axis for *_, axis in found], np.int32))
 
 
 def _clamps(x: Instruction) -> list[Instruction]:

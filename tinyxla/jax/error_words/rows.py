@@ -440,8 +440,24 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "function {2} traced for {1} returned a mutable array reference of type Ref at output tree path result{3}",
     ),
     (
-        r"^The result of (.*?)(?: at (\S+))? is a Ref",
-        "function {1} traced for jit returned a mutable array reference of type Ref at output tree path result{2}",
+        r"^The result of (.*?)(?: at (\S+))? is a Ref(?:, made at (.*?))?, which",
+        "function {1} traced for jit returned a mutable array reference of type Ref at output tree path result{2}, but "
+        "mutable array references cannot be returned.\n\nThe returned mutable array was created on line {3}.",
+    ),
+    (
+        r"^jit of (.*): the result(.*) is a Ref, (?:made at (.*)|(passed in as the argument .*)); give the array",
+        "function {1} traced for jit returned a mutable array reference of type Ref at output tree path result{2}, but "
+        "mutable array references cannot be returned.\n\nThe returned mutable array was created on line {3} or was "
+        "{4}.",
+    ),
+    (
+        r"^A Ref is used inside a batched function \(vmap\)",
+        "performing a set/swap operation with vmapped value on an unbatched array reference of type Ref. Move the "
+        "array reference to be an argument to the vmapped function?",
+    ),
+    (
+        r"^A Ref of (\w+) cannot hold a value of (\w+)",
+        "Invalid dtype for `swap`. Ref dtype: {1}. Value dtype: {2}.",
     ),
     (r"^(lax\.\w+) takes functions, but got (.*) of type", "{1}: expected a callable value, got {2}"),
     (r"^lax.scan: unroll must be", "`unroll` must be a `bool` or a positive `int`."),

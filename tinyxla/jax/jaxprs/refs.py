@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyxla.errors import DTypeError
 from tinyxla.jax.jaxprs.avals import AbstractValue, get_aval
 from tinyxla.numpy import zeros
+from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import Reference
+
+_KINDS = {"pred": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
 
 class Ref(Reference):
@@ -46,16 +50,28 @@ class Ref(Reference):
         self[...] = value
 
     def __getitem__(self, index: Any) -> Any:
-        return self.read()[index]
+        value = self.read()
+        return value if index is Ellipsis else value[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         old: Any = self.read()
-        self.write(old.at[index].set(as_array(value).astype(old.dtype)))  # type: ignore[attr-defined]
+        self.write(old.at[index].set(self._converted(value)))
 
     def addupdate(self, index: Any, value: Any) -> None:
         """Add to elements."""
         old: Any = self.read()
-        self.write(old.at[index].add(value))
+        self.write(old.at[index].add(self._converted(value)))
+
+    def _converted(self, value: Any) -> Any:
+        """A value in the element type of the array, which has to have all numbers of its kind."""
+        new: Any = as_array(value)
+        kinds = [element_type(x.dtype).kind for x in (new, self._value)]
+        if all(kind in _KINDS for kind in kinds) and _KINDS[kinds[0]] > _KINDS[kinds[1]]:
+            raise DTypeError(
+                f"A Ref of {self._value.dtype.name} cannot hold a value of {new.dtype.name}; convert it with "
+                f"astype({self._value.dtype.name!r})."
+            )
+        return new.astype(self._value.dtype)
 
     def freeze(self) -> Array:
         """The array; the Ref cannot be used any more."""

@@ -24,6 +24,7 @@ from tinyxla.shapes import element_type
 from tinyxla.shapes.symbolic import is_symbolic, length, may_exceed, slice_indices
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
+from tinyxla.tracing.promotion import as_array
 
 Ints = tuple[int, ...]
 
@@ -64,8 +65,9 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
         return [bool(value)]
     if isinstance(value, slice):
         return [_static_slice(value)]
+    clamps = config.out_of_bounds_reads == "clamp"
     if isinstance(value, (int, np.integer)):
-        return [int(value)]
+        return [Picked(as_array(value), False)] if clamps else [int(value)]
     if isinstance(value, (str, bytes)):
         raise IndexTypeError(f"indexing: {value!r} is no index; indices are integers, slices and arrays.")
     if isinstance(value, (list, tuple)):
@@ -86,6 +88,8 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
             f"indexing: indices are integers or booleans, but got an array of {value.dtype.name}; convert it with "
             "astype(int)."
         )
+    if clamps:
+        return [Picked(as_array(value), False)]
     if isinstance(value, np.ndarray):
         return [Picked(value, True)]
     if type(value) is ConcreteArray:
