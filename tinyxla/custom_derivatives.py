@@ -15,7 +15,15 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, cast, overload
 
 import numpy as np
 
-from tinyxla.api.functions import Function, ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.api.functions import (
+    Function,
+    ShapeDtypeStruct,
+    arrays_of,
+    as_integers,
+    check_callable,
+    name_of,
+    trace_tree,
+)
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, MissingRuleError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
@@ -225,6 +233,7 @@ class BoundCall:
     """One call: functions of pytrees as functions of leaves."""
 
     result_tree: pytrees.TreeDef  # known when the function or a rule has run
+    expected: tuple[pytrees.TreeDef, list[Shape]] | None = None  # the function's result, if it has run
 
     def __init__(
         self,
@@ -255,7 +264,21 @@ class BoundCall:
 
     def function(self, *leaves: Any) -> list[Array]:
         handed_on, own = self.parted(leaves)
-        return self.outputs(self.of.fun(*self.whole(handed_on, pytrees.unflatten(self.tree, own))))
+        found = self.outputs(self.of.fun(*self.whole(handed_on, pytrees.unflatten(self.tree, own))))
+        self.expected = self.result_tree, [Shape.of(x) for x in found]
+        return found
+
+    def outputs_of_rule(self, what: str, result: Any) -> list[Array]:
+        """The leaves of the result that a rule gives; an error if it is not like the function's."""
+        found = self.outputs(result)
+        shapes = [Shape.of(x) for x in found]
+        if self.expected is not None and (self.result_tree, shapes) != self.expected:
+            kind = "structure" if self.result_tree != self.expected[0] else "shapes and types"
+            given, wanted = pytrees.unflatten(self.result_tree, shapes), pytrees.unflatten(*self.expected)
+            raise ShapeError(
+                f"{self.of}: {what} must give the function's result first, of the {kind} {wanted}, but gives {given}."
+            )
+        return found
 
     def structure(self, leaves: Values) -> pytrees.TreeDef:
         """That of the function's result."""
@@ -439,9 +462,11 @@ class custom_jvp(CustomFunction[P, R]):
                 )
             given = [_full(t, x, self._symbolic) for t, x in zip(tangents, own, strict=False)]
             pair = self._rules[0](*handed_on, pytrees.unflatten(call.tree, own), pytrees.unflatten(call.tree, given))
-            result, tangent = _pair(f"{self}: the rule", "(result, tangent)", pair)
-            outputs = call.outputs(result)
-            return outputs, call.derivatives("the tangent", tangent, call.result_tree, outputs)
+            name = f"the rule {name_of(self._rules[0])}"
+            result, tangent = _pair(f"{self}: {name}", "(result, tangent)", pair)
+            outputs = call.outputs_of_rule(name, result)
+            tangents = call.derivatives(f"the tangent of {name}", tangent, call.result_tree, outputs)
+            return outputs, tangents
 
         return CustomJvp(self.__name__, (call.key, self._rules), len(leaves), call.function, push)
 
@@ -507,8 +532,9 @@ class custom_vjp(CustomFunction[P, R]):
             given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
             handed_on, _ = call.parted(())
             pair = self._rules[0](*call.whole(handed_on, pytrees.unflatten(call.tree, given)))
-            result, residuals = _pair(f"{self}: the forward rule", "(result, residuals)", pair)
-            outputs = call.outputs(result)
+            name = f"the forward rule {name_of(self._rules[0])}"
+            result, residuals = _pair(f"{self}: {name}", "(result, residuals)", pair)
+            outputs = call.outputs_of_rule(name, result)
             residuals, references = slotted(residuals) if has_references(residuals) else (residuals, [])
             kept, tree = pytrees.flatten(residuals)
             return outputs, kept, (tree, _described(outputs), _described(values), references)
@@ -521,8 +547,8 @@ class custom_vjp(CustomFunction[P, R]):
             found = self._rules[1](*call.parted(())[0], kept, pytrees.unflatten(call.result_tree, seeds))
             if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):  # pyright: ignore[reportUnknownArgumentType]
                 raise DifferentiationError(
-                    f"{self}: the backward rule must give a tuple with a cotangent for each of the "
-                    f"{len(call.tree.children())} arguments that there are derivatives by, but gives {found!r}."
+                    f"{self}: the backward rule {name_of(self._rules[1])} must give a tuple with a cotangent for each "
+                    f"of the {len(call.tree.children())} arguments that there are derivatives by, but gives {found!r}."
                 )
             return call.derivatives("the cotangent", tuple(found), call.tree, values)  # pyright: ignore[reportUnknownArgumentType]
 

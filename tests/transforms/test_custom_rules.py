@@ -524,16 +524,16 @@ def test_closure_convert() -> None:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def wrong_jvp(rule: Callable[..., Any]) -> Callable[[], Any]:
+def wrong_jvp(rule: Callable[..., Any], wrap: Any = lambda f: f) -> Callable[[], Any]:
     f = tx.custom_jvp(lambda x: x * 2)
     f.defjvp(rule)
-    return lambda: tx.grad(lambda x: f(x).sum())(V)
+    return lambda: tx.grad(wrap(lambda x: f(x).sum()))(V)
 
 
-def wrong_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Callable[[], Any]:
+def wrong_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any], wrap: Any = lambda f: f) -> Callable[[], Any]:
     f = tx.custom_vjp(lambda x: x * 2)
     f.defvjp(fwd, bwd)
-    return lambda: tx.grad(lambda x: f(x).sum())(V)
+    return lambda: tx.grad(wrap(lambda x: f(x).sum()))(V)
 
 
 def wrong_vmap(rule: Any) -> Callable[[], Any]:
@@ -570,11 +570,28 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
         r"the rule <lambda> must give .* structure .*, \*, but gives \[\*\]",
     ),
     (zero_of_another_shape, r"the cotangent\[1\] must have the shape .* f32\[3\], but is a SymbolicZero\(f32\[2\]\)"),
-    (wrong_jvp(lambda p, t: t[0]), r"the rule must give a pair \(result, tangent\), but gives"),
-    (wrong_jvp(lambda p, t: (p[0], (t[0], t[0]))), r"the tangent must have the structure \*, .* but has .*\(\*, \*\)"),
-    (wrong_jvp(lambda p, t: (p[0], t[0][:2])), r"the tangent must have the shape of .* f32\[3\], but is f32\[2\]"),
-    (wrong_vjp(lambda x: x, lambda r, g: (g,)), r"the forward rule must give a pair \(result, residuals\)"),
-    (wrong_vjp(lambda x: (x, None), lambda r, g: g), "the backward rule must give a tuple with a cotangent for each"),
+    (wrong_jvp(lambda p, t: t[0]), r"the rule <lambda> must give a pair \(result, tangent\), but gives"),
+    (
+        wrong_jvp(lambda p, t: (p[0], (t[0], t[0]))),
+        r"the tangent of the rule <lambda> must have the structure \*, .*\(\*, \*\)",
+    ),
+    (
+        wrong_jvp(lambda p, t: (p[0], t[0][:2])),
+        r"the rule <lambda> must have the shape of .* f32\[3\], but is f32\[2\]",
+    ),
+    (
+        wrong_jvp(lambda p, t: ((p[0], p[0]), (t[0], t[0])), tx.jit),
+        r"the rule <lambda> must give the function's result first, of the structure f32\[3\], but gives \(f32",
+    ),
+    (
+        wrong_vjp(lambda x: (x[:2], None), lambda r, g: (g,), tx.jit),
+        r"the forward rule <lambda> must give the function's result first, .* f32\[3\], but gives f32\[2\]",
+    ),
+    (wrong_vjp(lambda x: x, lambda r, g: (g,)), r"the forward rule <lambda> must give a pair"),
+    (
+        wrong_vjp(lambda x: (x, None), lambda r, g: g),
+        "the backward rule <lambda> must give a tuple with a cotangent for each",
+    ),
     (wrong_vjp(lambda x: (x, None), lambda r, g: (g, g)), "for each of the 1 arguments"),
     (wrong_vjp(lambda x: (x, None), lambda r, g: (g[:1],)), r"the cotangent\[0\] must have the shape .* is f32\[1\]"),
     (wrong_vjp(lambda x: (x, None), lambda r, g: ((g, g),)), "the cotangent must have the structure"),

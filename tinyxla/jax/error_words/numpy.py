@@ -12,11 +12,6 @@ _USE_OTHER_MODE = "Use mode='wrap' or mode='clip' instead."
 NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     # rules and callbacks
     (
-        r"^custom_jvp of (.*): the tangent must have the structure",
-        "Custom JVP rule for function {1} must produce primal and tangent outputs with equal container (pytree) "
-        "structures",
-    ),
-    (
         r"^custom_vjp of .*: the cotangent must have the structure",
         "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple "
         "of the "

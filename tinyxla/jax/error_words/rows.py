@@ -66,9 +66,37 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "expected function with aux output to return a two-element tuple",
     ),
     (
-        r"^custom_jvp of (.*): the tangent must have the structure",
-        "Custom JVP rule for function {1} must produce primal and tangent outputs with equal container (pytree) "
-        "structures",
+        r"^custom_jvp of (.*): the tangent of the rule (.*) must have the structure (.*), where .*, but has the "
+        r"structure (.*)\.",
+        "Custom JVP rule {2} for function {1} must produce primal and tangent outputs with equal container (pytree) "
+        "structures, but got PyTreeDef({3}) and PyTreeDef({4}) respectively.",
+    ),
+    (
+        r"^custom_jvp of (.*): the rule (.*) must give the function's result first, of the structure (.*), but gives "
+        r"(.*)\.",
+        "Custom JVP rule {2} for function {1} must produce a pair (list or tuple of length two) where the first "
+        "element represents the primal output (equal in value to the output of the custom_jvp-decorated function {1}, "
+        "and in particular of the same container/pytree structure), but instead the JVP rule output's first element "
+        "had container/pytree structure:\n    {4:types}\nwhile the custom_jvp-decorated function {1} had output "
+        "container/pytree structure:\n    {3:types}.",
+    ),
+    (
+        r"^custom_jvp of (.*): the rule (.*) must give the function's result first, of the shapes and types (.*), but "
+        r"gives (.*)\.",
+        "Custom JVP rule {2} for function {1} must produce a pair (list or tuple of length two) where the first "
+        "element represents the primal output (equal in value to the output of the custom_jvp-decorated function {1}, "
+        "and in particular with leaves of the same shape/dtype), but instead the JVP rule output's first element had "
+        "shapes/dtypes of:\n    {4:types}\nwhile the custom_jvp-decorated function {1} had output shapes/dtypes of:\n"
+        "    {3:types}",
+    ),
+    (
+        r"^custom_vjp of (.*): the forward rule (.*) must give the function's result first, of the (structure|shapes "
+        r"and types) (.*), but gives (.*)\.",
+        "Custom VJP fwd rule {2} for function {1} must produce a pair (list or tuple of length two) where the first "
+        "element represents the primal output (equal to the output of the custom_vjp-decorated function {1}) and the "
+        "second element represents residuals (i.e. values stored from the forward pass for use on the backward pass), "
+        "but instead the fwd rule output's first element had {3:jax}:\n    {5:types}\nwhile the custom_vjp-decorated "
+        "function {1} had output {3:jax}:\n    {4:types}",
     ),
     (
         rf"^(jacfwd) of .*: argument .* is {_SHAPE}, of element type \w+, for which there is no derivative",
@@ -195,24 +223,25 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Binding failed with the error:\nThe following keyword arguments could not be resolved to positions: {3:bare}",
     ),
     (
-        r"^custom_jvp of (.*): the rule must give a pair \(result, tangent\), but gives",
-        "Custom JVP rule for function {1} must produce a pair (list or tuple of length two) representing primal and "
-        "tangent outputs",
+        r"^custom_jvp of (.*): the rule (.*) must give a pair \(result, tangent\), but gives (?:Array\()?(.*?)"
+        r"[,.](?= |$)",
+        "Custom JVP rule {2} for function {1} must produce a pair (list or tuple of length two) representing primal "
+        "and tangent outputs, but got {3}",
     ),
     (
-        rf"^custom_jvp of .*: the tangent.* must have the shape of what it belongs to, {_SHAPE}, but is {_SHAPE}",
+        rf"^custom_jvp of .*: the tangent .* must have the shape of what it belongs to, {_SHAPE}, but is {_SHAPE}",
         "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. Expected "
         "{1:type} "
         "(tangent type of {1:type}) but got {2:type}.",
     ),
     (
-        r"^custom_vjp of (.*): the forward rule must give a pair",
-        "Custom VJP fwd rule for function {1} must produce a pair (list or tuple of length two)",
+        r"^custom_vjp of (.*): the forward rule (.*) must give a pair",
+        "Custom VJP fwd rule {2} for function {1} must produce a pair (list or tuple of length two)",
     ),
     (
-        r"^custom_vjp of .*: the backward rule must give a tuple",
-        "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple of "
-        "the primal function, and in particular must produce a tuple of length equal to the number of arguments to "
+        r"^custom_vjp of .*: the backward rule (.*) must give a tuple",
+        "Custom VJP bwd rule {1} must produce an output with the same container (pytree) structure as the args tuple "
+        "of the primal function, and in particular must produce a tuple of length equal to the number of arguments to "
         "the primal function",
     ),
     # compiled functions
@@ -370,13 +399,22 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"{_NOT_AVAILABLE}ConcretizationTypeError",
     ),
     (
-        rf"^A tracer {_SHAPE} is used after (?:the traced function )?(.*), to which it belongs, has ended. "
+        rf"^A tracer {_SHAPE} is used after the traced function (.*), to which it belongs, has ended. "
         r"It was made (?:at )?(.*?)\. Return",
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
         "to an intermediate value with type {1:type} wrapped in a DynamicJaxprTracer to escape the scope of the "
         "transformation. JAX transformations require that functions explicitly return their outputs, and disallow "
         "saving intermediate values to global state. The function being traced when the value leaked was {2} traced "
         "for jit. The "
+        f"leaked intermediate value was created on line {{3}}. {_NOT_AVAILABLE}UnexpectedTracerError",
+    ),
+    (
+        rf"^A tracer {_SHAPE} is used after (.*), to which it belongs, has ended. "
+        r"It was made (?:at )?(.*?)\. Return",
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
+        "to an intermediate value with type {1:type} wrapped in a DynamicJaxprTracer to escape the scope of the "
+        "transformation. JAX transformations require that functions explicitly return their outputs, and disallow "
+        "saving intermediate values to global state. The function being traced when the value leaked was {2}. The "
         f"leaked intermediate value was created on line {{3}}. {_NOT_AVAILABLE}UnexpectedTracerError",
     ),
     (
@@ -878,6 +916,8 @@ _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,
+    "jax": lambda given: "container/pytree structure" if given == "structure" else "shapes/dtypes of",
+    "types": lambda given: re.sub(_SHAPE, lambda found: _of_shape(found[0], "type"), given),
     "bare": lambda given: given.replace("'", ""),
     "name": lambda given: given.strip("*") if given.endswith("*") else element_type(given).dtype.name,
     "names": lambda given: ", ".join(repr(format(_Group(one), "name")) for one in given.split(" and ")),
