@@ -67,7 +67,7 @@ def checkpoint(
         A function of the same arguments with the same results and derivatives.
 
     Raises:
-        ArgumentError: what is no function.
+        ArgumentError: what is no function, or a position in `static_argnums` that a call does not have.
 
     Example:
         >>> import tinyxla as tx
@@ -106,7 +106,12 @@ def checkpoint(
         return result
 
     def called(fun: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
+        if any(not -len(args) <= n < len(args) for n in numbers):
+            raise ArgumentError(
+                f"checkpoint of {getattr(fun, '__name__', fun)}: static_argnums is {numbers}, but the call has "
+                f"{len(args)} positional arguments."
+            )
+        fixed = {n % len(args) for n in numbers}
         named_values = {name: x for name, x in kwargs.items() if name in names}
 
         @wraps(fun)

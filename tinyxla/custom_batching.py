@@ -71,6 +71,8 @@ class custom_vmap(CustomFunction[P, R]):
         return vmap_rule
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVmap:
+        shapes, weak = [Shape.of(x) for x in leaves], [x.weak_type for x in leaves]
+
         def rule(size: int, values: Values, mapped: Sequence[bool]) -> tuple[Values, Sequence[bool]]:
             (function,) = self._rules
             name = f"the rule {name_of(function)}"
@@ -80,7 +82,7 @@ class custom_vmap(CustomFunction[P, R]):
                 raise ArgumentError(f"{self}: {name} must give a pair (results, batched), but gives {pair!r}.")
             result, over = pair  # pyright: ignore[reportUnknownVariableType]
             batched = pytrees.broadcast_prefix(over, result, f"{self}: what {name} says is batched")
-            own = call.structure(leaves)
+            own = call.structure(shapes, weak)
             outputs = call.outputs(result)
             if call.result_tree != own:
                 raise PytreeError(

@@ -280,9 +280,9 @@ class BoundCall:
             )
         return found
 
-    def structure(self, leaves: Values) -> pytrees.TreeDef:
-        """That of the function's result."""
-        trace(self.function, [Shape.of(x) for x in leaves], str(self.of), [x.weak_type for x in leaves])
+    def structure(self, shapes: Sequence[Shape], weak: Sequence[bool]) -> pytrees.TreeDef:
+        """That of the function's result, for arguments with leaves of these shapes."""
+        trace(self.function, shapes, str(self.of), weak)
         return self.result_tree
 
     def outputs(self, result: Any) -> list[Array]:

@@ -133,7 +133,6 @@ def test_known_options_without_effect_warn_once(option: str, value: Any) -> None
         ("jax_default_matmul_precision", "highest"),
         ("jax_transfer_guard", "disallow"),  # nothing is transferred
         ("jax_log_checkpoint_residuals", False),
-        ("jax_check_tracer_leaks", True),
         ("jax_default_device", CPU),
     ],
 )
@@ -146,9 +145,7 @@ def test_contexts_without_effect_warn_once() -> None:
     make = lambda: tx.default_matmul_precision("bfloat16")  # noqa: E731
     assert ["default_matmul_precision" in message for message in messages(make)] == [True]
     assert messages(make) == []
-    assert (
-        messages(lambda: (tx.checking_leaks(), tx.check_tracer_leaks(), tx.default_matmul_precision("float32"))) == []
-    )
+    assert messages(lambda: tx.default_matmul_precision("float32")) == []
 
 
 def test_contexts_without_effect_are_decorators() -> None:

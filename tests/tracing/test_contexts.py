@@ -331,3 +331,55 @@ def test_contexts_without_effect_are_decorators() -> None:
         return 2 * x
 
     assert [double(1.0), double(2.0)] == [2.0, 4.0]
+
+
+# --- leaked tracers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "holder"),
+    [
+        (lambda keep: tx.jit(keep)(1.0), "a list"),
+        (lambda keep: tx.vmap(keep)(tnp.arange(3.0)), "a list"),
+        (lambda keep: tx.eval_shape(keep, 1.0), "a list"),
+        (lambda keep: tx.lax.scan(lambda c, x: (keep(c), None), 1.0, tnp.arange(3.0)), "a list"),
+        (lambda keep: tx.jit(lambda x: keep(lambda: x)())(1.0), "a cell"),
+    ],
+    ids=["jit", "vmap", "eval_shape", "scan", "closure"],
+)
+def test_leaked_tracers_are_errors_at_the_end_of_the_function_where_that_is_asked_for(call: Any, holder: str) -> None:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    call(keep)  # no error here, but where it is used
+    kept.clear()
+    with tx.checking_leaks(), pytest.raises(errors.LeakedTracerError, match=rf"has ended, but .* is left in {holder}"):
+        call(keep)
+
+
+def test_functions_that_keep_no_tracers_are_no_errors_of_the_leak_check() -> None:
+    scale = tx.custom_jvp(lambda x: 2 * x)
+    scale.defjvp(lambda p, t: (scale(*p), 3 * t[0]))
+
+    def f(x: Any) -> Any:
+        return tx.lax.scan(lambda c, x: (tnp.sin(scale(c)) + x, c), x, tnp.arange(2.0))[0]
+
+    with tx.checking_leaks():
+        assert tx.jit(tx.grad(f))(1.0) == tx.grad(tx.jit(f))(1.0)
+        assert tx.vmap(tx.jit(tx.grad(tx.checkpoint(f))))(tnp.ones(3)).shape == (3,)
+
+
+def test_inlined_functions_are_recorded_by_their_operations() -> None:
+    for inline, names in ((True, ["constant", "multiply"]), (False, ["call"])):
+        inner = tx.jit(lambda x: 2 * x, inline=inline)
+        graph = tx.make_graph(lambda x, inner=inner: inner(x))(1.0)
+        assert [x.op.name for x in graph.entry.instructions[1:-1] if x.op.name != "get-tuple-element"] == names
+        assert tx.grad(tx.jit(inner))(3.0) == 2
+
+
+def test_static_argnums_of_checkpoint_are_positions_of_the_call() -> None:
+    with pytest.raises(errors.ArgumentError, match=r"static_argnums is \(5,\), but the call has 1 positional"):
+        tx.checkpoint(lambda x: x, static_argnums=5)(1.0)

@@ -224,7 +224,8 @@ def threefry_partitionable(new_val: bool = True) -> Context:
 
 
 def check_tracer_leaks(new_val: bool = True) -> Context:
-    """Nothing changes inside: a leaked tracer is always an error where it is used.
+    """Inside, a traced or batched function that leaves a tracer in an outer variable or container is an error when it
+    ends, which names the container. Without this it is an error where the tracer is used.
 
     Args:
         new_val: the value of the option inside; by default it is on.
@@ -234,11 +235,14 @@ def check_tracer_leaks(new_val: bool = True) -> Context:
 
     Example:
         >>> import tinyxla as tx
+        >>> kept = []
         >>> with tx.check_tracer_leaks():
-        ...     tx.jit(lambda x: x + 1)(1)
-        Array(2, dtype=int32, weak_type=True)
+        ...     tx.jit(lambda x: kept.append(x))(1)
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.LeakedTracerError: The traced function <lambda> has ended, but a tracer s32[] of it is ...
     """
-    return _without_effect("check_tracer_leaks", new_val)
+    return setting("check_tracer_leaks", new_val)
 
 
 def default_matmul_precision(new_val: str | None = None) -> Context:

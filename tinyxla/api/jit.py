@@ -85,7 +85,7 @@ from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceShard
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
-from tinyxla.transforms.computations import clear_transformed, effects, program_of_op
+from tinyxla.transforms.computations import clear_transformed, effects, program_of_op, run
 from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
 from tinyxla.util.wrapping import Described, wraps
 
@@ -182,9 +182,10 @@ class Program:
         made._executable = executable
         return made
 
-    def apply(self, leaves: Sequence[Array]) -> Any:
-        """The results as one op of the surrounding trace."""
-        outputs = call(*leaves, *self.captured, to_apply=self.computation)
+    def apply(self, leaves: Sequence[Array], inline: bool = False) -> Any:
+        """The results as one op of the surrounding trace; with `inline` by its own ops."""
+        operands = [*leaves, *self.captured]
+        outputs = run(self.computation, operands) if inline else call(*operands, to_apply=self.computation)
         return pytrees.unflatten(self.tree, [x.with_weak_type(w) for x, w in zip(outputs, self.weak, strict=True)])
 
 
@@ -432,8 +433,10 @@ class Jitted(Described, Generic[P, R]):
         static_names: frozenset[str],
         donated: frozenset[int] = frozenset(),
         donated_names: frozenset[str] = frozenset(),
+        inline: bool = False,
     ) -> None:
         wraps(function)(self)
+        self._inline = inline
         self.__name__ = name_of(function)
         self._function = function
         self.describe("jit", function)
@@ -511,7 +514,7 @@ class Jitted(Described, Generic[P, R]):
                     "eval_shape."
                 )
         try:
-            return program.apply(leaves)
+            return program.apply(leaves, self._inline and state.staging is not None)
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
 
@@ -996,7 +999,8 @@ def jit(
         in_shardings, out_shardings: how arguments and results are sharded: pytrees of shardings, or of `PartitionSpec`s
             for the current mesh, that may stop earlier than the arguments. None leaves it open.
         device, backend: None or "cpu" (or a device), which is all there is.
-        keep_unused, inline: accepted as JAX has them; neither changes anything.
+        keep_unused: accepted as JAX has it; it changes nothing.
+        inline: whether a call in another traced function is recorded as the operations of this one, and not as a call.
         compiler_options: a dictionary of options of XLA, which is another compiler: a `NoEffectWarning` says so once.
 
     Returns:
@@ -1030,6 +1034,7 @@ def jit(
             donate_argnames=donate_argnames,
             in_shardings=in_shardings,
             out_shardings=out_shardings,
+            inline=inline,
         )
     check_callable("jit", function)
     if isinstance(function, staticmethod):
@@ -1052,7 +1057,7 @@ def jit(
         )
     if says_where(in_shardings) or says_where(out_shardings):
         return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
-    return Jitted(function, *static, *donated)
+    return Jitted(function, *static, *donated, inline=bool(inline))
 
 
 def _check_flags(**flags: Any) -> None:

@@ -37,6 +37,7 @@ _CHECKS = [
     "numpy_rank_promotion",
     "disabled_passes",
     "out_of_bounds_reads",
+    "check_tracer_leaks",
     "no_execution",
     "target",
 ]
@@ -68,7 +69,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "allow_f16_reductions": (True,),
     "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
-    "check_tracer_leaks": (True,),  # a leaked tracer is an error where it is used
     "default_device": (CPU,),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
     "logging_level": ("NOTSET",),
@@ -145,6 +145,8 @@ class Config(threading.local):
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
+        check_tracer_leaks: whether a traced or batched function that leaves a tracer in an outer variable or container
+            is an error when it ends; else it is one where the tracer is used.
         disabled_passes: names of passes of the compiler that are left out, to find out which one matters: see
             `tinyxla.compiler.pipeline`. The environment variable TINYXLA_DISABLED_PASSES sets it, with commas between.
         target: sizes of the machine that code is generated for, where they are not those of this one:
@@ -187,6 +189,7 @@ class Config(threading.local):
     out_of_bounds_reads: str = "raise"
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
+    check_tracer_leaks: bool = False
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))

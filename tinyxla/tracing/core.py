@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dis
+import gc
 import inspect
 import math
 import reprlib
@@ -483,6 +484,32 @@ def check_active(tracer: Any) -> None:
         )
 
 
+def check_leaks(trace: Trace) -> None:
+    """An error for a trace of a user's function that has ended, of which a tracer is kept."""
+    if not config.check_tracer_leaks or not hasattr(trace.function, "__wrapped__"):
+        return
+    if not _kept_tracers(trace):
+        return
+    gc.collect()  # what is left in cycles nobody keeps
+    for tracer in _kept_tracers(trace):
+        holders = [x for x in gc.get_referrers(tracer) if not isinstance(x, (FrameType, Interpreted, _Kept))]
+        named = [f"a {type(x).__name__}" for x in holders] or ["another tracer"]
+        what = f"{trace.what[:1].upper()}{trace.what[1:]}"
+        raise LeakedTracerError(
+            f"{what} has ended, but a tracer {tracer.described()} of it is left in {' and '.join(named)}."
+            f"{_origin(tracer)} Return the value from the function instead of storing it in an outer variable, "
+            "attribute or container."
+        )
+
+
+class _Kept(list[Any]):
+    """Tracers that are looked at here, which is no reason for them to be there."""
+
+
+def _kept_tracers(trace: Trace) -> _Kept:
+    return _Kept(x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x.owner is trace)
+
+
 def _origin(tracer: Tracer) -> str:
     """Where a tracer was made, as far as that is known."""
     inner: Any = tracer
@@ -759,4 +786,7 @@ def trace(
         return graph.finish(name, outputs), outputs
 
     computation, outputs = graph.run(record)
-    return computation, list(graph.captured.values()), [x.weak_type for x in outputs]
+    weak_results = [x.weak_type for x in outputs]
+    del outputs
+    check_leaks(graph)
+    return computation, list(graph.captured.values()), weak_results

@@ -16,7 +16,7 @@ from tinyxla.ops import Op, calls
 from tinyxla.ops.op import OWN
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, infer_shape, state
+from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, check_leaks, infer_shape, state
 from tinyxla.tracing.shardings import Sharding
 
 
@@ -90,7 +90,9 @@ def batch(
         tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
         return [mapped.split(x) for x in function(*tracers)]
 
-    return mapped.run(apply)
+    found = mapped.run(apply)
+    check_leaks(mapped)
+    return found
 
 
 def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:

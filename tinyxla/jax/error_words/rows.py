@@ -418,6 +418,17 @@ _TABLE: tuple[tuple[str, str], ...] = (
         f"leaked intermediate value was created on line {{3}}. {_NOT_AVAILABLE}UnexpectedTracerError",
     ),
     (
+        rf"^A batched function \(vmap\) has ended, but a tracer {_SHAPE} of it is left in (.*?)\. It was made (?:at )?"
+        r"(.*)\. Return",
+        "Leaked trace BatchTrace. Leaked tracer(s):\n\nVmapTracer({1:type})\n\nThis BatchTracer with object id 1 was "
+        "created on line:\n  {3}\n<BatchTracer 1> is referred to by {2}",
+    ),
+    (
+        rf"^The traced function (.*) has ended, but a tracer {_SHAPE} of it is left in (.*?)\. ",
+        "Leaked trace DynamicJaxprTrace. Leaked tracer(s):\n\nJitTracer({2:type})\n\nThe error occurred while tracing "
+        "the function {1} for jit.\n<DynamicJaxprTracer 1> is referred to by {3}",
+    ),
+    (
         r"^A tracer .* is used after",
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
         f"to an intermediate value to escape. {_NOT_AVAILABLE}UnexpectedTracerError",
