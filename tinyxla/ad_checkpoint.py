@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
-from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, parameter_names, trace_tree
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.checkpoint_name import checkpoint_name as named
 from tinyxla.tracing import pytrees
@@ -174,7 +174,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
     Example:
         >>> import tinyxla as tx
         >>> tx.ad_checkpoint.print_saved_residuals(tx.checkpoint(lambda x: tx.numpy.sin(tx.numpy.sin(x))), 1.0)
-        f32[] from argument 0
+        f32[] from the argument x
     """
     for line in _saved_residuals(fun, args, kwargs):
         print(line)
@@ -186,12 +186,12 @@ def _saved_residuals(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[st
     active = tuple(map(is_inexact, made.parameter_shapes))
     both = reverse(made, active, inexact(made), False)[0]
     early, _ = partition(both, count, len(made.outputs))
-    names = argument_names(args, kwargs)
+    names = [f"the argument {name}" for name in parameter_names(fun, args, kwargs)]
     names += ["a constant of the function"] * (count - len(names))
     told: list[str] = []
     for x in early.outputs[len(made.outputs) :]:
         if x in early.parameters:
-            told.append(f"{x.shape} from argument {names[early.parameters.index(x)]}")
+            told.append(f"{x.shape} from {names[early.parameters.index(x)]}")
         else:
             told.append(f"{x.shape} from {x.op.name}" + (f" at {x.source}" if x.source else ""))
     return told

@@ -32,7 +32,7 @@ def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     >>> policy = tx.checkpoint_policies.everything_saveable
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
     f32[] from get-tuple-element at ...
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[2] from get-tuple-element at ...
     f32[2] from get-tuple-element at ...
     """
@@ -55,7 +55,7 @@ def nothing_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.nothing_saveable
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     """
     return False
 
@@ -76,7 +76,7 @@ def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.dots_saveable
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
     return op.name in ("dot", "convolution")
@@ -98,7 +98,7 @@ def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.dots_with_no_batch_dims_saveable
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
     return op.name == "dot" and not attributes["lhs_batch_dims"]
@@ -122,7 +122,7 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
     return dots_with_no_batch_dims_saveable
@@ -142,7 +142,7 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.save_only_these_names("hidden")
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
 
@@ -166,7 +166,7 @@ def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
     >>> policy = tx.checkpoint_policies.save_any_names_but_these("hidden")
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     """
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
@@ -190,7 +190,7 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     >>> policy = tx.checkpoint_policies.save_anything_except_these_names("hidden")
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
     f32[] from get-tuple-element at ...
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[2] from get-tuple-element at ...
     f32[2] from get-tuple-element at ...
     """
@@ -225,7 +225,7 @@ def save_and_offload_only_these_names(
     ...     names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"], offload_src="a", offload_dst="b"
     ... )
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
     return save_only_these_names(*names_which_can_be_saved, *names_which_can_be_offloaded)
@@ -246,7 +246,7 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     >>> named = tx.checkpoint_policies.save_only_these_names("hidden")
     >>> policy = tx.checkpoint_policies.save_from_both_policies(named, tx.checkpoint_policies.dots_saveable)
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
-    f32[2] from argument 0
+    f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
 

@@ -440,10 +440,10 @@ def saved(f: Callable[..., Any], capsys: Any) -> list[str]:
 
 
 def test_what_is_kept(capsys: Any) -> None:
-    assert saved(by_checkpoint(tx), capsys) == ["f32[3] from argument 0"]
+    assert saved(by_checkpoint(tx), capsys) == ["f32[3] from the argument x"]
     assert len(saved(by_checkpoint(tx, "all"), capsys)) > 2
     assert sorted(saved(by_checkpoint(tx, "dots"), capsys)) == [
-        "f32[3] from argument 0",
+        "f32[3] from the argument x",
         "f32[3] from get-tuple-element",
     ]
     assert saved(by_checkpoint(tx, "named"), capsys) == saved(by_checkpoint(tx, "dots"), capsys)
