@@ -190,6 +190,8 @@ def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
         print(traced.jaxpr, type(traced.jaxpr).__name__)
         print(*(str(aval) for aval in jax.tree.leaves(traced.in_avals)), str(lowered.out_avals["a"]))
         print(jax.tree.leaves(compiled.input_shardings), compiled.output_shardings, compiled.donate_argnums)
+        print(*(x.layout.major_to_minor for x in compiled.input_formats[0]), compiled.output_formats["a"].layout.tiling)
+        print(jnp.ones((2, 3)).format.layout.major_to_minor)
         print(f._cache_size(), f(jnp.ones(3), y=2)["a"], f._cache_size())
         print(jax.P("x", None), jax.P("x"), str(jax.typeof(1)), str(jax.typeof(jnp.ones(2))))
         """) == [
@@ -202,6 +204,8 @@ def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
         "[SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device), "
         "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)] "
         "{'a': SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)} ()",
+        "(0,) ()",
+        "(0, 1)",
         "1 [2. 2. 2.] 1",
         "P('x', None) P('x',) ~int32[] float32[2]",
     ]

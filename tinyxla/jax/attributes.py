@@ -16,6 +16,7 @@ from tinyxla.jax.backend import get_backend
 from tinyxla.jax.consumed_keys import consumption
 from tinyxla.jax.error_words.rows import in_jax, with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
+from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
 from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.random_primitives import record_generators
@@ -84,6 +85,9 @@ def set_attributes() -> None:
     for stage in (Traced, Lowered, Compiled):
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
+    compiled: Any = Compiled
+    compiled.input_formats, compiled.output_formats = property(input_formats), property(output_formats)
+    array_type.format = property(array_format)
     Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
     log = compile_log.log
     compile_log.log = lambda message: log(in_jax(message))
