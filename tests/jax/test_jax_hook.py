@@ -265,7 +265,7 @@ def test_refs_are_written_where_they_are_made_alone() -> None:
         """
     )
     assert found[:2] == ["6.0 3.0 6.0", "[5. 0.] (2,)"]
-    assert found[2].startswith("A Ref is used inside a transformed function, but was made outside of it")
+    assert found[2].startswith("A Ref is used inside a batched function (vmap), but was made outside of it")
 
 
 def test_shardings_over_one_device() -> None:

@@ -316,7 +316,7 @@ class GraphTracer(Tracer):
             seen.update(new)
             waiting += new
         parameters = [k for k, x in enumerate(self.owner.parameters) if x in seen]
-        names = self.owner.names() if self.owner.names and parameters else []
+        names = self.owner.parameter_names() if self.owner.parameter_names and parameters else []
         found = list(dict.fromkeys(names[k] for k in parameters if k < len(names)))
         if found:
             listed = " and ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
@@ -345,7 +345,7 @@ class GraphTrace(Trace):
     arrays for which `captures` says so)."""
 
     captures: Callable[[Array], bool] | None = None
-    names: Callable[[], Sequence[str]] | None = None  # of the function's own parameters: for errors
+    parameter_names: Callable[[], Sequence[str]] | None = None  # of the function's own ones: for errors
 
     def __init__(self, what: str, staging: bool = True) -> None:
         super().__init__()
@@ -777,7 +777,7 @@ def trace(
         graph = GraphTrace(what or name, staging)
     graph.function = function
     graph.captures = captures
-    graph.names = names
+    graph.parameter_names = names
 
     def record() -> tuple[Computation, Sequence[Any]]:
         weak = weak_types or [False] * len(shapes)
