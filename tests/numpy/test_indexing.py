@@ -270,6 +270,8 @@ def test_nothing_and_from_nothing() -> None:
     same(jnp.asarray(values((4,)))[[]], np.zeros(0, np.float32))
     with pytest.raises(OutOfBoundsError, match="is empty: no index is inside"):
         recorded(lambda v, i: v[i], empty, np.int32(0))
+    with pytest.raises(OutOfBoundsError, match=r"take: axis 0 of the array of shape .* is empty"):
+        recorded(lambda v, i: jnp.take(v, i, axis=0), empty, np.int32(0))
 
 
 def test_fill_values_may_be_traced() -> None:

@@ -577,9 +577,10 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
                 f"(primals is a {types[0]}, and tangents a {types[1]})."
             )
     if isinstance(primals, list) != isinstance(tangents, list):
+        trees = (pytrees.structure_text(pytrees.flatten(given)[1]) for given in (primals, tangents))
         raise ArgumentError(
-            f"jvp of {name_of(fun)}: primals and tangents must be both tuples or both lists, but are {types[0]} and "
-            f"{types[1]}."
+            f"jvp of {name_of(fun)}: primals and tangents must be both tuples or both lists, but have the structures "
+            f"{' and '.join(trees)} where * stands for an array."
         )
     inputs, treedef = _arguments(tuple(primals), f"jvp of {name_of(fun)}")
     typed = _matched("tangent", tuple(tangents), f"argument of {name_of(fun)}", inputs, treedef, strict=True)

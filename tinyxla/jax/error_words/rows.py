@@ -130,8 +130,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "primal and tangent arguments to jax.jvp must be tuples or lists; found {1} and {2}.",
     ),
     (
-        "^jvp of .*: primals and tangents must be both tuples or both lists",
-        "primal and tangent arguments to jax.jvp must have the same tree structure",
+        r"^jvp of .*: primals and tangents must be both tuples or both lists, but .* structures (.*) and (.*) where",
+        "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
+        "PyTreeDef({1}) whereas tangents have tree structure PyTreeDef({2}).",
     ),
     (
         "^The tangent.* must have the type of the argument",
@@ -143,8 +144,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "jvp called with different primal and tangent shapes;Got primal shape {1:shape} and tangent shape as {2:shape}",
     ),
     (
-        "^The tangent must have the structure of the argument",
-        "primal and tangent arguments to jax.jvp must have the same tree structure",
+        r"^The tangent must have the structure of the argument of .*, which is (.*) where .* has the structure (.*)\.",
+        "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
+        "PyTreeDef({1}) whereas tangents have tree structure PyTreeDef({2}).",
     ),
     (
         rf"^The cotangent.* must have the (?:shape|type) of the result of .*, {_SHAPE}, but (?:has the shape|is) "
@@ -295,7 +297,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Cannot apply JAX transformations to a function lowered and compiled for a particular signature.",
     ),
     (r"^(?:as_text|compiler_ir): the dialect is .*, but got '?(\w*)'?\.", "unknown dialect: {1}"),
-    (r"^jit: there is no option ('.*') of XLA's compiler", "No such compile option: {1}"),
+    (r"^jit: there is no option ('.*') of XLA's compiler", "INVALID_ARGUMENT: No such compile option: {1}"),
     (r"^Finished tracing (\w+)\(.* for jit in ([\d.e-]+) s", "Finished tracing {1} for jit in {2} sec"),
     (
         r"^Cache miss of (.*), called at (.*?)\n  it is its first call\. A function made at the same line",
@@ -676,6 +678,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^indexing: index (-?\d+) is out of range for axis (\d+) of size (\d+)",
         "index {1} is out of bounds for axis {2} with size {3}",
     ),
+    (r"^take: axis \d+ of the array .* is empty", "Cannot do a non-empty jnp.take() from an empty axis."),
     (r"^indexing: an axis of the array .* is empty: no index", "index is out of bounds for axis with size 0"),
     (
         r"^indexing: a boolean mask has size (\d+) where the array of shape (\(.*?\)) has (\d+)",
@@ -993,9 +996,11 @@ def with_jax_words(of_error: Any) -> Any:
 
     def text(self: Any) -> str:
         own: str = of_error(self)
-        said = getattr(self, "in_jax", "") or jax_words(own)
         differences = getattr(self, "differences", None)
-        said = difference_words(differences) if differences and differences.places else jax_words(own)
+        if differences and differences.places:
+            said = difference_words(differences)
+        else:
+            said = getattr(self, "in_jax", "") or jax_words(own)
         return f"{own}\n  In JAX: {said}" if said and said not in own else own
 
     return text

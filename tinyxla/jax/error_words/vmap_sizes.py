@@ -43,17 +43,17 @@ def _type_name(x: Any) -> str:
 
 def _names(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """How JAX speaks of each leaf among the arguments."""
-    given = [f"argument {name}" for name in _positional_names(fun, len(args))]
+    names = _parameters(fun, args, kwargs)
+    given = [f"argument {names[k]}" if k < len(names) else f"args[{k}]" for k in range(len(args))]
     whole = [*zip(given, args, strict=True), *((f"kwargs[{name!r}]", kwargs[name]) for name in sorted(kwargs))]
     return [f"{where}{path}" for where, x in whole for path in pytrees.leaf_names(x)]
 
 
-def _positional_names(fun: Callable[..., Any], count: int) -> list[str]:
+def _parameters(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The parameters of a function; none where the call does not fit them."""
     try:
-        parameters = list(inspect.signature(fun).parameters.values())
+        signature = inspect.signature(fun)
+        signature.bind(*args, **kwargs)
     except (TypeError, ValueError):
-        parameters = []
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in by_position][:count]
-    rest = next((p.name for p in parameters if p.kind == inspect.Parameter.VAR_POSITIONAL), "args")
-    return [*names, *(f"{rest}[{k}]" for k in range(count - len(names)))]
+        return []
+    return list(signature.parameters)

@@ -79,6 +79,7 @@ def take(
     Raises:
         DTypeError: indices that are no integers.
         AxisError: an axis that the array does not have.
+        OutOfBoundsError: an axis of size 0, without a fill value.
         AttributeValueError: a mode that there is not.
 
     Example:
@@ -92,6 +93,11 @@ def take(
     if not element_type(chosen.dtype).is_integer:
         raise DTypeError(f"take: indices are integers, but got an array of {chosen.dtype.name}; convert them.")
     found = check_mode("take", mode)
+    if found != "fill" and fill_value is None and x.shape[along] == 0 and 0 not in chosen.shape:
+        raise OutOfBoundsError(
+            f"take: axis {along} of the array of shape {x.shape} is empty: no index is inside; pass a fill_value, or "
+            "no indices."
+        )
     if found is None and (fill_value is not None or type(chosen) is not ConcreteArray):
         found = "fill"
     if found == "clip":
