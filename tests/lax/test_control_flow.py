@@ -648,7 +648,11 @@ ERRORS: list[tuple[Callable[[], Any], type[TinyxlaError], str]] = [
     (lambda: lax.cond(True, lambda: X, lambda: X[:2]), ShapeError, r"the result is f32\[3\] or f32\[2\]"),
     (lambda: lax.switch(0, []), AttributeValueError, "at least one branch"),
     (lambda: lax.switch(0.5, [lambda: 1]), ArgumentError, "the index must be an integer"),
-    (lambda: lax.composite(lambda x, *, f: x, "a.b")(1, f=X), ArgumentError, "an attribute must be a number, a string"),
+    (
+        lambda: lax.composite(lambda x, *, f: x, "a.b")(1, f=tx.numpy.ones(3)),
+        ArgumentError,
+        "an attribute must be a number, a string, a NumPy array",
+    ),
 ]
 
 

@@ -498,7 +498,7 @@ def test_scans_of_every_length(count: int) -> None:
         ),
         (lambda: lax.add(I, 1.5), DTypeError, r"s32\[2,3\] and 1.5; convert them"),
         (lambda: lax.add(F, F[0]), ShapeError, r"different ranks, f32\[2,3\] and f32\[3\]"),
-        (lambda: lax.add(F, F[:, :2]), ShapeError, r"lax.add: shapes \(2, 3\) and \(2, 2\)"),
+        (lambda: lax.add(F, F[:, :2]), ShapeError, r"lax.add: .*broadcasting: \(2, 3\) and \(2, 2\)"),
         (lambda: lax.sin(I), DTypeError, r"sine: not defined for s32\[2,3\]"),
         (lambda: lax.asin(I), DTypeError, r"lax.asin takes floating-point or complex numbers, but got s32\[2,3\]"),
         (lambda: lax.integer_pow(I, -1), DTypeError, "no power -1 among the integers"),

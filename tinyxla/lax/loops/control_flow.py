@@ -898,7 +898,7 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     Source: section "CompositeCall" of the XLA documents.
 
     Raises:
-        ArgumentError: a name that is not text.
+        ArgumentError: a name that is not text, or an attribute of another kind.
 
     >>> from tinyxla.lax import composite
     >>> double = composite(lambda x, *, factor: x * factor, "example.scale")
