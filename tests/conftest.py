@@ -10,8 +10,9 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -122,21 +123,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
 
 
+def _parameters(item: pytest.Item) -> list[tuple[Any, ...]]:
+    """The parameters with their values, or with the index of a value that has no hash."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return []
+    found = []
+    for name, value in item.callspec.params.items():
+        try:
+            hash(value)
+            found.append((name, type(value), value))
+        except TypeError:
+            found.append((name, item.callspec.indices[name]))
+    return found
+
+
 def _choose_samples(items: list[pytest.Item]) -> None:
-    """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
-    with at least `_LONG` sets one of eight. One in 32 of what remains is marked `thorough`, the rest `exhaustive`.
-    They are chosen by a hash of their names, since strides miss values of nested parameters."""
+    """Of a test marked `sample(every=k)` one of k sets of parameters is in the default run, of others with at least
+    `_LONG` sets one of eight. One in 32 of what remains is marked `thorough`, the rest `exhaustive`."""
     sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         mark = item.get_closest_marker("sample")
         sweeps[item.nodeid.partition("[")[0], mark.kwargs["every"] if mark is not None else 0].append(item)
-    for (_, every), parameters in sweeps.items():
-        if not every and len(parameters) < _LONG:
-            continue
-        size = every or 8
-        for first in range(0, len(parameters), size):
-            for item in sorted(parameters[first : first + size], key=_number)[1:]:
-                item.add_marker("exhaustive" if _number(item) % 32 else "thorough")
+    in_files = defaultdict[str, Counter[tuple[Any, ...]]](Counter)
+    for (test, every), sets in sweeps.items():
+        if every or len(sets) >= _LONG:
+            chosen = _sample(sets, every or 8, in_files[test.partition("::")[0]])
+            for item in sets:
+                if item not in chosen:
+                    item.add_marker("exhaustive" if _number(item) % 32 else "thorough")
+
+
+def _sample(sets: list[pytest.Item], every: int, in_file: Counter[tuple[Any, ...]]) -> set[pytest.Item]:
+    """One of so many sets of parameters, by greedy set cover: the next one has the fewest values that the ones before
+    have; of several, it is of a part of the sweep without one; then its values are the rarest among those chosen in the
+    file, `in_file`, to which those here are added. Ties are broken by a hash of the name."""
+    left = {item: (_parameters(item), k // every, _number(item)) for k, item in enumerate(sets)}
+    covered: set[Any] = set()
+    chosen: set[pytest.Item] = set()
+
+    def rank(item: pytest.Item) -> tuple[int, bool, int, int]:
+        values, part, number = left[item]
+        return sum(x in covered for x in values), part in covered, sum(in_file[x] for x in values), number
+
+    for _ in range(-(-len(sets) // every)):
+        best = min(left, key=rank)
+        values, part, _ = left.pop(best)
+        chosen.add(best)
+        covered.update(values, [part])
+        in_file.update(values)
+    return chosen
 
 
 _LONG = 12  # sets of parameters
