@@ -47,7 +47,7 @@ MADE: dict[str, Any] = {
     "<jit of partial of loss>": tx.jit(functools.partial(loss, scale=2)),
     "<jit of lambda>": tx.jit(lambda x: x),
     "<vjp of loss>": tx.vjp(loss, x)[1],
-    "<linear_transpose of lambda>": tx.linear_transpose(lambda x: 2 * x, x),
+    "Partial(<linear_transpose of lambda>, [])": tx.linear_transpose(lambda x: 2 * x, x),
     "<jit of fwd of loss>": tx.fwd_and_bwd(loss, 0)[0],
     "<traced loss(f32[3]) -> f32[], 7 operations>": tx.jit(loss).trace(x),
     "<lowered loss(f32[3]) -> f32[], 7 operations>": tx.jit(loss).lower(x),

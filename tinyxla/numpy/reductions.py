@@ -125,8 +125,8 @@ def _wide(x: Array) -> Array:
 
 def _computed_in(x: Array, dtype: np.dtype[Any], widened: bool) -> Array:
     """The array of that element type, or of float32 for a narrow one that the user did not ask for."""
-    narrow = cast(x, dtype, False)
-    return _wide(narrow) if widened else narrow
+    kind = element_type(dtype)
+    return cast(x, np.dtype(np.float32) if widened and kind.kind == "float" and kind.bits < 32 else dtype, False)
 
 
 def _total(
