@@ -298,7 +298,7 @@ def _scaled(x_scale: Any, x: Any = X) -> Any:
         (lambda: _ragged(rhs_group_dims=(1,)), AttributeValueError, "must name 1 of the free"),
         (lambda: _ragged(lhs_ragged_dims=(1,)), AttributeValueError, "with a contracting dimension that is ragged"),
         (lambda: _ragged(X[0]), DTypeError, "group sizes must be integers"),
-        (lambda: _ragged(G[None]), ShapeError, r"group sizes must be \[g\], but got s32\[1,3\]"),
+        (lambda: _ragged(G[None]), ShapeError, r"group sizes must be s32\[3\], but got s32\[1,3\]"),
         (lambda: _ragged(G[0]), ShapeError, "group sizes must be"),
         (lambda: _ragged(G[:2]), ShapeError, "must have 2 groups in dimension 0"),
         (lambda: _scaled(X[:, :0]), ShapeError, r"lhs_scale must have the sizes of f32\[4,2\]"),

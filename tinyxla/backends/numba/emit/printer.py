@@ -650,13 +650,15 @@ class _Printer:
         self.is_tail = False
 
     def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
-        """The iterations that fill vectors, and a scalar loop over the remainder."""
+        """The iterations that fill vectors, and a scalar loop over the remainder; a single iteration is scalar."""
         emitter = self.emitter
 
         def address(buffer: Buffer, index: Index) -> str:
             return self._addresses(buffer, index)[0]
 
         printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), address, vector_bytes)
+        if printed.lanes == 1:
+            return self._one_loop(loop, "")
         middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
         first, stop = self._index(loop.start), self._index(loop.stop)
         if isinstance(loop.start, int) and isinstance(loop.stop, int):
