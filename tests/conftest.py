@@ -155,15 +155,15 @@ def _choose_samples(items: list[pytest.Item]) -> None:
 
 def _sample(sets: list[pytest.Item], every: int, in_file: Counter[tuple[Any, ...]]) -> set[pytest.Item]:
     """One of so many sets of parameters, by greedy set cover: the next one has the fewest values that the ones before
-    have; of several, it is of a part of the sweep without one; then its values are the rarest among those chosen in the
-    file, `in_file`, to which those here are added. Ties are broken by a hash of the name."""
+    have; of several, those that are the rarest among the chosen ones of the file, `in_file`, to which they are added;
+    then it is of a part of the sweep without one. Ties are broken by a hash of the name."""
     left = {item: (_parameters(item), k // every, _number(item)) for k, item in enumerate(sets)}
     covered: set[Any] = set()
     chosen: set[pytest.Item] = set()
 
-    def rank(item: pytest.Item) -> tuple[int, bool, int, int]:
+    def rank(item: pytest.Item) -> tuple[int, int, bool, int]:
         values, part, number = left[item]
-        return sum(x in covered for x in values), part in covered, sum(in_file[x] for x in values), number
+        return sum(x in covered for x in values), sum(in_file[x] for x in values), part in covered, number
 
     for _ in range(-(-len(sets) // every)):
         best = min(left, key=rank)
