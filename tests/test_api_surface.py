@@ -49,12 +49,11 @@ ONE_DEVICE = "arrays are in the memory of one machine; the names that programs n
 INTERNAL = "machinery of JAX: what is inside here is another"
 MUTABLE = "arrays are immutable; programs written for JAX find references in tinyxla.jax"
 KEYS = "whether a key is used twice is not checked"
-NO_SUCH_TYPE = "an element type that the XLA documents do not have"
 
 ABSENT: dict[str, dict[str, str]] = {
     "": {
         **dict.fromkeys(
-            "Shard array_garbage_collection_guard auto_pcast host_count host_id host_ids memory smap thread_guard "
+            "Shard array_garbage_collection_guard auto_pcast host_count host_id host_ids memory thread_guard "
             "remove_size_one_mesh_axis_from_type "
             "pmap".split(),
             ONE_DEVICE,
@@ -71,10 +70,7 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "lax": {
         "dce_sink": "results that nothing needs are not computed",
-        **dict.fromkeys("pcast precv psend ragged_all_to_all".split(), ONE_DEVICE),
-    },
-    "numpy": {
-        **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
+        **dict.fromkeys("precv psend ragged_all_to_all".split(), ONE_DEVICE),
     },
     "profiler": {
         **dict.fromkeys("ProfileData ProfileEvent ProfileOptions ProfilePlane register_subprocess".split(), INTERNAL),

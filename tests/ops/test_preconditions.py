@@ -1550,7 +1550,6 @@ for _name in accurate_ops():
 VIOLATIONS |= {name: [V(*row) for row in rows] for name, rows in collective_preconditions.VIOLATIONS.items()}
 TAKES_ANYTHING = {
     "checkpoint-name": "what it is given, it gives",
-    "mpi-collective": "expansions make it, of operations that are checked",
     "constant": "its literal has a shape",
     "opt-barrier": "what it is given, it gives",
     **dict.fromkeys(("psum-invariant", "pvary"), "what it is given, it gives, or the sum of that"),

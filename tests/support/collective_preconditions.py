@@ -206,6 +206,32 @@ VIOLATIONS: dict[str, list[Row]] = {
         ),
     ],
     "collective-permute": _permuted(),
+    "mpi-collective": [
+        (
+            "non-empty groups",
+            ("f32[2]",),
+            {"kind": "all-gather", "groups": ((),)},
+            "must be non-empty groups which have a replica at most once, but is ((),).",
+        ),
+        (
+            "groups of one size",
+            ("f32[2]",),
+            {"kind": "all-to-all", "groups": ((0, 1), (2,))},
+            "must all be of the same size, but is ((0, 1), (2,)).",
+        ),
+        (
+            "a first dimension",
+            ("f32[]",),
+            {"kind": "reduce-scatter", "groups": ((0, 1),), "reduction": "add"},
+            "reduce-scatter takes groups and an array with a first dimension, but got f32[].",
+        ),
+        (
+            "rows for each",
+            ("f32[3,2]",),
+            {"kind": "all-to-all", "groups": ((0, 1),)},
+            "all-to-all among 2 takes a multiple of so many rows, but got f32[3,2].",
+        ),
+    ],
     "infeed": [
         ("a token", ("f32[]",), _INFEED, _NO_TOKEN),
         ("a flat tuple", ("token[]",), _NESTED, "nested tuple shapes are not supported, but got ((f32[2]))"),

@@ -265,7 +265,8 @@ class Decoder:
         carried = _carried(np.empty((0, KEY_TYPES[of].words) if kind == "key" else (0,), dtype))
         ndim = len(entry.shape) - carried.ndim + 1
         if DTYPES[entry.dtype] != carried.dtype or ndim < 0 or entry.shape[ndim:] != carried.shape[1:]:
-            raise self._reader.damaged(f"the array {name!r} of {entry.dtype}{entry.shape} does not hold elements {of}")
+            held = "words of keys" if kind == "key" else "elements"
+            raise self._reader.damaged(f"the array {name!r} of {entry.dtype}{entry.shape} does not hold {held} {of}")
         shown = ShapeDtypeStruct(entry.shape[:ndim], KEY_TYPES[of] if kind == "key" else dtype)
         wanted = (getattr(like, "shape", None), getattr(like, "dtype", None))
         self._check(wanted == (shown.shape, shown.dtype), f"an array {Shape.of(shown)}", like, path)

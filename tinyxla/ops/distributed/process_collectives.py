@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, user_line
+from tinyxla.errors import AttributeValueError, ShapeError, user_line
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, elementwise, movement, reduction
 from tinyxla.ops.distributed.collectives import divided, fold, merged
 from tinyxla.ops.distributed.exchanges import with_one
-from tinyxla.ops.distributed.replica_groups import Groups, Pairs, among_processes
+from tinyxla.ops.distributed.replica_groups import Groups, Pairs, among_processes, check_groups
 from tinyxla.ops.movement import array_operand
 from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value, ops
 from tinyxla.runtime.mpi.calls import Message, call_of, perform
@@ -46,16 +46,24 @@ GATHERED_BYTES = (
 
 def _shape(x: AnyShape, *, kind: str, groups: Groups, **others: Any) -> Shape:
     shape = array_operand("mpi-collective", x)
-    if kind not in ("all-gather", "reduce-scatter"):
+    in_rows = kind in ("all-gather", "all-to-all", "reduce-scatter")
+    check_groups("mpi-collective", groups, equal_sizes=in_rows)
+    if not in_rows:
         return shape
-    first, *others_ = shape.dimensions
-    count = len(groups[0])
-    return shape.with_dimensions((first * count if kind == "all-gather" else first // count, *others_))
+    if not groups or not shape.dimensions:
+        raise ShapeError(f"mpi-collective: {kind} takes groups and an array with a first dimension, but got {shape}.")
+    count, (first, *minor) = len(groups[0]), shape.dimensions
+    if kind != "all-gather" and first % count:
+        raise ShapeError(f"mpi-collective: {kind} among {count} takes a multiple of so many rows, but got {shape}.")
+    rows = {"all-gather": first * count, "all-to-all": first, "reduce-scatter": first // count}[kind]
+    return shape.with_dimensions((rows, *minor))
 
 
 def _evaluate(x: Array, **attributes: Any) -> Array:
     message, shape, among = Message(**attributes), Shape.of(x), world()
     if not isinstance(among, World):
+        if any(message.participants):
+            raise _unknown_process("mpi-collective", 1)
         return np.array(x)
     result = np.empty(_shape(shape, **attributes).dimensions, x.dtype)
     if x.size:
