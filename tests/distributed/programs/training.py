@@ -36,10 +36,10 @@ def main() -> None:
     x = tx.device_put(random.normal(size=(64 * count, SIZE)).astype(np.float32), tx.NamedSharding(mesh, tx.P("x")))
     plan = step.lower(weights, x).compile().as_text()
     steps = [line.split()[1] for line in plan.split("\n") if line.strip()[:1].isdigit()]
-    print(" ".join(x for x in steps if x == "product" or x.startswith("all-reduce")), flush=True)
+    print(" ".join(x for x in steps if x == "product" or x.startswith("all-reduce")) + "\n", end="")
     for _ in range(3):
         weights = step(weights, x)
-    print(b"".join(np.asarray(w).tobytes() for w in weights).hex()[-2000:], flush=True)
+    print(b"".join(np.asarray(w).tobytes() for w in weights).hex()[-2000:] + "\n", end="")
 
 
 if __name__ == "__main__":
