@@ -794,7 +794,12 @@ VIOLATIONS: dict[str, list[Violation]] = {
         V("a group dimension", GROUPED, RAGGED | {"rhs_group_dims": ()}, "with a free dimension that … but got ()"),
         V("group sizes are integers", (*GROUPED[:2], "f32[2]"), RAGGED, "the group sizes must be … but got f32[2]"),
         V("one list of group sizes", (*GROUPED[:2], "s32[3,2]"), RAGGED, "the group sizes must … but got s32[3,2]"),
-        V("as many groups", (*GROUPED[:2], "s32[3]"), RAGGED, "f32[2,3,4] must have 3 … in dimension 0, as s32[3]."),
+        V(
+            "as many groups",
+            (*GROUPED[:2], "s32[3]"),
+            RAGGED,
+            "f32[2,3,4] must have 3 … in dimension 0, as s32[3], but has 2.",
+        ),
     ],
     "convolution": [
         V(
