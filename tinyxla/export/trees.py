@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import optree
@@ -125,10 +125,24 @@ def register_namedtuple_serialization(nodetype: type[Any], *, serialized_name: s
     )
 
 
+def _is_key(key: Any) -> bool:
+    """Whether a key of a dict can be written."""
+    return type(key) in (str, int)
+
+
+def _checked_keys(kind: type[Any], keys: Iterable[Any]) -> list[Any]:
+    """The keys of a dict of that class, all of which can be written."""
+    checked = list(keys)
+    for key in checked:
+        if not _is_key(key):
+            raise ArgumentError(
+                f"The keys of {kind.__name__}s of an exported function are strings or integers, but one is {key!r}."
+            )
+    return checked
+
+
 def _written_keys(keys: Sequence[Any]) -> bytes:
-    if not all(type(key) in (str, int) for key in keys):
-        raise ArgumentError("An OrderedDict of an exported function has keys that are strings or integers.")
-    return json.dumps(list(keys)).encode()
+    return json.dumps(_checked_keys(OrderedDict, keys)).encode()
 
 
 def _read_keys(data: bytes) -> list[Any]:
@@ -136,7 +150,7 @@ def _read_keys(data: bytes) -> list[Any]:
         keys = json.loads(data)
     except ValueError:
         keys = None
-    if not isinstance(keys, list) or not all(type(key) in (str, int) for key in keys):
+    if not isinstance(keys, list) or not all(map(_is_key, keys)):
         raise BytecodeError("the keys of an ordered dict are not written as a list of strings and integers", 0)
     return keys
 
@@ -176,9 +190,7 @@ def _written(node: Any) -> Any:
     if kind in (tuple, list):
         return {kind.__name__: [_written(child) for child in node]}
     if kind is dict:
-        if not all(type(key) in (str, int) for key in node):
-            raise ArgumentError("A dict of an exported function has keys that are strings or integers.")
-        return {"dict": [[key, _written(child)] for key, child in node.items()]}
+        return {"dict": [[key, _written(node[key])] for key in _checked_keys(dict, node)]}
     register = "register_namedtuple_serialization" if hasattr(kind, "_fields") else "register_pytree_node_serialization"
     raise ArgumentError(
         f"A container {kind.__name__} among the arguments or results of an exported function cannot be written; "
@@ -226,7 +238,7 @@ def _read(written: Any, depth: int) -> Any:
 
 
 def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, list) and len(entry) == 2 and type(entry[0]) in (str, int)
+    return isinstance(entry, list) and len(entry) == 2 and _is_key(entry[0])
 
 
 def _registered(name: str, auxdata: bytes, children: Sequence[Any]) -> Any:

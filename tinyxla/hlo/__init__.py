@@ -1,6 +1,25 @@
 """The graph: instructions in computations in modules. The one representation that everything here reads and writes."""
 
-from tinyxla.hlo.graph import Computation, Instruction, Literal, Module, Operation, axis_names, is_constant
+from tinyxla.hlo.graph import (
+    Computation,
+    Instruction,
+    Literal,
+    Module,
+    Operation,
+    axis_names,
+    is_constant,
+    own_axes,
+)
 from tinyxla.hlo.verifier import verify
 
-__all__ = ["Computation", "Instruction", "Literal", "Module", "Operation", "axis_names", "is_constant", "verify"]
+__all__ = [
+    "Computation",
+    "Instruction",
+    "Literal",
+    "Module",
+    "Operation",
+    "axis_names",
+    "is_constant",
+    "own_axes",
+    "verify",
+]

@@ -175,6 +175,11 @@ def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
                     yield element
 
 
+def own_axes(manual_axes: Sequence[Hashable], mesh_axes: Sequence[Hashable]) -> Sequence[Hashable]:
+    """The axes that a shard-map is about: all of its mesh, if it does not say."""
+    return manual_axes or mesh_axes
+
+
 def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
     """The named axes over which an op with these attributes talks: its own, and those that its computations use, but
     not those that a shard-map is about.
@@ -189,7 +194,7 @@ def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
     if rule is not None:
         yield from rule.axis_names
     is_shard_map = "manual_axes" in attributes
-    own = (attributes["manual_axes"] or attributes["mesh"].axis_names) if is_shard_map else ()
+    own = own_axes(attributes["manual_axes"], attributes["mesh"].axis_names) if is_shard_map else ()
     for computation in computations_in(attributes.values()):
         yield from computation.axis_names.difference(own)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tinyxla.errors import ShapeError
-from tinyxla.hlo import Computation
+from tinyxla.hlo import Computation, own_axes
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
@@ -83,9 +83,9 @@ class ShardMap(NamedTuple):
     manual_axes: tuple[Hashable, ...] = ()
 
     @property
-    def own_axes(self) -> tuple[Hashable, ...]:
+    def own_axes(self) -> Sequence[Hashable]:
         """The axes that the function is about."""
-        return self.manual_axes or self.mesh.axis_names
+        return own_axes(self.manual_axes, self.mesh.axis_names)
 
 
 def part_shape(shape: Shape, spec: Spec, mesh: AbstractMesh) -> Shape:
