@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.config import NoEffect
+from tinyxla.tracing.config import Block
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import (
     CPU,
@@ -26,6 +26,8 @@ from tinyxla.tracing.device import (
     check_platform,
     devices_of,
 )
+from tinyxla.tracing.meshes import context
+from tinyxla.tracing.shardings import layout_on
 from tinyxla.util.version import VERSION
 
 
@@ -132,10 +134,10 @@ def default_backend() -> str:
 
 
 def default_device(new_val: Any = None) -> AbstractContextManager[None]:
-    """A context in which arrays go to a device: there is one, so to that.
+    """A context in which what is computed of arrays that were not placed goes to a device.
 
     Args:
-        new_val: a device of this process, or None.
+        new_val: a device of this process, or None for the first one.
 
     Returns:
         A context manager.
@@ -150,7 +152,22 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
         CpuDevice(id=0)
     """
     check_device("default_device", new_val)
-    return NoEffect()
+    return _OnDevice(layout_on(new_val).mesh if isinstance(new_val, Device) else None)
+
+
+class _OnDevice(Block):
+    """A block in which a device is the default one."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._outer: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(context.device)
+        context.use_device(self._device)
+
+    def __exit__(self, *ignored: object) -> None:
+        context.use_device(self._outer.pop())
 
 
 def process_index(backend: str | None = None) -> int:

@@ -32,6 +32,7 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.float_zeros import is_float0
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import filter_error
@@ -72,7 +73,8 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
             if out_sharding is not None:
                 what = _what_is_placed(function, static is not None, names)
                 return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
-            if state.staging is not None or config.special or (static is not None and config.disable_jit):
+            is_elsewhere = state.staging is not None or context.programs is not None
+            if is_elsewhere or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
             given: Any = args
             if static is not None:

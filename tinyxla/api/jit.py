@@ -66,7 +66,7 @@ from tinyxla.tracing.array import (
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
-from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.device import Device, check_device, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.promotion import as_array
@@ -607,7 +607,7 @@ class Jitted(Described, Generic[P, R]):
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
-        key = (static, bool(named), (axes, context.mesh, state.kinds), config.special, treedef, *signatures)
+        key = (static, bool(named), (axes, context.key, state.kinds), config.special, treedef, *signatures)
         try:
             program = self._programs.get(key)
         except Exception as error:
@@ -632,7 +632,7 @@ class Jitted(Described, Generic[P, R]):
             if config.explain_cache_misses:
                 self._explain(key, argument_names(positional, named))
             traced = [x for x in program.captured if isinstance(x, Tracer)]
-            mesh = mesh_of([*leaves, *program.captured], program.computation)
+            mesh = mesh_of([*leaves, *program.captured], program.computation) or context.programs
             if mesh is not None and not (traced or axes):
                 program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
             elif (self._donated or self._donated_names) and not (traced or axes or _checks_values()):
@@ -837,16 +837,28 @@ def _all_functions() -> list[Jitted[..., Any]]:
 class PlacingJitted(Jitted[P, R]):
     """A compiled function whose arguments and results have shardings."""
 
-    def __init__(self, in_shardings: Any, out_shardings: Any, function: Function, *arguments: Any) -> None:
+    def __init__(
+        self, in_shardings: Any, out_shardings: Any, function: Function, *arguments: Any, moves: bool = False
+    ) -> None:
         def constrained(*args: Any, **kwargs: Any) -> Any:
-            return self._placed_result(function(*self._placed_arguments(args), **kwargs))
+            return self._placed_result(function(*self._placed_arguments(args, kwargs), **kwargs))
 
         super().__init__(wraps(function)(constrained), *arguments)
-        self._in_shardings = in_shardings
-        self._out_shardings = out_shardings
+        self._given = in_shardings, out_shardings
+        self._moves = moves  # arguments that are over another mesh
+
+    @property
+    def in_shardings(self) -> Any:
+        """Those of the arguments."""
+        return self._given[0]
+
+    @property
+    def out_shardings(self) -> Any:
+        """Those of the results."""
+        return self._given[1]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        placed_args: Any = self._placed_arguments(args)
+        placed_args: Any = self._placed_arguments(args, kwargs)
         found = super().__call__(*placed_args, **kwargs)
         for n in _positions(self._donated, len(args))[0]:  # what was donated may have moved to another array before
             pairs: Any = zip(pytrees.leaves(args[n]), pytrees.leaves(placed_args[n]), strict=True)
@@ -858,25 +870,31 @@ class PlacingJitted(Jitted[P, R]):
     @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
-        return super().trace(*self._placed_arguments(args), **kwargs)
+        return super().trace(*self._placed_arguments(args, kwargs), **kwargs)
 
     @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result for arguments of these shapes, and where it would be."""
         return self._placed_result(super().eval_shape(*args, **kwargs))
 
-    def _placed_arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, of which those that are not static are placed."""
+    def _placed_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments by position, of which those that are not static are placed."""
+        if self.in_shardings is not None and not self._moves and kwargs.keys() - self._static_names:
+            raise ArgumentError(
+                f"jit of {self.__name__}: with in_shardings arguments must be passed by position, but {[*kwargs]} are "
+                "passed by name."
+            )
         what = f"jit of {self.__name__}: in_shardings"
         static, free = _positions(self._static, len(args))
         dynamic = tuple(args[n] for n in free)
-        check_agrees(what, dynamic, self._in_shardings)
-        values = dict(zip(free, placed(what, dynamic, self._in_shardings), strict=True))
+        if not self._moves:
+            check_agrees(what, dynamic, self.in_shardings)
+        values = dict(zip(free, placed(what, dynamic, self.in_shardings), strict=True))
         values.update((n, args[n]) for n in static)
         return tuple(values[n] for n in range(len(args)))
 
     def _placed_result(self, result: Any) -> Any:
-        return placed(f"jit of {self.__name__}: out_shardings", result, self._out_shardings)
+        return placed(f"jit of {self.__name__}: out_shardings", result, self.out_shardings)
 
 
 def _forget_programs() -> None:
@@ -998,7 +1016,8 @@ def jit(
         donate_argnames: the same by name.
         in_shardings, out_shardings: how arguments and results are sharded: pytrees of shardings, or of `PartitionSpec`s
             for the current mesh, that may stop earlier than the arguments. None leaves it open.
-        device, backend: None or "cpu" (or a device), which is all there is.
+        device: on which the function runs, whatever arguments were placed elsewhere.
+        backend: None or "cpu".
         keep_unused: accepted as JAX has it; it changes nothing.
         inline: whether a call in another traced function is recorded as the operations of this one, and not as a call.
         compiler_options: a dictionary of options of XLA, which is another compiler: a `NoEffectWarning` says so once.
@@ -1008,7 +1027,8 @@ def jit(
         `eval_shape(*args)`.
 
     Raises:
-        ArgumentError: an argument that is no array, a static one that cannot be hashed, or another device.
+        ArgumentError: an argument that is no array, a static one that cannot be hashed, or another device; a device
+            together with shardings or a backend.
         AttributeValueError: an argument that is both static and donated.
         DeletedError: an argument that was donated before.
         ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
@@ -1024,6 +1044,7 @@ def jit(
     check_placement("jit: out_shardings", out_shardings)
     _check_flags(keep_unused=keep_unused, inline=inline)
     check_compiler_options(compiler_options)
+    _check_device(device, backend, in_shardings, out_shardings)
     load_compiler()
     if function is None:
         return functools.partial(
@@ -1035,7 +1056,28 @@ def jit(
             in_shardings=in_shardings,
             out_shardings=out_shardings,
             inline=inline,
+            device=device,
         )
+    static, donated = chosen_arguments(function, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    if isinstance(device, Device | SingleDeviceSharding):
+        return PlacingJitted(device, device, function, *static, *donated, moves=True)
+    if says_where(in_shardings) or says_where(out_shardings):
+        return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
+    return Jitted(function, *static, *donated, inline=bool(inline))
+
+
+_Chosen = tuple[frozenset[int], frozenset[str]]  # arguments by position and by name
+
+
+def chosen_arguments(
+    function: Function, static_argnums: Any, static_argnames: Any, donate_argnums: Any, donate_argnames: Any
+) -> tuple[_Chosen, _Chosen]:
+    """The static arguments of a function that is to be compiled, and the donated ones.
+
+    Raises:
+        ArgumentError: it cannot be compiled.
+        AttributeValueError: an argument that is both.
+    """
     check_callable("jit", function)
     if isinstance(function, staticmethod):
         raise ArgumentError(
@@ -1055,9 +1097,17 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
-    if says_where(in_shardings) or says_where(out_shardings):
-        return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
-    return Jitted(function, *static, *donated, inline=bool(inline))
+    return static, donated
+
+
+def _check_device(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+    """An error for two ways to say where a function runs."""
+    if device is not None and backend is not None:
+        raise ArgumentError(f"jit: there must not be both a device, {device!r}, and a backend, {backend!r}.")
+    for name, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if shardings is not None and not (device is backend is None):
+            where = f"the device {device!r}" if backend is None else f"the backend {backend!r}"
+            raise ArgumentError(f"jit: {name} must not be given together with {where}; leave one out.")
 
 
 def _check_flags(**flags: Any) -> None:
@@ -1066,7 +1116,7 @@ def _check_flags(**flags: Any) -> None:
             raise ArgumentError(f"jit: {name} must be True or False, but is {value!r}.")
 
 
-def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple[frozenset[int], frozenset[str]]:
+def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> _Chosen:
     """The numbers and the names of arguments that `static_argnums` and `static_argnames`, or those of `donate`, say."""
     numbers = set(as_integers(() if argnums is None else argnums, f"jit: {what}_argnums"))
     names = set(_names(() if argnames is None else argnames, f"{what}_argnames"))

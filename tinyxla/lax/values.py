@@ -203,7 +203,8 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
     Args:
         x: a pytree of arrays.
         shardings: a pytree of shardings, or of `PartitionSpec`s for the current mesh, that may stop earlier than x. A
-            dimension that is `PartitionSpec.UNCONSTRAINED` is left open.
+            dimension that is `PartitionSpec.UNCONSTRAINED` is left open; inside of `jit` one that has no equal parts
+            stays whole.
 
     Returns:
         A pytree of arrays of the shapes of x.
@@ -219,7 +220,7 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
         >>> tx.lax.with_sharding_constraint(tx.numpy.arange(2), sharding).sharding.spec
         PartitionSpec('x')
     """
-    return placed("lax.with_sharding_constraint", x, shardings)
+    return placed("lax.with_sharding_constraint", x, shardings, only_even=False)
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:

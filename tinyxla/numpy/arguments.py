@@ -35,6 +35,7 @@ from tinyxla.shapes.symbolic import SymbolicDimension, has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -55,8 +56,9 @@ SCALARS = (bool, int, float, complex)
 
 
 def eager(*values: Any) -> bool:
-    """Whether NumPy computes operations on these values at once: small arrays, of which nothing has to be checked."""
-    if state.staging is not None or config.special:
+    """Whether NumPy computes operations on these values at once: small arrays on the first device, of which nothing has
+    to be checked."""
+    if state.staging is not None or context.programs is not None or config.special:
         return False
     return all(isinstance(x, ConcreteArray) and x.size < LARGE for x in values)
 

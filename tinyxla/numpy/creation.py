@@ -44,7 +44,7 @@ from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import Tracer, checked_size, state
+from tinyxla.tracing.core import Tracer, checked_size, on_current_mesh, state
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import (
     as_array,
@@ -198,7 +198,7 @@ def _from_list(value: Sequence[Any], dtype: Any) -> Array:
     if builtins.all(not isinstance(x, Array) or isinstance(x, ConcreteArray) for x in leaves) and (
         state.staging is None or not builtins.any(isinstance(x, Array) for x in leaves)
     ):
-        return ConcreteArray(_nested(value, dtype))
+        return on_current_mesh(ConcreteArray(_nested(value, dtype)))
     parts = [movement.reshape_to(x, (1, *x.shape)) for x in (_from_data(element, dtype) for element in value)]
     for part in parts:
         if part.shape != parts[0].shape:
@@ -687,7 +687,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         return arith.add(origin, arith.multiply(_iota(length, found), distance))
     if by == 1 and state.staging is not None and (found.kind in "iu" or first == 0) and found.kind != "b":
         return arith.add(_iota(length, found), first) if first else _iota(length, found)
-    return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))
+    return on_current_mesh(ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found)))
 
 
 @overload

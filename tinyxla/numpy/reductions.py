@@ -44,6 +44,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import default_int, join_types
 from tinyxla.util.tracebacks import boundary
 
@@ -770,7 +771,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
         x = arith.logical_or(arith.equal(x, extreme), arith.isnan(x))
         direction = "GT"
     index = default_int()
-    if isinstance(x, ConcreteArray) and state.staging is None:
+    if isinstance(x, ConcreteArray) and state.staging is None is context.programs:
         function = np.argmax if direction == "GT" else np.argmin
         result: Any = ConcreteArray(np.asarray(function(np.asarray(value_of(x)), along)).astype(index))
     else:

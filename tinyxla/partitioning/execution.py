@@ -26,8 +26,8 @@ from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options
-from tinyxla.tracing.core import GraphTrace
-from tinyxla.tracing.meshes import AbstractMesh, Mesh
+from tinyxla.tracing.core import GraphTrace, set_on_current_mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
@@ -179,6 +179,18 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
             )
     value = np.asarray(x.concrete("A program").dense())
     return ShardedArray(value, value.shape, NamedSharding(mesh, PartitionSpec()), x.weak_type)
+
+
+def _on_current_mesh(found: Any) -> Any:
+    """The results of an operation on arrays that were not placed: each device of the current mesh has all of them."""
+    if isinstance(found, tuple):
+        return tuple(map(_on_current_mesh, found))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    rank = found.ndim if explicit_axes(context.programs) else 0
+    whole = NamedSharding(context.programs, PartitionSpec(*[None] * rank))
+    return ShardedArray(np.asarray(found.dense()), found.shape, whole, found.weak_type)
+
+
+set_on_current_mesh(_on_current_mesh)
 
 
 def resharded(x: Array, sharding: NamedSharding) -> ShardedArray:

@@ -30,13 +30,14 @@ def says_where(placements: Any) -> bool:
     return any(isinstance(x, Placement | Device) for x in leaves)
 
 
-def placed(what: str, tree: Any, placements: Any) -> Any:
+def placed(what: str, tree: Any, placements: Any, only_even: bool = True) -> Any:
     """The arrays of a pytree where placements say; traced arrays are constrained to them.
 
     Args:
         what: names the function in errors.
         tree: a pytree of arrays, and of descriptions of such, which then say it.
         placements: a pytree of devices, shardings, specs for the current mesh, and None, that may stop earlier.
+        only_even: whether each dimension must have equal parts; else traced arrays stay whole along one that has not.
 
     Raises:
         ArgumentError: a device that there is not.
@@ -48,7 +49,7 @@ def placed(what: str, tree: Any, placements: Any) -> Any:
     if not says_where(placements):
         return tree
     structure, pairs = _pairs(what, tree, placements)
-    moved = [x if layout is None else _moved(what, x, layout) for x, layout in pairs]
+    moved = [x if layout is None else _moved(what, x, layout, only_even) for x, layout in pairs]
     return pytrees.unflatten(structure, moved)
 
 
@@ -105,15 +106,17 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
     return placement if isinstance(placement, NamedSharding) else None
 
 
-def _moved(what: str, tree: Any, layout: NamedSharding) -> Any:
-    return pytrees.map_tree(lambda x: _put(what, x, layout), tree)
+def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool) -> Any:
+    return pytrees.map_tree(lambda x: _put(what, x, layout, only_even), tree)
 
 
-def _put(what: str, x: Any, layout: NamedSharding) -> Any:
+def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
     if hasattr(x, "update") and not isinstance(x, Array):  # a description of an array
         layout.dimension_axes(x.shape, what)
         return x.update(sharding=shown(layout))
     array = x if isinstance(x, Array) else as_array(x)
+    if isinstance(array, Tracer) and not only_even:
+        layout = layout.with_even_parts(array.shape)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit
     if isinstance(array, Tracer):
         is_abstract = not isinstance(layout.mesh, Mesh) and not layout.mesh.empty

@@ -43,6 +43,7 @@ from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.config import config
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 
 _Result = TypeVar("_Result")
@@ -543,9 +544,9 @@ def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
             owner, _ = state.axes.get(name, (None, 0))
             if owner is not None and (trace is None or owner.level > trace.level):
                 trace = owner
-    if trace is None:
-        return compute(op, operands, attributes)
-    return trace.record(op, operands, attributes)
+    if trace is not None:
+        return trace.record(op, operands, attributes)
+    return on_current_mesh(compute(op, operands, attributes))
 
 
 def innermost(operands: Sequence[Any]) -> Trace | None:
@@ -557,6 +558,20 @@ def innermost(operands: Sequence[Any]) -> Trace | None:
             if trace is None or x.owner.level > trace.level:
                 trace = x.owner
     return trace
+
+
+_on_current_mesh: Callable[[Any], Any]
+
+
+def on_current_mesh(found: Any) -> Any:
+    """Results that were computed at once: where they are wanted if `set_mesh` or `default_device` says that."""
+    return found if context.programs is None or state.staging is not None else _on_current_mesh(found)
+
+
+def set_on_current_mesh(function: Callable[[Any], Any]) -> None:
+    """Say how results come onto the devices of the current mesh, which is a matter of other layers."""
+    global _on_current_mesh
+    _on_current_mesh = function
 
 
 LARGE = 1 << 16  # elements, from which on an op of these is compiled: that is several times as fast as NumPy

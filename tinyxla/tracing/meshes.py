@@ -288,12 +288,12 @@ class Mesh(AbstractMesh, ContextDecorator):
         return Blocks(ranks.shape, tuple(lanes), ranks, own)
 
     def __enter__(self) -> Mesh:
-        self._outer.append(context.mesh)
+        self._outer.append((context.mesh, context.is_set))
         context.use(self)
         return self
 
     def __exit__(self, *ignored: object) -> None:
-        context.use(self._outer.pop())
+        context.use(*self._outer.pop())
 
 
 def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
@@ -303,16 +303,35 @@ def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
 
 
 class _Context:
-    """The mesh of the innermost context, and a number that stands for it, by which compiled functions are kept."""
+    """The mesh of the innermost context, and a number that stands for it, by which compiled functions are kept.
+
+    Attributes:
+        mesh: the mesh.
+        is_set: whether `set_mesh` did that, and not a `with` block of the mesh itself.
+        device: that which `default_device` names, as a mesh without axes; None if that is the first one.
+        key: all of it.
+        programs: the mesh over which programs are whose arrays do not say it; None if that is the first device.
+    """
 
     def __init__(self) -> None:
-        self.mesh = AbstractMesh()
-        self._numbers = {self.mesh: 0}
-        self.number = 0
+        self._numbers: dict[Any, int] = {}
+        self.device: Mesh | None = None
+        self.use(AbstractMesh())
 
-    def use(self, mesh: AbstractMesh) -> None:
+    def use(self, mesh: AbstractMesh, is_set: bool = False) -> None:
         self.mesh = mesh
-        self.number = self._numbers.setdefault(mesh, len(self._numbers))
+        self.is_set = is_set
+        self._changed()
+
+    def use_device(self, device: Mesh | None) -> None:
+        self.device = None if device is None or device.is_default_device else device
+        self._changed()
+
+    def _changed(self) -> None:
+        has_devices = self.is_set and isinstance(self.mesh, Mesh) and not self.mesh.is_default_device
+        self.programs: Any = self.mesh if has_devices else self.device
+        self.key = self.mesh, self.is_set, self.device
+        self.number = self._numbers.setdefault(self.key, len(self._numbers))
 
 
 context = _Context()
@@ -339,18 +358,19 @@ class _MeshContext:
     """Sets the current mesh at once, and for the block if it is used as a context."""
 
     def __init__(self, mesh: AbstractMesh) -> None:
-        self._before = context.mesh
-        context.use(mesh)
+        self._before = context.mesh, context.is_set
+        context.use(mesh, is_set=True)
 
     def __enter__(self) -> AbstractMesh:
         return context.mesh
 
     def __exit__(self, *ignored: object) -> None:
-        context.use(self._before)
+        context.use(*self._before)
 
 
 def set_mesh(mesh: AbstractMesh) -> _MeshContext:
-    """Make a mesh the current one, also as a context.
+    """Make a mesh the current one, also as a context: specs without a mesh are for it, and compiled functions of arrays
+    that were not placed run over it, so that each device has their results.
 
     Args:
         mesh: a mesh.

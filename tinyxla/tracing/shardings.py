@@ -43,7 +43,7 @@ class PartitionSpec(Placement, tuple[Any, ...]):
     UNCONSTRAINED = UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> PartitionSpec:
-        spec = super().__new__(cls, [tuple(p) if isinstance(p, list) else p for p in partitions])
+        spec = super().__new__(cls, map(_entry, partitions))
         spec.unreduced = frozenset(unreduced)
         spec.reduced = frozenset(reduced)
         return spec
@@ -53,6 +53,12 @@ class PartitionSpec(Placement, tuple[Any, ...]):
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
+
+    def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.update(partitions=(*self, *other))
+
+    def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
+        return self.update(partitions=(*other, *self))
 
     def __reduce__(self) -> Any:
         return (PartitionSpec, tuple(self))
@@ -74,6 +80,14 @@ class PartitionSpec(Placement, tuple[Any, ...]):
             unreduced=self.unreduced if unreduced is None else unreduced,
             reduced=self.reduced if reduced is None else reduced,
         )
+
+
+def _entry(part: Any) -> Any:
+    """An entry of a `PartitionSpec` in its one form: an axis alone is no tuple."""
+    names = tuple(part) if isinstance(part, list) else part
+    if not isinstance(names, tuple):
+        return names
+    return names if len(names) > 1 else names[0] if names else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def axes_of(part: Any) -> tuple[Any, ...]:
@@ -374,6 +388,18 @@ class NamedSharding(Sharding):
                     f"{[self._parts(a) for a in spec]} parts; pad it, or leave it whole."
                 )
         return spec
+
+    def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:
+        """The same, but whole along dimensions of an array that have no equal parts.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x", "y")).with_even_parts((8, 6)).spec
+        PartitionSpec('x', None)
+        """
+        odd = [k for k, (part, n) in enumerate(zip(self.spec, shape, strict=False)) if n % self._parts(part)]
+        spec = PartitionSpec(*(None if k in odd else part for k, part in enumerate(self.spec)))
+        return NamedSharding(self.mesh, spec) if odd else self
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that each device has.

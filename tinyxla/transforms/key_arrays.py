@@ -22,6 +22,7 @@ from tinyxla.shapes.key_types import ADVICE
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Interpreted, Trace, Tracer
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.shardings import NamedSharding, Shard, Sharding
 from tinyxla.transforms.batch import batch
 
 _WORD = np.dtype(np.uint32)
@@ -134,6 +135,41 @@ class KeyArray(Interpreted):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.words.shape[:-1]
+
+    @property
+    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Where the keys are: their words are on one device."""
+        layout = self.words.sharding
+        is_short = isinstance(layout, NamedSharding) and len(layout.spec) <= self.ndim
+        return layout if is_short else layout.without_dimension(self.ndim, self.ndim + 1)
+
+    @property
+    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the keys were placed."""
+        return self.words.committed
+
+    @property
+    def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether all devices are of this process."""
+        return self.words.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether each device has all of the keys."""
+        return self.words.is_fully_replicated
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The keys on the devices of this process."""
+        return list(map(self._part, self.words.addressable_shards))
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The keys on all devices; those of other processes have no data here."""
+        return list(map(self._part, self.words.global_shards))
+
+    def _part(self, words: Shard) -> Shard:
+        return Shard(words.device, words.index[:-1], words.replica_id, lambda: KeyArray(self.dtype, words.data))
 
     @property
     def itemsize(self) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.pjit import pjit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 
@@ -302,3 +305,84 @@ def copies_prints_and_iteration():
     yield len(x.global_shards), [s.replica_id for s in x.global_shards], x.at[0].set(5.0).tolist()
     yield repr(x.sharding), repr(mesh), repr(P("x", None)), repr(x.sharding.spec)
     yield x.device == x.sharding, np.array(x).flags.writeable
+
+
+def functions_in_a_block_of_a_mesh():
+    mesh = _mesh(4, 2)
+    x = jnp.asarray(_grid(8, 2))
+    with mesh:
+        yield pjit(jnp.sin)(x), pjit(lambda: 1)(), jax.jit(jnp.cos)(x)
+        for ins in (None, P("x"), P("x", "y")):
+            yield pjit(lambda a: a * 2, in_shardings=ins, out_shardings=None)(x)
+            yield pjit(lambda a: a * 2, in_shardings=ins)(x)
+        trees = pjit(lambda t: {"b": t["a"] + 2}, in_shardings=({"a": P("x")},), out_shardings={"b": P(None, "y")})
+        yield trees({"a": x}), trees.lower({"a": x}).compile()({"a": x})
+        yield jax.vmap(pjit(lambda a, b: (a + b, a), in_shardings=P("x"), out_shardings=P("x")), (None, 0))(
+            x[:, 0], x.T
+        )
+    yield pjit(jnp.sin)(x), pjit(lambda a: a * 2, in_shardings=None, out_shardings=None)(x)
+
+
+def programs_over_the_current_mesh():
+    mesh = _mesh(4, 2)
+    x = jnp.asarray(_grid(8, 2))
+    with jax.set_mesh(mesh):
+        yield jax.jit(jnp.sin)(x), jax.jit(lambda: 1)(), jax.jit(lambda a: a, out_shardings=P("x"))(x)
+        yield jnp.sin(x), jnp.arange(3), jnp.zeros((2, 2)), jax.grad(lambda a: (a**2).sum())(x)
+        yield jax.random.normal(jax.random.key(0), (8,)), jax.device_put(_grid(2))
+    yield jnp.sin(x), jax.jit(jnp.sin)(x)
+
+
+def devices_of_functions():
+    mesh = _mesh(4, 2)
+    x, y = jnp.asarray(_grid(8, 2)), jax.device_put(_grid(8, 2), NamedSharding(mesh, P("x", "y")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        f = jax.jit(lambda a: a * 2, device=jax.devices()[3])
+        yield f(x), f(y), f(f(x)), f.lower(x).compile()(x), jax.jit(lambda a: a * 2, device=jax.devices()[0])(y)
+        for options in ({"backend": "cpu"}, {"in_shardings": P()}, {"out_shardings": P()}):
+            try:
+                jax.jit(jnp.sin, device=jax.devices()[0], **options)
+            except ValueError as error:
+                yield error
+    try:
+        jax.jit(jnp.sin, in_shardings=NamedSharding(mesh, P()))(x=x)
+    except ValueError as error:
+        yield error
+    with jax.default_device(jax.devices()[2]):
+        yield jnp.arange(3), jnp.sin(x), jax.jit(jnp.sin)(x), jax.jit(lambda: 1)()
+        yield jnp.sin(jax.device_put(x, jax.devices()[1]))
+        with jax.default_device(None):
+            yield jnp.arange(3)
+    yield jnp.arange(3)
+
+
+def shardings_of_keys():
+    mesh = _mesh(4, 2)
+    keys = jax.device_put(jax.random.split(jax.random.key(0), (8, 4)), NamedSharding(mesh, P("x", "y")))
+    yield (
+        keys.sharding,
+        keys.committed,
+        keys.is_fully_replicated,
+        [(s.device.id, s.data) for s in keys.addressable_shards],
+    )
+    yield jax.jit(lambda k: k.T)(keys).sharding, jax.random.split(jax.random.key(0)).sharding
+    yield jax.device_put(keys, jax.devices()[1]).sharding
+
+
+def constraints_without_equal_parts():
+    rows = NamedSharding(_mesh(4, 2), P("x"))
+    yield jax.jit(lambda: jax.lax.with_sharding_constraint(jnp.arange(9), rows))()
+    yield jax.jit(lambda a: jax.lax.with_sharding_constraint(a[:3], rows).sum())(jax.device_put(_grid(8), rows))
+    for call in (
+        lambda: jax.lax.with_sharding_constraint(jnp.arange(9), rows),
+        lambda: jax.device_put(jnp.ones(9), rows),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            yield error
+
+
+def forms_of_specs():
+    yield P(("x",)), P(["x"]), P(()), P((), None), P(["x", "y"]), P(("x",)) == P("x"), P("x") + P("y")

@@ -186,6 +186,22 @@ def current_meshes():
     yield dict(jax.sharding.AbstractMesh((2, 4), ("a", "b")).shape), jax.sharding.AbstractMesh((2, 4), ("a", "b")).size
 
 
+def types_of_rows_and_gradients():
+    with jax.set_mesh(_mesh()):
+        x = jax.device_put(_grid(8, 4), P(None, "Y"))
+        seen = []
+
+        def step(carry, row):
+            seen.append((jax.typeof(carry).sharding.spec, jax.typeof(row).sharding.spec))
+            return carry, row * 2
+
+        for f in (jax.lax.scan, jax.jit(lambda *a: jax.lax.scan(*a), static_argnums=0)):
+            yield f(step, jnp.zeros(3), x)[1], seen[-1]
+        yield jax.grad(lambda a: jax.lax.scan(step, jnp.zeros(3), a)[1].sum())(x), seen[-1]
+        for f in (jnp.sum, jnp.max, lambda a: (a**2).sum()):
+            yield jax.grad(f)(x), jax.jit(jax.grad(f))(x), jax.vjp(f, x)[1](jnp.float32(1))
+
+
 def training():
     mesh = _mesh()
     with jax.set_mesh(mesh):

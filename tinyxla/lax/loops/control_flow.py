@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 import numpy as np
 
 from tinyxla.api import vmap
-from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tree
+from tinyxla.api.functions import Function, ShapeDtypeStruct, argument_names, arrays_of, trace_tree
 from tinyxla.errors import (
     ArgumentError,
     AttributeValueError,
@@ -45,6 +45,7 @@ from tinyxla.transforms.computations import (
     with_parameters,
 )
 from tinyxla.transforms.invariants import carrying
+from tinyxla.transforms.sharding_types import sharding_in_type
 from tinyxla.transforms.while_reverse import allocated, at, put
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
@@ -559,9 +560,14 @@ def _scan(
 
 
 def _row_like(x: Any) -> Any:
-    """A value with the shape and type of a row."""
+    """A value with the shape and type of a row, or its description."""
     row = movement.full(0, x.dtype, x.shape[1:])
-    return row if state.manual is None else state.manual.like(row, x)
+    if state.manual is not None:
+        return state.manual.like(row, x)
+    layout = sharding_in_type(x)
+    if layout is None:
+        return row
+    return ShapeDtypeStruct(row.shape, row.dtype, sharding=layout.without_dimension(0, x.ndim))
 
 
 def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], count: int, together: int) -> list[Any]:

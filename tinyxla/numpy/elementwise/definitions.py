@@ -33,6 +33,7 @@ from tinyxla.numpy.operations import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
 from tinyxla.tracing.signatures import Binary as Binary, Unary as Unary
 from tinyxla.transforms import custom
@@ -166,7 +167,7 @@ def unary(
 
     def apply(x: ArrayLike, /) -> Array:
         key = None
-        if type(x) is ConcreteArray and state.staging is None and not config.special:
+        if type(x) is ConcreteArray and state.staging is None is context.programs and not config.special:
             value = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
             if value.size >= LARGE and not config.disable_jit:
                 return large()(x)
@@ -229,7 +230,7 @@ def binary(
         key = a = b = None
         if out is not None or where is not None:
             refuse_options(name, out, where)
-        if state.staging is None and not config.special:
+        if state.staging is None is context.programs and not config.special:
             kind, other = type(x), type(y)
             size = 1
             if kind is ConcreteArray:

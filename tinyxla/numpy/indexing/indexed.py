@@ -30,6 +30,7 @@ from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import state
+from tinyxla.tracing.meshes import context
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, map_over_words, refuse
 from tinyxla.util.did_you_mean import did_you_mean
 
@@ -236,7 +237,7 @@ def _is_known(entry: Any) -> bool:
 
 def take_index(x: Array, index: Any) -> Array:
     """`x[index]`."""
-    if type(x) is ConcreteArray and state.staging is None:
+    if type(x) is ConcreteArray and state.staging is None is context.programs:
         if type(index) in _BASIC or (type(index) is tuple and _BASIC.issuperset(map(type, index))):
             known = index
         elif type(index) is ConcreteArray and index.dtype.kind in "iub":
