@@ -43,6 +43,7 @@ from tinyxla.partitioning.array import ShardedArray, shown
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
+    is_placed,
     mesh_of,
     on_mesh,
     partitioned,
@@ -81,7 +82,7 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, spec_of
+from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, Spec, spec_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -243,12 +244,18 @@ class PartitionedProgram(Program):
         self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
+        self.are_placed = [is_placed(x) for x in leaves]
         self._explicit = explicit_axes(mesh)
         self.runs = True
 
     @property
     def _device(self) -> DeviceProgram:
         return device_program(self.computation, self.mesh, self._specs, self._explicit)
+
+    @property
+    def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
+        """How arguments and results are split."""
+        return self._specs, self._device.outputs
 
     @property
     def executable(self) -> Executable:

@@ -23,6 +23,7 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, BytecodeError, DTypeError, TinyxlaError
 from tinyxla.export.exported import DisabledSafetyCheck, Exported
 from tinyxla.export.exporting import no_derivative
+from tinyxla.export.layouts import Layouts
 from tinyxla.export.symbols import SymbolicScope
 from tinyxla.export.trees import tree_from_json, tree_of_artifact, tree_to_json
 from tinyxla.shapes import KEY_TYPES, element_type
@@ -61,6 +62,7 @@ def _header(exported: Exported) -> dict[str, Any]:
         "constraints": [] if scope is None else scope.texts,
         "platforms": exported.platforms,
         "nr_devices": exported.nr_devices,
+        "layouts": None if exported.layouts is None else exported.layouts.to_json(),
         "module_kept_var_idx": exported.module_kept_var_idx,
         "calling_convention_version": exported.calling_convention_version,
         "takes_platform": exported.takes_platform,
@@ -152,11 +154,20 @@ def _of_fields(fields: dict[str, Any], module: ModuleOp, derivative: bytes) -> E
             module=module,
             disabled_safety_checks=_checks(fields["disabled_checks"]),
             nr_devices=int(fields["nr_devices"]),
+            layouts=_layouts(fields.get("layouts"), len(in_avals), len(out_avals)),
             calling_convention_version=int(fields["calling_convention_version"]),
             takes_platform=bool(fields["takes_platform"]),
             get_vjp=(lambda _: _read(derivative)) if derivative else None,
         )
     )
+
+
+def _layouts(given: Any, inputs: int, outputs: int) -> Layouts | None:
+    """Where arrays are, of which there are so many."""
+    found = None if given is None else Layouts.from_json(given)
+    if found is not None and [len(x) for x in found[1:]] != [inputs, outputs, outputs]:
+        raise BytecodeError("an exported function has a sharding for each leaf of its arguments and results", 0)
+    return found
 
 
 def _checked(exported: Exported) -> Exported:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, no_array
 from tinyxla.errors import ArgumentError, DTypeError, PlatformError
+from tinyxla.export.layouts import Layouts
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import size_of
 from tinyxla.shapes.symbolic_solving import System, solve, system_of
@@ -21,7 +22,9 @@ from tinyxla.text.mlir.ir import ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
 from tinyxla.text.stablehlo import type_of
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.promotion import float0
+from tinyxla.tracing.shardings import NamedSharding, spec_of
 from tinyxla.transforms.key_arrays import KeyArray, of_words
 from tinyxla.util.tracebacks import boundary
 
@@ -98,6 +101,7 @@ class Exported:
         out_tree, out_avals: the same of the result.
         platforms: those on which the program may run.
         nr_devices: on how many devices it runs.
+        layouts: where its arrays are, if these are several.
         module_kept_var_idx: the numbers of the leaves that `@main` takes.
         calling_convention_version: how `@main` is called, by the counting of `jax.export`.
         disabled_safety_checks: the checks that are not made.
@@ -119,6 +123,7 @@ class Exported:
     module: ModuleOp = field(repr=False)
     disabled_safety_checks: tuple[DisabledSafetyCheck, ...] = ()
     nr_devices: int = 1
+    layouts: Layouts | None = None
     calling_convention_version: int = maximum_supported_calling_convention_version
     takes_platform: bool = False  # whether `@main` takes the number of the platform first
     get_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
@@ -166,13 +171,40 @@ class Exported:
 
     @property
     def in_shardings_hlo(self) -> tuple[None, ...]:
-        """None for each leaf of the arguments: there is one device."""
+        """None for each leaf of the arguments: `in_shardings_jax` says more."""
         return (None,) * len(self.in_avals)
 
     @property
     def out_shardings_hlo(self) -> tuple[None, ...]:
         """None for each leaf of the result."""
         return (None,) * len(self.out_avals)
+
+    def in_shardings_jax(self, mesh: AbstractMesh) -> tuple[NamedSharding | None, ...]:
+        """The shardings of the leaves of the arguments over a mesh with the axes of the one that the function was
+        exported for; None of those that were not placed.
+
+        >>> import tinyxla
+        >>> from tinyxla import export
+        >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
+        >>> exported.in_shardings_jax(tinyxla.make_mesh((1,), ("x",)))
+        (None,)
+        """
+        inputs = (None,) * len(self.in_avals) if self.layouts is None else self.layouts.inputs
+        return tuple(None if spec is None else NamedSharding(mesh, spec_of(spec)) for spec in inputs)
+
+    def out_shardings_jax(self, mesh: AbstractMesh) -> tuple[NamedSharding | None, ...]:
+        """The same of the leaves of the result, if the function says where these are.
+
+        >>> import tinyxla
+        >>> from tinyxla import export
+        >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
+        >>> exported.out_shardings_jax(tinyxla.make_mesh((1,), ("x",)))
+        (None,)
+        """
+        if self.layouts is None:
+            return (None,) * len(self.out_avals)
+        pairs = zip(self.layouts.outputs, self.layouts.chosen, strict=True)
+        return tuple(NamedSharding(mesh, spec_of(spec)) if is_chosen else None for spec, is_chosen in pairs)
 
     @property
     def ordered_effects(self) -> tuple[str, ...]:
@@ -230,10 +262,13 @@ class Exported:
         variables = solve(self._system, sizes, lambda k: f"{self.fun_name}: argument {names[k]}")
         for name, (x, size), t in zip(names, zip(arrays, sizes, strict=True), self.in_avals, strict=True):
             _check_size(f"{self.fun_name}: argument {name}", size, t, variables, x)
+        mesh: Any = None
+        if self.layouts is not None:
+            mesh, arrays = self.layouts.placed_arguments(self.fun_name, arrays)
         given = [words_of(arrays[k]) for k in self.module_kept_var_idx]
         platform = [np.int32(self.platforms.index("cpu"))] if self.takes_platform else []
         results = self._program.main(*platform, *given)
-        return self._result(results if isinstance(results, tuple) else (results,), variables)
+        return self._result(results if isinstance(results, tuple) else (results,), variables, mesh)
 
     def _check_platform(self) -> None:
         is_checked = DisabledSafetyCheck.platform() not in self.disabled_safety_checks
@@ -258,7 +293,7 @@ class Exported:
         except DTypeError:
             raise ArgumentError(f"{what} {no_array(x)}.") from None
 
-    def _result(self, results: Sequence[Any], variables: dict[str, int]) -> Any:
+    def _result(self, results: Sequence[Any], variables: dict[str, int], mesh: Any) -> Any:
         has_all = len(results) == len(self.out_avals)
         values, found = iter(results), []
         for t in self.out_avals:
@@ -269,6 +304,8 @@ class Exported:
                 continue
             x = next(values)
             found.append(of_words(t.dtype, (x,)) if isinstance(t.dtype, KeyType) else x)
+        if self.layouts is not None:
+            found = self.layouts.placed_results(self.fun_name, mesh, found)
         return pytrees.unflatten(self.out_tree, found)
 
     # --- derivatives --------------------------------------------------------------------------------------------------

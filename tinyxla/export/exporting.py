@@ -6,11 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tinyxla.api.aot import Lowered
 from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.api.jit import Jitted, jit
+from tinyxla.compiler.passes.expand import expand_to_hlo
 from tinyxla.errors import ArgumentError
 from tinyxla.export.exported import DisabledSafetyCheck, Exported
+from tinyxla.export.layouts import layouts_of
+from tinyxla.hlo import Module
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.text.mlir.ir import ModuleOp, StringAttr, walk
 from tinyxla.text.stablehlo import module_op
@@ -86,7 +90,8 @@ def export(
         lowered = fun_jit.trace(*args, **kwargs).lower()
         in_avals, in_tree = _flat(lowered.argument_types)
         out_avals, out_tree = _flat(lowered.out_info)
-        module = module_op(lowered._in_hlo())  # pyright: ignore[reportPrivateUsage]
+        module = _module(lowered)
+        layouts = layouts_of(lowered._program)  # pyright: ignore[reportPrivateUsage]
         _check_custom_calls(lowered.fun_name, module, checks)
         return Exported(
             fun_name=lowered.fun_name,
@@ -98,10 +103,18 @@ def export(
             module_kept_var_idx=tuple(range(len(in_avals))),
             module=module,
             disabled_safety_checks=checks,
+            nr_devices=1 if layouts is None else layouts.mesh.size,
+            layouts=layouts,
             get_vjp=lambda made: vjp_of(made, _static_free(args, kwargs, in_tree, fun_jit)),
         )
 
     return exported
+
+
+def _module(lowered: Lowered) -> ModuleOp:
+    """The program of whole arrays."""
+    made = lowered._program.computation  # pyright: ignore[reportPrivateUsage]
+    return module_op(Module(lowered.fun_name, expand_to_hlo(made)))
 
 
 def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
@@ -194,8 +207,10 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
         out_avals=out_avals,
         platforms=exported.platforms,
         module_kept_var_idx=kept,
-        module=module_op(lowered._in_hlo()),  # pyright: ignore[reportPrivateUsage]
+        module=_module(lowered),
         disabled_safety_checks=exported.disabled_safety_checks,
+        nr_devices=exported.nr_devices,
+        layouts=None if exported.layouts is None else exported.layouts.of_derivative(),
         get_vjp=lambda made: vjp_of(made, lambda leaves: _with_zeros(made, pullback, leaves)),
     )
 

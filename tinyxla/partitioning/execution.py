@@ -161,6 +161,11 @@ def _layout_of(x: Any) -> Any:
     return layout_of(x) if mesh is None or mesh.empty or isinstance(mesh, Mesh) else sharding
 
 
+def is_placed(x: Any) -> bool:
+    """Whether an argument, or its description, says where it is."""
+    return _layout_of(x) is not None
+
+
 def spec_over(x: Any, mesh: AbstractMesh) -> Spec:
     """How an argument is split over a mesh."""
     layout = _layout_of(x)

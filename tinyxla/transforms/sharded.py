@@ -8,6 +8,7 @@ Sources: custom calls "Sharding", and `sdy.manual_computation` of the Shardy dia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, J
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, Spec, splitting
+from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, splitting
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.calls import split_reverse
 from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
@@ -362,15 +363,32 @@ def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attribu
     if not a.to_apply.axis_names <= {*a.own_axes, OWN}:  # over which a `vmap` around talks
         pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
         return tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
-    made, found = _traced(a, lambda: batched(a.to_apply, size, axes))
-    inputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.in_specs, axes, strict=True))
-    outputs = tuple(_with_whole(spec, axis) for spec, axis in zip(a.out_specs, found, strict=True))
+    names = _axes_of_examples(a, operands, axes)
+    own = size // math.prod(a.mesh.shape[name] for name in names)  # examples of a device
+    made, found = _traced(a, lambda: batched(a.to_apply, own, axes))
+    inputs = tuple(_with_dimension(spec, axis, names) for spec, axis in zip(a.in_specs, axes, strict=True))
+    outputs = tuple(_with_dimension(spec, axis, names) for spec, axis in zip(a.out_specs, found, strict=True))
     return tuple(applied(a._replace(to_apply=made, in_specs=inputs, out_specs=outputs), operands)), found
 
 
-def _with_whole(spec: Spec, axis: int | None) -> Spec:
-    """The sharding of an array with one more dimension, which is whole."""
-    return spec if axis is None else (*spec[:axis], (), *spec[axis:])
+def _axes_of_examples(a: ShardMap, operands: Sequence[Any], axes: Axes) -> tuple[Hashable, ...]:
+    """The axes along which the types of operands say that their examples are split, if the function has no use for
+    them: then each device computes its own examples."""
+    for x, axis in zip(operands, axes, strict=True):
+        layout = getattr(x, "sharding", None)
+        if axis is None or not isinstance(layout, NamedSharding):
+            continue
+        split = layout.dimension_axes(x.shape)[axis]
+        names = tuple(name for name in split if name in layout.mesh.explicit_axes)
+        if names:
+            used = a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs)))
+            return names if used.isdisjoint(names) and {*names} <= {*a.own_axes} else ()
+    return ()
+
+
+def _with_dimension(spec: Spec, axis: int | None, names: tuple[Hashable, ...]) -> Spec:
+    """The sharding of an array with one more dimension, which is split along these axes."""
+    return spec if axis is None else (*spec[:axis], names, *spec[axis:])
 
 
 def _shard_map_samples(random: np.random.Generator) -> Iterator[Sample]:

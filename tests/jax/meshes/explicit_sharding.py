@@ -202,6 +202,16 @@ def types_of_rows_and_gradients():
             yield jax.grad(f)(x), jax.jit(jax.grad(f))(x), jax.vjp(f, x)[1](jnp.float32(1))
 
 
+def mapped_functions_of_parts():
+    mesh = jax.make_mesh((2, 4), ("X", "Y"), axis_types=(AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        x = jax.device_put(_grid(4, 8), P("X", "Y"))
+        f = jax.shard_map(lambda a: jnp.sin(a) * jax.lax.psum(a, "Y"), in_specs=P("Y"), out_specs=P("Y"))
+        yield jax.vmap(f)(x), jax.jit(jax.vmap(f))(x), jax.vmap(jax.grad(lambda a: f(a).sum()))(x)
+        whole = jax.shard_map(lambda a: jax.lax.psum(a, "Y"), in_specs=P("Y"), out_specs=P())
+        yield jax.vmap(whole)(x), jax.vmap(whole, in_axes=1, out_axes=1)(jax.device_put(_grid(8, 4), P("Y", "X")))
+
+
 def training():
     mesh = _mesh()
     with jax.set_mesh(mesh):

@@ -8,6 +8,7 @@ import io
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from jax.experimental import mesh_utils, multihost_utils
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.pjit import pjit
@@ -102,6 +103,30 @@ def partitioned_by_rules():
     )
     x = jax.device_put(_grid(8, 4), NamedSharding(_mesh(8), P("x")))
     yield f(_grid(8)), np.asarray(jax.jit(f)(x))
+
+
+def exported_functions():
+    mesh = _mesh(4, 2)
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P("x", "y"))
+    x = jax.device_put(_grid(8, 2), whole)
+    for f, given in (
+        (jax.jit(lambda a: a * 2, in_shardings=whole), x),
+        (jax.jit(lambda a: a * 2, out_shardings=rows), _grid(8, 2)),
+        (jax.jit(lambda a: a * 2), jax.ShapeDtypeStruct((8, 2), np.float32, sharding=whole)),
+        (jax.jit(jax.shard_map(lambda a: a - a.sum(), mesh=mesh, in_specs=P("x"), out_specs=P("x"))), _grid(8, 2)),
+    ):
+        exported = export.export(f)(given)
+        yield exported.nr_devices, exported.in_shardings_jax(mesh), exported.out_shardings_jax(mesh)
+        again = export.deserialize(exported.serialize(vjp_order=1))
+        for e in (exported, again):
+            yield e.nr_devices, e.call(x), jax.jit(e.call)(x), jax.grad(lambda a, e=e: (e.call(a) ** 2).sum())(x)
+        yield again.vjp().nr_devices, np.asarray(again.vjp().call(x, x)[0])
+        other = jax.device_put(_grid(8, 2), NamedSharding(Mesh(np.reshape(jax.devices(), (4, 2)), ("a", "b")), P("b")))
+        yield np.asarray(again.call(other))
+        try:
+            again.call(_grid(8, 2))
+        except ValueError as error:
+            yield error
 
 
 def keys_on_meshes():

@@ -122,6 +122,27 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Mesh shape of the input {1} does not match the mesh shape passed to shard_map {2}",
     ),
     (
+        r"^Function (.*) was exported for (\d+) devices, but is called with arrays on (\d+);",
+        "Function {1} was exported for {2} devices and is called in a context with {3} devices, which is not allowed.",
+    ),
+    (
+        r"^jit: (\w+) must not be given together with the (?:device|backend)",
+        "If backend or device is specified on jit, then {1} should not be specified.",
+    ),
+    (r"^jit: there must not be both a device", "can't specify both a device and a backend for jit"),
+    (
+        r"^jit of .*: with in_shardings arguments must be passed by position",
+        "pjit does not support kwargs when in_shardings is specified.",
+    ),
+    (
+        r"^jit of .*: (in|out)_shardings: P.* needs a mesh;",
+        "jit requires a non-empty mesh in context if you are passing `PartitionSpec`s to {1}_shardings.",
+    ),
+    (
+        r"^device_put: P.* needs a mesh;",
+        "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put",
+    ),
+    (
         r"^NamedSharding: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
         "Sharding with the spec {1} is only valid for values of rank at least {2}, but was applied to a value of rank "
         "{3:rank}. For scalars the PartitionSpec should be P()",

@@ -1,0 +1,120 @@
+"""Where the arrays of an exported function are, if it was exported for several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tinyxla.api.jit import PartitionedProgram, Program
+from tinyxla.errors import ArgumentError, BytecodeError
+from tinyxla.partitioning.array import ShardedArray
+from tinyxla.partitioning.placement import placed
+from tinyxla.tracing.core import CarryingTracer, Tracer
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
+from tinyxla.tracing.shardings import NamedSharding, Spec, spec_of
+from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.transforms.sharded import sharding_constraint
+
+
+class Layouts(NamedTuple):
+    """How the leaves of arguments and results are split over a mesh.
+
+    Attributes:
+        mesh: the axes.
+        inputs: for each leaf of the arguments the axes of its dimensions; None if it was not placed.
+        outputs: the same of the results, all of which are somewhere.
+        chosen: which of the results the function says a sharding of.
+    """
+
+    mesh: AbstractMesh
+    inputs: tuple[Spec | None, ...]
+    outputs: tuple[Spec, ...]
+    chosen: tuple[bool, ...]
+
+    def of_derivative(self) -> Layouts:
+        """Those of the derivative in reverse mode, which takes arguments and cotangents and gives cotangents of
+        arguments."""
+        given = tuple(x if is_chosen else None for x, is_chosen in zip(self.outputs, self.chosen, strict=True))
+        found = tuple(spec or () for spec in self.inputs)
+        return Layouts(self.mesh, (*self.inputs, *given), found, tuple(spec is not None for spec in self.inputs))
+
+    def placed_arguments(self, name: str, arrays: Sequence[Any]) -> tuple[AbstractMesh, list[Any]]:
+        """The mesh of a call, with the axes of this one, and the arguments there.
+
+        Raises:
+            ArgumentError: it has another number of devices.
+        """
+        mesh = self._mesh_of_call(name, arrays)
+        specs = [() if spec is None else spec for spec in self.inputs]
+        moves = [
+            spec is not None or _mesh_of(x) not in (None, mesh) for x, spec in zip(arrays, self.inputs, strict=True)
+        ]
+        found = [
+            placed(f"call of {name}", x, NamedSharding(mesh, spec_of(spec))) if is_moved else x
+            for x, spec, is_moved in zip(arrays, specs, moves, strict=True)
+        ]
+        return mesh, found
+
+    def placed_results(self, name: str, mesh: AbstractMesh, results: Sequence[Any]) -> list[Any]:
+        """The results where the function has them."""
+        pairs = zip(results, self.outputs, strict=True)
+        return [placed(f"call of {name}", x, NamedSharding(mesh, spec_of(spec))) for x, spec in pairs]
+
+    def _mesh_of_call(self, name: str, arrays: Sequence[Any]) -> AbstractMesh:
+        meshes = [mesh for mesh in map(_mesh_of, arrays) if mesh is not None] or [context.programs]
+        mesh: Any = meshes[0]
+        if mesh is None and any(isinstance(x, Tracer) for x in arrays):
+            return self.mesh  # where the program around it will be
+        count = 1 if mesh is None else mesh.size
+        if count != self.mesh.size:
+            raise ArgumentError(
+                f"Function {name} was exported for {self.mesh.size} devices, but is called with arrays on {count}; put "
+                "them on a mesh of as many devices by device_put, or call it inside of set_mesh."
+            )
+        if mesh.shape_tuple == self.mesh.shape_tuple:
+            return mesh
+        return Mesh(mesh.devices.reshape(self.mesh.axis_sizes), self.mesh.axis_names)
+
+    def to_json(self) -> Any:
+        """As lists and dicts."""
+        axes = list(self.mesh.shape_tuple)
+        if not all(isinstance(name, str) for name, _ in axes):
+            raise ArgumentError(
+                f"serialize: the axes of a mesh must have strings for names, but are {self.mesh.axis_names}."
+            )
+        return {"axes": axes, "inputs": self.inputs, "outputs": self.outputs, "chosen": self.chosen}
+
+    @staticmethod
+    def from_json(given: Any) -> Layouts:
+        """What `to_json` gave."""
+        names = [str(name) for name, _ in given["axes"]]
+        mesh = AbstractMesh([int(n) for _, n in given["axes"]], names)
+
+        def read(spec: Any) -> Spec:
+            found = tuple(tuple(map(str, axes)) for axes in spec)
+            if not {*names}.issuperset(name for axes in found for name in axes):
+                raise BytecodeError("an exported function has a sharding along an axis that its mesh does not have", 0)
+            return found
+
+        inputs = tuple(None if spec is None else read(spec) for spec in given["inputs"])
+        return Layouts(mesh, inputs, tuple(map(read, given["outputs"])), tuple(map(bool, given["chosen"])))
+
+
+def _mesh_of(x: Any) -> Mesh | None:
+    """The mesh that an array is over."""
+    array = x.words if isinstance(x, KeyArray) else x
+    while isinstance(array, CarryingTracer):
+        array = array.value
+    return array.mesh if isinstance(array, ShardedArray) and array.mesh.axis_names else None
+
+
+def layouts_of(program: Program) -> Layouts | None:
+    """Those of a compiled function; None if it is for one device."""
+    if not isinstance(program, PartitionedProgram) or program.mesh.size == 1:
+        return None
+    inputs, outputs = program.specs
+    count = program.structure.num_leaves
+    given = tuple(spec if x else None for spec, x in zip(inputs[:count], program.are_placed, strict=False))
+    chosen = tuple(x.op is sharding_constraint for x in program.computation.outputs)
+    mesh = AbstractMesh(program.mesh.axis_sizes, program.mesh.axis_names)
+    return Layouts(mesh, given, outputs, chosen)
