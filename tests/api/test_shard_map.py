@@ -10,7 +10,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, PytreeError, ShapeError
 
 P = tx.P
 ROWS = np.arange(32.0, dtype=np.float32).reshape(8, 4)
@@ -189,3 +189,23 @@ def test_nested_over_another_axis_of_the_same_mesh(check_vma: bool) -> None:
     np.testing.assert_array_equal(np.asarray(tx.jit(f)(x)), expected)
     squares = tx.jit(tx.grad(lambda x: (f(x) ** 2).sum()))(x)
     np.testing.assert_allclose(np.asarray(squares), np.tile(2 * expected.reshape(4, 2, 4).sum(0), (4, 1)))
+
+
+def test_values_that_parts_depend_on_are_no_constants_in_derivatives() -> None:
+    mesh = tx.make_mesh((1,), ("x",))
+    f = tx.shard_map(lambda x: x * float(lax.psum(x.sum(), "x")), mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(np.asarray(f(jnp.arange(3.0))), [0, 3, 6])
+    with pytest.raises(ConcretizationError, match="its derivative would be lost"):
+        tx.grad(lambda x: f(x).sum())(jnp.arange(3.0))
+
+
+def test_callbacks_do_not_run_again_for_a_value() -> None:
+    calls: list[int] = []
+
+    def f(x: Any) -> Any:
+        y = tx.experimental.io_callback(lambda a: calls.append(1) or a, x, x)
+        return x if lax.psum(y.sum(), "x") > 0 else -x
+
+    with pytest.raises(ConcretizationError):
+        tx.shard_map(f, mesh=tx.make_mesh((1,), ("x",)), in_specs=P("x"), out_specs=P("x"))(jnp.arange(3.0))
+    assert not calls

@@ -30,6 +30,7 @@ from tinyxla.api.functions import (
     check_callable,
     name_of,
     no_array,
+    only_described,
     parameter_names,
     trace_tree,
 )
@@ -710,7 +711,10 @@ class Jitted(Described, Generic[P, R]):
         made: list[Any] = []
         for leaf in leaves:
             try:
-                made.append(leaf if isinstance(leaf, (Array, ShapeDtypeStruct)) else as_array(leaf))
+                if isinstance(leaf, (Array, ShapeDtypeStruct)):
+                    made.append(leaf)
+                else:
+                    made.append(ShapeDtypeStruct.like(leaf) if only_described(leaf) else as_array(leaf))
             except DTypeError:
                 name = argument_names(args, kwargs)[len(made)]
                 raise ArgumentError(

@@ -90,15 +90,16 @@ def pmap(
         result = vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
         if state.axes:  # of an outer pmap, or vmap: that one's copies are on the devices
             return result
-        return _over_devices(
-            result, out_axes, axis_name or "devices", local if devices is None else list(dict.fromkeys(devices))
-        )
+        return _over_devices(result, out_axes, local if devices is None else list(dict.fromkeys(devices)))
 
     local = devices_of(process_index())
     return jit(mapped, static_argnums=static, donate_argnums=donate_argnums)
 
 
-def _over_devices(result: Any, out_axes: Any, name: Hashable, devices: Sequence[Device]) -> Any:
+_AXIS = "devices"  # of all meshes, so that what one function gives another takes, whatever they call the axis
+
+
+def _over_devices(result: Any, out_axes: Any, devices: Sequence[Device]) -> Any:
     """The results of copies, split along their axes over as many devices, if there are several and enough of them."""
     leaves, structure = pytrees.flatten(result)
     of_keys = pytrees.key_leaves(structure)
@@ -109,8 +110,8 @@ def _over_devices(result: Any, out_axes: Any, name: Hashable, devices: Sequence[
     counts = {x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
     if len(devices) == 1 or not counts or not 0 < max(counts) <= len(devices):
         return result
-    mesh = Mesh(devices[: max(counts)], (name,))
-    specs = [PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, name) for axis in axes]
+    mesh = Mesh(devices[: max(counts)], (_AXIS,))
+    specs = [PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _AXIS) for axis in axes]
     return pytrees.unflatten(
         structure, [constrained(x, NamedSharding(mesh, spec)) for x, spec in zip(leaves, specs, strict=True)]
     )

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
-from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
+from tinyxla.hlo import Instruction
+from tinyxla.ops import movement
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
+from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_of
-from tinyxla.transforms.manual import trace_parts
-from tinyxla.transforms.sharded import named, part_shape, shard_map as shard_map_op
+from tinyxla.transforms.computations import run, subgraph
+from tinyxla.transforms.manual import ManualTrace, trace_parts
+from tinyxla.transforms.sharded import ShardMap, applied, named, part_shape, shard_map as shard_map_op
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -84,6 +89,8 @@ def shard_map(
     def whole(*given: Any) -> Any:
         function, args = parts.for_arguments(given)
         leaves = pytrees.leaves(args)
+        function.values = None if state.staging is not None or state.axes else _values(leaves)
+        function.is_of_tracers = any(isinstance(x, Tracer) for x in leaves)
         inside = state.staging is not None or state.axes or any(isinstance(x, Tracer) for x in leaves)
         if inside or config.disable_jit:
             return function(*args)
@@ -139,8 +146,24 @@ def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name
     return shard_map(f, in_specs=ins, out_specs=outs, axis_names=frozenset({axis_name}))
 
 
+def _values(leaves: Sequence[Any]) -> list[Any] | None:
+    """The arguments of a call that is not traced; None if one is not known."""
+    try:
+        return [x.primal("") if isinstance(x, Tracer) else x for x in leaves]
+    except ConcretizationError:
+        return None
+
+
 class _OfParts:
-    """A function of parts, applied to whole arrays as one operation."""
+    """A function of parts, applied to whole arrays as one operation.
+
+    Attributes:
+        values: the leaves of the arguments, where these are known.
+        is_of_tracers: whether some are tracers.
+    """
+
+    values: list[Any] | None = None
+    is_of_tracers = False
 
     def __init__(
         self, f: Function, mesh: AbstractMesh | None, in_specs: Any, out_specs: Any, axis_names: Any, check_vma: bool
@@ -224,8 +247,14 @@ class _OfParts:
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
+        values = None if self.values is None else [as_array(x) for x in self.values]
+
+        def run_parts(graph: ManualTrace, x: Instruction) -> ConcreteArray | None:
+            return None if values is None else _run_parts(graph, x, values, mesh, names, ins)
+
         with set_mesh(mesh) if current_mesh().empty else nullcontext():  # that of functions of parts of these parts
-            made, captured, results = trace_parts(flat, parts, mesh, names, self._check_vma, name_of(self._f))
+            given = (flat, parts, mesh, names, self._check_vma, name_of(self._f))
+            made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers)
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
         specs = self._specs("out_specs", self._out_specs, result, mesh)
         outs = [
@@ -256,6 +285,37 @@ class _OfParts:
                 raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
+
+
+def _run_parts(
+    graph: ManualTrace,
+    x: Instruction,
+    values: list[Any],
+    mesh: AbstractMesh,
+    names: frozenset[Hashable],
+    ins: Sequence[Spec],
+) -> ConcreteArray | None:
+    """The parts of all devices of a result that a function of parts has computed so far, for arguments with values.
+    None if they depend on a value that is not known, or on calls that must not be made twice."""
+    captured = _values(list(graph.captured.values()))
+    made = subgraph("value", graph.parameters, [x])
+    if captured is None or made.has_side_effect or not isinstance(x.shape, Shape):
+        return None
+    sizes = {name: mesh.shape[name] for name in names}
+
+    def one_row(*given: Any) -> list[Any]:
+        (found,) = run(made, given)
+        return [movement.reshape_to(found, (1, *found.shape))]
+
+    def rows() -> Any:
+        function, _, _ = with_axes(sizes, lambda: trace(one_row, made.parameter_shapes, "value"))
+        own = tuple(name for name in mesh.axis_names if name in names)
+        specs = (*ins, *(((),) * c.ndim for c in captured))
+        out = ((own, *((),) * len(x.array_shape.dimensions)),)
+        (found,) = applied(ShardMap(function, mesh, specs, out, True, own), [*values, *captured])
+        return found.concrete("A value")
+
+    return outside_of_traces(rows)
 
 
 def _axes(what: str, mesh: AbstractMesh, names: frozenset[Hashable], spec: PartitionSpec, shape: Any) -> Spec:

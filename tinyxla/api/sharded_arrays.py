@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.partitioning.array import from_callback, is_spread
+from tinyxla.partitioning.array import ShardedArray, from_callback, is_spread
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.device import Device, check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, Sharding, axes_of
 from tinyxla.util.tracebacks import boundary
@@ -114,7 +114,8 @@ def make_array_from_single_device_arrays(
     Args:
         shape: of the whole array.
         sharding: which part is on which device.
-        arrays: the parts, in the order of the devices of this process in the sharding.
+        arrays: the parts, each on its device; of parts that were not placed each is that of the device of this process
+            that is at its position in the sharding.
         dtype: the element type; by default that of the first part.
 
     Returns:
@@ -122,7 +123,7 @@ def make_array_from_single_device_arrays(
 
     Raises:
         ShapeError: a part has another shape.
-        ArgumentError: there is not one part for each device.
+        ArgumentError: there is not one part for each device, or they are on other devices.
 
     Example:
         >>> import tinyxla as tx
@@ -154,9 +155,24 @@ def make_array_from_single_device_arrays(
             f"{what}: the parts must have the dtype {np.dtype(dtype).name} that is asked for, but one has "
             f"{next(x.dtype.name for x in parts if x.dtype != np.dtype(dtype))}; convert it with astype."
         )
+    parts = _by_device(what, parts, list(places))
     by_place = {repr(index): x for index, x in zip(places.values(), parts, strict=True)}
     whole = repr((slice(None),) * len(shape))
     return _made(what, shape, given, lambda index: by_place.get(repr(index), by_place.get(whole)), dtype)
+
+
+def _by_device(what: str, parts: list[Any], devices: list[Device]) -> list[Any]:
+    """The parts in the order of devices; parts that were not placed are in it already."""
+    if not any(isinstance(x, ShardedArray) for x in parts):
+        return parts
+    owners = [x.addressable_shards[0].device.id for x in parts]
+    wanted = [device.id for device in devices]
+    if sorted(owners) != sorted(wanted):
+        raise ArgumentError(
+            f"{what}: the parts must be on the devices {wanted} of the sharding, one on each, but are on {owners}; put "
+            "each on its device by device_put."
+        )
+    return [parts[owners.index(k)] for k in wanted]
 
 
 @boundary

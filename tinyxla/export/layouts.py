@@ -61,15 +61,14 @@ class Layouts(NamedTuple):
         return [placed(f"call of {name}", x, NamedSharding(mesh, spec_of(spec))) for x, spec in pairs]
 
     def _mesh_of_call(self, name: str, arrays: Sequence[Any]) -> AbstractMesh:
-        meshes = [mesh for mesh in map(_mesh_of, arrays) if mesh is not None] or [context.programs]
-        mesh: Any = meshes[0]
+        mesh: Mesh | None = next((mesh for mesh in map(_mesh_of, arrays) if mesh is not None), context.programs)
         if mesh is None and any(isinstance(x, Tracer) for x in arrays):
             return self.mesh  # where the program around it will be
-        count = 1 if mesh is None else mesh.size
-        if count != self.mesh.size:
+        if mesh is None or mesh.size != self.mesh.size:
             raise ArgumentError(
-                f"Function {name} was exported for {self.mesh.size} devices, but is called with arrays on {count}; put "
-                "them on a mesh of as many devices by device_put, or call it inside of set_mesh."
+                f"Function {name} was exported for {self.mesh.size} devices, but is called with arrays on "
+                f"{1 if mesh is None else mesh.size}; put them on a mesh of as many devices by device_put, or call it "
+                "inside of set_mesh."
             )
         if mesh.shape_tuple == self.mesh.shape_tuple:
             return mesh

@@ -14,6 +14,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import EVERY, with_auto_axes
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import Device, Placement, check_placement
+from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding, layout_on
@@ -107,7 +108,7 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
 
 
 def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool) -> Any:
-    return pytrees.map_tree(lambda x: _put(what, x, layout, only_even), tree)
+    return pytrees.map_tree(lambda x: x if is_float0(x) else _put(what, x, layout, only_even), tree)
 
 
 def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:

@@ -250,6 +250,13 @@ def _no_numpy_array(tracer: Tracer) -> ConcretizationError:
     )
 
 
+def _lost_derivative(tracer: Tracer, wanted: str, error: type[ConcretizationError]) -> ConcretizationError:
+    return error(
+        f"{wanted} would take the value of a traced array {tracer.described()} of {tracer.owner.what} as a constant, "
+        f"and its derivative would be lost. {_CONSTANT}"
+    )
+
+
 class CarryingTracer(Tracer):
     """Carries a value of the enclosing level: a concrete array, or a tracer of an outer trace."""
 
@@ -275,10 +282,7 @@ class CarryingTracer(Tracer):
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         self.primal(wanted, error)  # where that is not known either, its error says more
-        raise error(
-            f"{wanted} would take the value of a traced array {self.described()} of {self.owner.what} as a constant, "
-            f"and its derivative would be lost. {_CONSTANT}"
-        )
+        raise _lost_derivative(self, wanted, error)
 
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         check_active(self)
@@ -340,6 +344,21 @@ class GraphTracer(Tracer):
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.owner.sharding_of(self.instruction)
 
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        value = self.primal(wanted, error)
+        if self.owner.carries_tracers:
+            raise _lost_derivative(self, wanted, error)
+        return value
+
+    def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        check_active(self)
+        value = self.owner.value_of(self.instruction)
+        return super().concrete(wanted, error) if value is None else value
+
+    def __repr__(self) -> str:
+        text = self.owner.text_of(self.instruction) if self.owner.active else None
+        return super().__repr__() if text is None else text
+
 
 class GraphTrace(Trace):
     """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (tracers, and
@@ -347,6 +366,11 @@ class GraphTrace(Trace):
 
     captures: Callable[[Array], bool] | None = None
     parameter_names: Callable[[], Sequence[str]] | None = None  # of the function's own ones: for errors
+
+    @property
+    def carries_tracers(self) -> bool:
+        """Whether values that are known are those of tracers."""
+        return False
 
     def __init__(self, what: str, staging: bool = True) -> None:
         super().__init__()
@@ -377,6 +401,14 @@ class GraphTrace(Trace):
     def sharding_of(self, x: Instruction) -> Sharding:
         """How an array is split, as far as its type says that."""
         return SingleDeviceSharding()
+
+    def value_of(self, x: Instruction) -> ConcreteArray | None:
+        """The value of an instruction's result, if it is known already."""
+        return None
+
+    def text_of(self, x: Instruction) -> str | None:
+        """The value as text, if it is known already."""
+        return None
 
     def lift(self, value: Any) -> Instruction:
         """The instruction that stands for a value here."""
@@ -460,6 +492,16 @@ class ManualAxes(Protocol):
     def inner(self, what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
         """A trace of a function inside of the one of parts, whose parameters vary as these values do."""
         ...
+
+
+def outside_of_traces(function: Callable[[], _Result]) -> _Result:
+    """Call a function of known values, while others are traced."""
+    outer = state.staging, state.axes, state.manual
+    try:
+        state.staging, state.axes, state.manual = None, MappingProxyType({}), None
+        return function()
+    finally:
+        state.staging, state.axes, state.manual = outer
 
 
 def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) -> _Result:

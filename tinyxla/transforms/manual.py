@@ -13,14 +13,17 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls
 from tinyxla.ops.distributed import varying
 from tinyxla.ops.host.callback import callback
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import Shape
-from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, state, trace, with_axes
-from tinyxla.tracing.meshes import AbstractMesh
+from tinyxla.tracing.array import ConcreteArray, wrap
+from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, Tracer, state, trace, with_axes
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
@@ -37,7 +40,21 @@ class ManualTrace(AnnotatedTrace[Axes]):
         names: the axes.
         parameters: the axes along which its parameters vary; further ones stand for values of `outer`.
         outer: the trace of the function around.
+
+    Attributes:
+        run_parts: gives the parts that devices have of an instruction's result, along a new first dimension, where the
+            function is called with values; None if they are not known.
+        devices: for each device the text that names it.
+        is_of_tracers: whether the function is called with tracers.
     """
+
+    run_parts: Callable[[ManualTrace, Instruction], ConcreteArray | None] | None = None
+    devices: Sequence[str] = ()
+    is_of_tracers = False
+
+    @property
+    def carries_tracers(self) -> bool:
+        return self.is_of_tracers or any(isinstance(x, Tracer) for x in self.captured.values())
 
     def __init__(
         self,
@@ -65,6 +82,20 @@ class ManualTrace(AnnotatedTrace[Axes]):
 
     def _of_results(self, x: Instruction, operands: list[list[Axes]]) -> list[Axes]:
         return [axes & self.names for axes in results_vary(x, operands)]
+
+    def value_of(self, x: Instruction) -> ConcreteArray | None:
+        """Python may look at what all devices have alike."""
+        parts = None if self.known[x][0] else self._parts_of(x)
+        return None if parts is None else wrap(parts.buffer()[0])
+
+    def text_of(self, x: Instruction) -> str | None:
+        parts = self._parts_of(x)
+        if parts is None:
+            return None
+        return "\n".join(f"{name}:\n{part}\n" for name, part in zip(self.devices, parts.buffer(), strict=True))
+
+    def _parts_of(self, x: Instruction) -> ConcreteArray | None:
+        return None if self.run_parts is None else self.run_parts(self, x)
 
     def varying(self, x: Any) -> Axes | None:
         """The axes along which a value varies; None if that is not known, as inside of loops."""
@@ -219,6 +250,16 @@ def _unified_instruction(x: Instruction, operands: list[list[Known]]) -> list[Kn
     return list(zip(results(x.op(*inputs, **attributes)), results_vary(x, [wanted]), strict=True))
 
 
+def _names_of_devices(mesh: AbstractMesh) -> list[str]:
+    """Texts that name the devices of a mesh, and say where in it they are."""
+    devices = mesh.devices.flat if isinstance(mesh, Mesh) else range(mesh.size)
+    axes = "".join(f"{name}, " for name in mesh.axis_names).rstrip()
+    places = np.ndindex(mesh.axis_sizes)
+    return [
+        f"On {device} at mesh coordinates ({axes}) = {place}" for device, place in zip(devices, places, strict=True)
+    ]
+
+
 def trace_parts(
     function: Callable[..., Sequence[Any]],
     parts: Sequence[tuple[Shape, bool, Axes]],
@@ -226,6 +267,8 @@ def trace_parts(
     names: Axes,
     checks: bool,
     name: str,
+    run_parts: Callable[[ManualTrace, Instruction], ConcreteArray | None] | None = None,
+    is_of_tracers: bool = False,
 ) -> tuple[Computation, list[Any], list[tuple[bool, Axes]]]:
     """A function of parts as a computation.
 
@@ -234,7 +277,8 @@ def trace_parts(
         parts: for each argument its shape, whether it is weakly typed, and the axes along which it varies.
         mesh: whose axes there are inside of it.
         names: those of its axes that the function is about.
-        checks: as for `ManualTrace`.
+        checks: whether it is known along which axes values vary.
+        run_parts, is_of_tracers: as for `ManualTrace`, where the function is called with values.
 
     Returns:
         The computation; what it captured, its last parameters; and for each result whether it is weakly typed, and the
@@ -242,7 +286,10 @@ def trace_parts(
     """
     what = f"the function {name} of shard_map"
     varying_there = [axes for _, _, axes in parts]
-    graph = ManualTrace(what, names, varying_there) if checks else GraphTrace(what)
+    graph: GraphTrace = ManualTrace(what, names, varying_there) if checks else GraphTrace(what)
+    if isinstance(graph, ManualTrace):
+        graph.is_of_tracers = is_of_tracers
+        graph.run_parts, graph.devices = run_parts, [] if run_parts is None else _names_of_devices(mesh)
 
     def record() -> tuple[Computation, list[tuple[bool, Axes]]]:
         outputs = function(*(graph.parameter(shape, weak) for shape, weak, _ in parts))

@@ -224,6 +224,11 @@ def assembled_from_parts():
     places = sharding.addressable_devices_indices_map((8, 4))
     pieces = [jax.device_put(whole[index], device) for device, index in places.items()]
     yield jax.make_array_from_single_device_arrays((8, 4), sharding, pieces)
+    yield jax.make_array_from_single_device_arrays((8, 4), sharding, pieces[::-1])
+    try:
+        jax.make_array_from_single_device_arrays((8, 4), sharding, [*pieces[1:], pieces[1]])
+    except ValueError as error:
+        yield error
     yield jax.make_array_from_process_local_data(sharding, whole)
     yield jax.make_array_from_process_local_data(sharding, whole, whole.shape)
     rows = NamedSharding(mesh, P("x"))

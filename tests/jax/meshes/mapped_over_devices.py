@@ -110,3 +110,9 @@ def wrong_calls():
             yield "no error"
         except Exception as error:
             yield error
+
+
+def one_after_the_other():
+    x = jax.pmap(lambda a: 2 * a, axis_name="i")(_grid(8, 3))
+    y = jax.pmap(lambda a: a - jax.lax.psum(a, "j"), axis_name="j")(x)
+    yield y, x + y, jax.pmap(lambda a, b: a * b)(x, y), jax.pmap(lambda a: jax.lax.psum(a, "i"), "i", out_axes=None)(y)

@@ -50,6 +50,29 @@ def parts_and_specs():
         yield g(_grid(8))
 
 
+def values_of_parts():
+    mesh = _mesh(2, 2)
+    seen = []
+
+    def f(a):
+        seen.append((str(a), f"{a}"))
+        total = jax.lax.psum(a.sum(), ("x", "y"))
+        for look in (bool, int, lambda x: bool((x > 3).all())):
+            seen.append(look(total))
+        try:
+            seen.append(bool((a > 0).all()))
+        except TypeError as error:
+            seen.append(error)
+        return -a if total > 0 else a
+
+    on = partial(jax.shard_map, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))
+    yield on(f)(_grid(4, 4)), on(f)(-_grid(4, 4)), seen
+    chosen = on(lambda a: a * a if jax.lax.psum(a.sum(), ("x", "y")) > 0 else a)
+    yield np.asarray(jax.grad(lambda a: chosen(a).sum())(_grid(4, 4)))
+    some = partial(jax.shard_map, mesh=mesh, in_specs=(), out_specs=P())
+    yield some(lambda: 1.0 if jax.lax.psum(jax.lax.axis_index("x"), "x") > 0 else -1.0)()
+
+
 def collectives():
     mesh = _mesh(8)
     on = partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
