@@ -313,6 +313,14 @@ class Compiled(_Stage):
     def __repr__(self) -> str:
         return self._described("compiled", counted(len(self.report().steps), "step"))
 
+    @property
+    def out_info(self) -> Any:
+        """The result with a `ShapeDtypeStruct` for each array, which says where it is if the program is over a mesh."""
+        info = super().out_info
+        if not self._program.is_over_mesh:
+            return info
+        return pytrees.map_tree(lambda x, sharding: x.update(sharding=sharding), info, self.output_shardings)
+
     def _repr_html_(self) -> str:
         """For notebooks: the steps, with bars of what they move and compute."""
         return self.report()._repr_html_()  # pyright: ignore[reportPrivateUsage]

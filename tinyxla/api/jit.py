@@ -40,7 +40,7 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.ops.distributed.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray, shown
+from tinyxla.partitioning.array import ShardedArray, layout_of, shown
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
@@ -134,6 +134,8 @@ class Program:
     def lowered(self) -> Computation:
         """What is compiled."""
         return self.computation
+
+    is_over_mesh = False
 
     @property
     def shares_process(self) -> bool:
@@ -239,6 +241,8 @@ class PartitionedProgram(Program):
     """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded. A call
     deletes arguments that are `donated`, if a result has their shape, type and sharding. Over an abstract mesh it can
     be looked at, and does not run."""
+
+    is_over_mesh = True
 
     def __init__(self, program: Program, mesh: AbstractMesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
         self.__dict__.update(program.__dict__)
@@ -714,7 +718,7 @@ class Jitted(Described, Generic[P, R]):
                 if isinstance(leaf, (Array, ShapeDtypeStruct)):
                     made.append(leaf)
                 else:
-                    made.append(ShapeDtypeStruct.like(leaf) if only_described(leaf) else as_array(leaf))
+                    made.append(_description(leaf) if only_described(leaf) else as_array(leaf))
             except DTypeError:
                 name = argument_names(args, kwargs)[len(made)]
                 raise ArgumentError(
@@ -944,6 +948,12 @@ def _signature(x: Any) -> Any:
     if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
     return (np.dtype(x.dtype), tuple(x.shape), x.weak_type, getattr(x, "sharding", None))
+
+
+def _description(x: Any) -> ShapeDtypeStruct:
+    """What stands for an array, as a `ShapeDtypeStruct`."""
+    described = ShapeDtypeStruct.like(x)
+    return described if layout_of(x) is None else described.update(sharding=x.sharding)
 
 
 def _check_static(where: int | str, value: Any, name: str) -> None:

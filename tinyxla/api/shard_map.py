@@ -312,7 +312,7 @@ def _run_parts(
         own = tuple(name for name in mesh.axis_names if name in names)
         specs = (*ins, *(((),) * c.ndim for c in captured))
         out = ((own, *((),) * len(x.array_shape.dimensions)),)
-        (found,) = applied(ShardMap(function, mesh, specs, out, True, own), [*values, *captured])
+        (found,) = applied(ShardMap(function, mesh.abstract_mesh, specs, out, True, own), [*values, *captured])
         return found.concrete("A value")
 
     return outside_of_traces(rows)

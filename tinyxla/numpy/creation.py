@@ -38,7 +38,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import exp, log
 from tinyxla.numpy.operations import movement, ops
-from tinyxla.partitioning.array import ShardedArray
+from tinyxla.partitioning.array import layout_of
 from tinyxla.partitioning.placement import placed
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -518,7 +518,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
-    if shape is None and isinstance(a, ShardedArray):
+    if shape is None and layout_of(a) is not None:
         made = placed("full_like", made, a.sharding)
     return made if is_float0(made) else made.with_weak_type(weak and dtype is None)
 

@@ -28,7 +28,7 @@ from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options
 from tinyxla.tracing.core import GraphTrace, set_on_current_mesh
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, spec_of
+from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
@@ -223,8 +223,17 @@ def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
     return graph.run(lambda: graph.finish("device_put", [constrained(graph.parameter(shape), sharding)]))
 
 
+def _moved(x: Array, mesh: Mesh, spec: tuple[Any, ...]) -> ShardedArray:
+    """An array under a constraint, whose mesh may be another than its own."""
+    own = x.spec if isinstance(x, ShardedArray) and x.mesh == mesh else ((),) * x.ndim
+    parts = [axes if part is UNCONSTRAINED else axes_of(part) for part, axes in zip(spec, own, strict=True)]
+    return resharded(x, NamedSharding(mesh, spec_of(tuple(parts), len(spec) if explicit_axes(mesh) else 0)))
+
+
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
+    if op is sharding_constraint and isinstance(attributes["mesh"], Mesh):
+        return _moved(*operands, **attributes)
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)

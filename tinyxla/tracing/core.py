@@ -586,6 +586,8 @@ def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
             owner, _ = state.axes.get(name, (None, 0))
             if owner is not None and (trace is None or owner.level > trace.level):
                 trace = owner
+    if trace is None and "mesh" in attributes:
+        trace = _trace_of_mesh(attributes["mesh"])
     if trace is not None:
         return trace.record(op, operands, attributes)
     return on_current_mesh(compute(op, operands, attributes))
@@ -608,6 +610,15 @@ _on_current_mesh: Callable[[Any], Any]
 def on_current_mesh(found: Any) -> Any:
     """Results that were computed at once: where they are wanted if `set_mesh` or `default_device` says that."""
     return found if context.programs is None or state.staging is not None else _on_current_mesh(found)
+
+
+_trace_of_mesh: Callable[[Any], Trace | None]
+
+
+def set_trace_of_mesh(function: Callable[[Any], Trace | None]) -> None:
+    """Say where operations over a mesh go, which is a matter of other layers."""
+    global _trace_of_mesh
+    _trace_of_mesh = function
 
 
 def set_on_current_mesh(function: Callable[[Any], Any]) -> None:

@@ -22,8 +22,8 @@ from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
-from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, splitting
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
+from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, SingleDeviceSharding, Spec, splitting
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.calls import split_reverse
 from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
@@ -48,6 +48,17 @@ def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...]) -> Shape
     return shape
 
 
+def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any) -> tuple[Any]:
+    """The cotangent where the operand is, if that was on other devices."""
+    layout = getattr(x, "sharding", None)
+    layout = layout.layout if isinstance(layout, SingleDeviceSharding) else layout
+    own = layout.mesh if isinstance(layout, NamedSharding) else None
+    is_placed = isinstance(own, Mesh) and not own.is_default_device
+    if is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist():
+        mesh, spec = own, layout.dimension_axes(x.shape)
+    return (sharding_constraint(g, mesh=mesh, spec=spec),)
+
+
 def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
@@ -63,7 +74,7 @@ sharding_constraint = Op(
     attributes=ShardingConstraint,
     shape=_constraint_shape,
     evaluate=lambda x, **attributes: x,
-    derivative=Linear(lambda g, x, **attributes: (sharding_constraint(g, **attributes),)),
+    derivative=Linear(_constraint_transpose),
     batch=_constraint_batch,
     samples=_constraint_samples,
     expand=lambda x, **attributes: x,

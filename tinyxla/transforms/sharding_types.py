@@ -22,7 +22,7 @@ from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.core import GraphTrace, Interpreted, Tracer, innermost, set_trace_of_values, state, trace
+from tinyxla.tracing.core import GraphTrace, set_trace_of_values, state, trace
 from tinyxla.tracing.meshes import AbstractMesh, current_mesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, axes_of, spec_of
 from tinyxla.transforms.annotated import AnnotatedTrace
@@ -64,11 +64,7 @@ def with_type_of(value: Any, x: Any) -> Any:
     layout = x.sharding
     if not isinstance(layout, NamedSharding) or not explicit_axes(layout.mesh):
         return value
-    attributes = {"mesh": layout.mesh, "spec": constraint_of(type_of(x), layout.mesh)}
-    has_parts = isinstance(x, Interpreted) and not isinstance(x, Tracer)
-    if has_parts and innermost((value,)) is None:  # a value on one device gets parts, too
-        return x.owner.record(sharding_constraint, (value,), attributes)
-    return sharding_constraint(value, **attributes)
+    return sharding_constraint(value, mesh=layout.mesh, spec=constraint_of(type_of(x), layout.mesh))
 
 
 def constraint_of(spec: Spec, mesh: AbstractMesh) -> tuple[Any, ...]:

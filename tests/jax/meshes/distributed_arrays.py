@@ -263,6 +263,17 @@ def donation():
     yield z.is_deleted()
 
 
+def gradients_of_moves_between_meshes():
+    first, second = (NamedSharding(Mesh(jax.devices()[k : k + 4], "x"), P("x")) for k in (0, 4))
+    x = jax.device_put(_grid(4), first)
+
+    def f(a):
+        b = jax.device_put(jax.jit(lambda a: a**2)(a), second)
+        return jnp.sum(jax.jit(lambda a: a * 3)(b))
+
+    yield f(x), jax.grad(f)(x), jax.grad(lambda a: jax.grad(f)(a).sum())(x), jax.jvp(f, (x,), (x,))[1]
+
+
 def ahead_of_time():
     mesh = _mesh(4, 2)
     rows, columns = NamedSharding(mesh, P("x")), NamedSharding(mesh, P(None, "y"))
@@ -278,7 +289,9 @@ def ahead_of_time():
     sized = jax.ShapeDtypeStruct((8, 4), np.float32, sharding=rows)
     yield sized.sharding
     made = jax.jit(lambda a: a * 2).lower(sized).compile()
-    yield made.input_shardings[0], made(x)
+    yield made.input_shardings[0], made(x), made.out_info.sharding, jnp.zeros_like(sized)
+    aval = jax.core.ShapedArray((8, 4), np.float32)
+    yield jax.jit(lambda a: a * 2, in_shardings=rows).lower(aval).compile()(x)
     try:
         made(jax.device_put(_grid(8, 4), columns))
     except ValueError as error:

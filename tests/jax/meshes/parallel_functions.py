@@ -50,6 +50,18 @@ def parts_and_specs():
         yield g(_grid(8))
 
 
+def kinds_of_axes():
+    seen = []
+
+    def f(a):
+        seen.append((str(jax.typeof(a).sharding.mesh.axis_types), dict(jax.typeof(a).sharding.mesh.shape)))
+        return a * 2
+
+    for names in ({"x"}, {"x", "y"}):
+        yield jax.jit(jax.shard_map(f, mesh=_mesh(4, 2), in_specs=P("x"), out_specs=P("x"), axis_names=names))(_grid(8))
+    yield seen, dict(jax.typeof(jnp.ones(2)).sharding.mesh.shape)
+
+
 def values_of_parts():
     mesh = _mesh(2, 2)
     seen = []
@@ -68,7 +80,7 @@ def values_of_parts():
     on = partial(jax.shard_map, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))
     yield on(f)(_grid(4, 4)), on(f)(-_grid(4, 4)), seen
     chosen = on(lambda a: a * a if jax.lax.psum(a.sum(), ("x", "y")) > 0 else a)
-    yield np.asarray(jax.grad(lambda a: chosen(a).sum())(_grid(4, 4)))
+    yield jax.grad(lambda a: chosen(a).sum())(_grid(4, 4))
     some = partial(jax.shard_map, mesh=mesh, in_specs=(), out_specs=P())
     yield some(lambda: 1.0 if jax.lax.psum(jax.lax.axis_index("x"), "x") > 0 else -1.0)()
 

@@ -20,7 +20,14 @@ from tests.support import ROOT
 FOLDER = Path(__file__).parent
 MODULES = [path.stem for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith(("_", "test_"))]
 QUICK = {  # programs of the default run, of modules that take long
-    "parallel_functions": ("cannon", "halo_exchange", "checks_of_what_varies", "some_axes_by_hand", "values_of_parts"),
+    "parallel_functions": (
+        "cannon",
+        "halo_exchange",
+        "checks_of_what_varies",
+        "some_axes_by_hand",
+        "kinds_of_axes",
+        "values_of_parts",
+    ),
 }
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
 

@@ -14,7 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
-from tinyxla.tracing.meshes import AbstractMesh
+from tinyxla.sharding import get_abstract_mesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
@@ -57,7 +57,7 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
-        self.sharding: Any = sharding or NamedSharding(AbstractMesh(), [None] * len(self.shape))
+        self.sharding: Any = sharding or NamedSharding(get_abstract_mesh(), [None] * len(self.shape))
 
     def _key(self) -> Any:
         return type(self), self.shape, self.dtype, self.weak_type
