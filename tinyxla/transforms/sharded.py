@@ -50,9 +50,9 @@ def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...]) -> Shape
 
 def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any) -> tuple[Any]:
     """The cotangent where the operand is, if that was on other devices."""
-    layout = getattr(x, "sharding", None)
+    layout: Any = getattr(x, "sharding", None)
     layout = layout.layout if isinstance(layout, SingleDeviceSharding) else layout
-    own = layout.mesh if isinstance(layout, NamedSharding) else None
+    own: Any = layout.mesh if isinstance(layout, NamedSharding) else None
     is_placed = isinstance(own, Mesh) and not own.is_default_device
     if is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist():
         mesh, spec = own, layout.dimension_axes(x.shape)
