@@ -50,6 +50,20 @@ def parts_and_specs():
         yield g(_grid(8))
 
 
+def jaxprs_of_functions_of_parts():
+    mesh = _mesh(4)
+    f = jax.shard_map(lambda a, b: jax.lax.psum(a * b, "x"), mesh=mesh, in_specs=(P("x"), P()), out_specs=P())
+    x, y = _grid(8), _grid(2)
+    jaxpr = jax.make_jaxpr(f)(x, y)
+    (eqn,) = jaxpr.eqns
+    yield eqn.primitive.name, eqn.params["in_specs"], eqn.params["out_specs"], sorted(eqn.params["manual_axes"])
+    yield [(e.primitive.name, e.params.get("axes")) for e in eqn.params["jaxpr"].eqns], eqn.params["check_vma"]
+    yield jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x, y)
+    rows = NamedSharding(mesh, P("x"))
+    (eqn,) = jax.make_jaxpr(jax.vmap(lambda a: jax.lax.with_sharding_constraint(a, rows)))(_grid(2, 8)).eqns
+    yield eqn.primitive.name, eqn.params["sharding"].spec[1], sorted(eqn.params["unconstrained_dims"])
+
+
 def kinds_of_axes():
     seen = []
 

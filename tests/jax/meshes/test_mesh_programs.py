@@ -25,6 +25,7 @@ QUICK = {  # programs of the default run, of modules that take long
         "halo_exchange",
         "checks_of_what_varies",
         "some_axes_by_hand",
+        "jaxprs_of_functions_of_parts",
         "kinds_of_axes",
         "values_of_parts",
     ),

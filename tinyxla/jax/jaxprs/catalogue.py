@@ -15,11 +15,13 @@ import numpy as np
 
 from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
+from tinyxla.api.shard_map import shard_map
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives import Primitive
 from tinyxla.lax import elementwise as functions
 from tinyxla.numpy import iinfo, stack, unstack
 from tinyxla.ops import elementwise, movement
+from tinyxla.ops.distributed import varying
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.promotion import as_array
@@ -221,7 +223,9 @@ _define("rng_bit_generator", lambda key, **params: list(_of_known(lax.rng_bit_ge
 _define("rng_uniform", lambda a, b, shape: lax.rng_uniform(a, b, shape))
 _define("after_all", lax.after_all)
 _define("create_token", lax.create_token)
-_define("sharding_constraint", lambda x, sharding, **ignored: lax.with_sharding_constraint(x, sharding))
+primitives["sharding_constraint"] = LaxPrimitive(
+    "sharding_constraint", lambda x, sharding, **ignored: lax.with_sharding_constraint(x, sharding)
+)
 _define("stack", lambda *xs, axis: stack(xs, axis))
 _define("unstack", lambda x, axis: list(unstack(x, axis=axis)), True)
 _define("device_put", lambda *xs, **ignored: list(xs), True)
@@ -230,6 +234,33 @@ _define("axis_index", lax.axis_index)
 
 def _over_axes(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     return lambda *xs, axes, **ignored: [function(x, axes) for x in xs]
+
+
+def _shard_map(
+    *args: Any,
+    jaxpr: Jaxpr | ClosedJaxpr,
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    manual_axes: Any,
+    check_vma: bool,
+    **ignored: Any,
+) -> list[Any]:
+    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+    specs = {"in_specs": tuple(in_specs), "out_specs": list(out_specs)}
+    mapped = shard_map(
+        lambda *xs: list(jaxpr_as_fun(closed)(*xs)), mesh=mesh, axis_names=manual_axes, check_vma=check_vma, **specs
+    )
+    return list(mapped(*args))
+
+
+_define("shard_map", _shard_map, True)
+_define("pvary", lambda x, axes: lax.pcast(x, axes, to="varying"))
+_define("psum_invariant", lambda x, axes: [functools.reduce(_summed_over, axes, as_array(x))], True)
+
+
+def _summed_over(x: Any, name: Any) -> Any:
+    return varying.psum_invariant(x, axis_name=name)
 
 
 for _name in "psum pmax pmin".split():

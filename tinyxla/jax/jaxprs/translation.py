@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla import lax
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, own_axes
 from tinyxla.jax.frontend_attributes import context_of
 from tinyxla.jax.jaxprs.avals import of_shape
 from tinyxla.jax.jaxprs.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
@@ -43,6 +43,7 @@ from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of
 from tinyxla.transforms.computations import effects, subgraph
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, CustomVmap, Implicit, LinearCall
 
@@ -368,6 +369,26 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed, **flags}, operands
 
 
+def _shard_map(x: Instruction, operands: list[Atom]) -> Translated:
+    a = x.attributes
+    closed = closed_computation(a.to_apply)
+    params = {
+        "mesh": a.mesh,
+        "in_specs": tuple(map(spec_of, a.in_specs)),
+        "out_specs": tuple(map(spec_of, a.out_specs)),
+        "jaxpr": closed if closed.consts else closed.jaxpr,  # JAX's is open
+        "check_vma": a.check_vma,
+        "manual_axes": frozenset(own_axes(a.manual_axes, a.mesh.axis_names)),
+    }
+    return primitives["shard_map"], params, operands
+
+
+def _constraint_params(x: Instruction, a: Any) -> Params:
+    spec = PartitionSpec(*a.spec)
+    unconstrained = {k for k, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED}
+    return {"sharding": NamedSharding(a.mesh, spec), "unconstrained_dims": unconstrained}
+
+
 def _loop(x: Instruction, operands: list[Atom]) -> Translated:
     test, body = closed_computation(x.attributes.condition), closed_computation(x.attributes.body)
     params = {"cond_nconsts": 0, "cond_jaxpr": test, "body_nconsts": 0, "body_jaxpr": body}
@@ -390,6 +411,10 @@ _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     "select-and-scatter": _select_and_scatter,
     "checkpoint-name": _simple("name", lambda x, a: {"name": a.name}),
     "while": _loop,
+    "shard-map": _shard_map,
+    "sharding-constraint": _simple("sharding_constraint", _constraint_params),
+    "pvary": _simple("pvary", lambda x, a: {"axes": (a.axis_name,)}),
+    "psum-invariant": _simple("psum_invariant", lambda x, a: {"axes": (a.axis_name,)}),
     "convert": _simple(
         "convert_element_type",
         lambda x, a: {"new_dtype": x.array_shape.dtype, "weak_type": False, "sharding": None},
