@@ -56,7 +56,7 @@ def jaxprs_of_functions_of_parts():
     x, y = _grid(8), _grid(2)
     jaxpr = jax.make_jaxpr(f)(x, y)
     (eqn,) = jaxpr.eqns
-    yield eqn.primitive.name, eqn.params["in_specs"], eqn.params["out_specs"], sorted(eqn.params["manual_axes"])
+    yield eqn.primitive.name, eqn.params["in_specs"], eqn.params["out_specs"], sorted(eqn.params["newly_manual_axes"])
     yield [(e.primitive.name, e.params.get("axes")) for e in eqn.params["jaxpr"].eqns], eqn.params["check_vma"]
     yield jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x, y)
     rows = NamedSharding(mesh, P("x"))

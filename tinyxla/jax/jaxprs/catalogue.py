@@ -242,16 +242,20 @@ def _shard_map(
     mesh: Any,
     in_specs: Any,
     out_specs: Any,
-    manual_axes: Any,
+    newly_manual_axes: Any,
     check_vma: bool,
     **ignored: Any,
 ) -> list[Any]:
     closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
-    specs = {"in_specs": tuple(in_specs), "out_specs": list(out_specs)}
-    mapped = shard_map(
-        lambda *xs: list(jaxpr_as_fun(closed)(*xs)), mesh=mesh, axis_names=manual_axes, check_vma=check_vma, **specs
+    of_parts = shard_map(
+        lambda *xs: list(jaxpr_as_fun(closed)(*xs)),
+        mesh=mesh,
+        in_specs=tuple(in_specs),
+        out_specs=list(out_specs),
+        axis_names=newly_manual_axes,
+        check_vma=check_vma,
     )
-    return list(mapped(*args))
+    return list(of_parts(*args))
 
 
 _define("shard_map", _shard_map, True)

@@ -378,7 +378,7 @@ def _shard_map(x: Instruction, operands: list[Atom]) -> Translated:
         "out_specs": tuple(map(spec_of, a.out_specs)),
         "jaxpr": closed if closed.consts else closed.jaxpr,  # JAX's is open
         "check_vma": a.check_vma,
-        "manual_axes": frozenset(own_axes(a.manual_axes, a.mesh.axis_names)),
+        "newly_manual_axes": frozenset(own_axes(a.manual_axes, a.mesh.axis_names)),
     }
     return primitives["shard_map"], params, operands
 
