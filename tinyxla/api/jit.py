@@ -52,7 +52,7 @@ from tinyxla.partitioning.execution import (
     resharded,
     spec_over,
 )
-from tinyxla.partitioning.placement import check_agrees, placed, says_where
+from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
@@ -83,7 +83,7 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, Spec, spec_of
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, Spec, spec_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -136,6 +136,7 @@ class Program:
         return self.computation
 
     is_over_mesh = False
+    moves = False  # arguments that are over another mesh, where it is called by itself
 
     @property
     def shares_process(self) -> bool:
@@ -301,7 +302,8 @@ class PartitionedProgram(Program):
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
-        check_agrees(self.computation.name, list(arrays), layouts)
+        if not self.moves:
+            check_agrees(self.computation.name, list(arrays), layouts)
         return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -885,7 +887,9 @@ class PlacingJitted(Jitted[P, R]):
     @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
-        return super().trace(*self._placed_arguments(args, kwargs), **kwargs)
+        traced = super().trace(*self._placed_arguments(args, kwargs), **kwargs)
+        traced._program.moves = self._moves  # pyright: ignore[reportPrivateUsage]
+        return traced
 
     @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -1066,6 +1070,7 @@ def jit(
     _check_flags(keep_unused=keep_unused, inline=inline)
     check_compiler_options(compiler_options)
     _check_device(device, backend, in_shardings, out_shardings)
+    check_constrained(in_shardings=in_shardings, out_shardings=out_shardings)
     load_compiler()
     if function is None:
         return functools.partial(
@@ -1129,6 +1134,18 @@ def _check_device(device: Any, backend: Any, in_shardings: Any, out_shardings: A
         if shardings is not None and not (device is backend is None):
             where = f"the device {device!r}" if backend is None else f"the backend {backend!r}"
             raise ArgumentError(f"jit: {name} must not be given together with {where}; leave one out.")
+
+
+def check_constrained(**shardings: Any) -> None:
+    """An error for a dimension that is left open where it is said how arguments or results are split."""
+    for name, given in shardings.items():
+        for x in pytrees.flatten_shown(given, is_placement)[0]:
+            spec = x.spec if isinstance(x, NamedSharding) else x if isinstance(x, PartitionSpec) else ()
+            if PartitionSpec.UNCONSTRAINED in spec:
+                raise ArgumentError(
+                    f"jit: {name} must say of each dimension how it is split, but {spec} leaves one open; use None for "
+                    "the whole sharding, or lax.with_sharding_constraint."
+                )
 
 
 def _check_flags(**flags: Any) -> None:

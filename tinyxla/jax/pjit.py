@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tinyxla.api.jit import PlacingJitted, chosen_arguments, jit
+from tinyxla.api.jit import PlacingJitted, check_constrained, chosen_arguments, jit
 from tinyxla.partitioning.placement import is_placement
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import check_placement
@@ -100,6 +100,7 @@ def pjit(
         return jit(fun, **_named(chosen), **specified, **options)
     for side in (in_shardings, out_shardings):
         check_placement("pjit", None if side is UNSPECIFIED else side)
+        check_constrained(shardings=None if side is UNSPECIFIED else side)
     static, donated = chosen_arguments(fun, *chosen)
     return _OverMesh(in_shardings, out_shardings, fun, *static, *donated)
 

@@ -210,7 +210,7 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
         A pytree of arrays of the shapes of x.
 
     Raises:
-        ArgumentError: a device that there is not.
+        ArgumentError: a device that there is not, or no sharding.
         ShapeError: a sharding that does not fit an array.
 
     Example:
@@ -220,6 +220,8 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
         >>> tx.lax.with_sharding_constraint(tx.numpy.arange(2), sharding).sharding.spec
         PartitionSpec('x')
     """
+    if shardings is None:
+        raise ArgumentError("lax.with_sharding_constraint: there must be a sharding, but got None; leave the call out.")
     return placed("lax.with_sharding_constraint", x, shardings, only_even=False)
 
 

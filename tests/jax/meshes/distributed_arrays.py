@@ -358,6 +358,7 @@ def devices_of_functions():
         warnings.simplefilter("ignore")
         f = jax.jit(lambda a: a * 2, device=jax.devices()[3])
         yield f(x), f(y), f(f(x)), f.lower(x).compile()(x), jax.jit(lambda a: a * 2, device=jax.devices()[0])(y)
+        yield f.lower(x).compile()(y)
         for options in ({"backend": "cpu"}, {"in_shardings": P()}, {"out_shardings": P()}):
             try:
                 jax.jit(jnp.sin, device=jax.devices()[0], **options)
@@ -398,6 +399,21 @@ def constraints_without_equal_parts():
     ):
         try:
             call()
+        except ValueError as error:
+            yield error
+
+
+def wrong_shardings():
+    open_rows = NamedSharding(_mesh(4, 2), P(P.UNCONSTRAINED, "x"))
+    for call in (
+        lambda: jax.lax.with_sharding_constraint(jnp.ones(2), None),
+        lambda: jax.jit(jnp.sin, in_shardings=open_rows),
+        lambda: jax.jit(jnp.sin, out_shardings=open_rows),
+        lambda: pjit(jnp.sin, in_shardings=P(P.UNCONSTRAINED)),
+    ):
+        try:
+            call()
+            yield "no error"
         except ValueError as error:
             yield error
 

@@ -129,6 +129,12 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"^jit: (\w+) must not be given together with the (?:device|backend)",
         "If backend or device is specified on jit, then {1} should not be specified.",
     ),
+    (r"^jit: \w+ must say of each dimension how it is split", "Unconstrained dims are not allowed"),
+    (
+        r"^lax.with_sharding_constraint: there must be a sharding, but got None;",
+        "One of with_sharding_constraint arguments got sharding None which is not allowed. Please only pass "
+        "`jax.Sharding` instances.",
+    ),
     (r"^jit: there must not be both a device", "can't specify both a device and a backend for jit"),
     (
         r"^jit of .*: with in_shardings arguments must be passed by position",
