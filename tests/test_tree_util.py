@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -412,3 +413,22 @@ def test_unravel_of_leaves_of_one_type_keeps_the_type_of_the_vector() -> None:
 def test_what_is_no_structure_or_class_is_an_error_that_names_the_function(call: Any) -> None:
     with pytest.raises(PytreeError, match=r"(treedef_|tree_|register_)\w+( takes| of bytes takes|: bytes must have)"):
         call()
+
+
+WRONG: Any = 3
+
+
+@pytest.mark.parametrize(
+    ("message", "function"),
+    [
+        ("tree_flatten: is_leaf must be a function", lambda: tree.leaves([1], is_leaf=WRONG)),
+        ("tree_flatten_with_path: is_leaf must be a function", lambda: tree.leaves_with_path([1], is_leaf=WRONG)),
+        ("takes an iterable of values", lambda: tree_util.all_leaves(WRONG)),
+        ("takes a class", lambda: tree_util.is_tree_node(WRONG)),
+        ("takes a tuple of keys", lambda: tree_util.keystr(WRONG)),
+        ("the separator must be a text", lambda: tree_util.keystr((), separator=WRONG)),
+    ],
+)
+def test_arguments_of_another_kind_raise(message: str, function: Callable[[], Any]) -> None:
+    with pytest.raises(PytreeError, match=message):
+        function()

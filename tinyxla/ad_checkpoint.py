@@ -171,11 +171,15 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         fun: the function.
         *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
 
+    Raises:
+        ArgumentError: what is no function, or an argument that is no array or number.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.ad_checkpoint.print_saved_residuals(tx.checkpoint(lambda x: tx.numpy.sin(tx.numpy.sin(x))), 1.0)
         f32[] from the argument x
     """
+    check_callable("print_saved_residuals", fun)
     for line in _saved_residuals(fun, args, kwargs):
         print(line)
 

@@ -10,9 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinyxla.errors import ArgumentError
+from tinyxla.numpy.arguments import function_of, several_of, shown
 from tinyxla.ops.checkpoint_name import checkpoint_name
 
 Policy = Callable[..., bool]
+
+
+def _names(what: str, names: Any) -> tuple[str, ...]:
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(f"checkpoint_policies.{what}: a name is a text, but got {shown(name)}.")
+    return tuple(names)
 
 
 def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
@@ -79,7 +88,7 @@ def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
-    return op.name in ("dot", "convolution")
+    return getattr(op, "name", None) in ("dot", "convolution")
 
 
 def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
@@ -101,7 +110,7 @@ def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
-    return op.name == "dot" and not attributes["lhs_batch_dims"]
+    return getattr(op, "name", None) == "dot" and not attributes.get("lhs_batch_dims")
 
 
 checkpoint_dots = dots_saveable
@@ -137,6 +146,9 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     Returns:
         A policy for `checkpoint`.
 
+    Raises:
+        ArgumentError: a name that is no text.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -145,9 +157,10 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
+    names = _names("save_only_these_names", names_which_can_be_saved)
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
-        return op is checkpoint_name and attributes["name"] in names_which_can_be_saved
+        return op is checkpoint_name and attributes["name"] in names
 
     return policy
 
@@ -161,6 +174,9 @@ def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     Returns:
         A policy for `checkpoint`.
 
+    Raises:
+        ArgumentError: a name that is no text.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -168,9 +184,10 @@ def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     >>> print_saved_residuals(tx.checkpoint(f, policy=policy), tx.numpy.ones(2))
     f32[2] from the argument x
     """
+    names = _names("save_any_names_but_these", names_not_to_save)
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
-        return op is checkpoint_name and attributes["name"] not in names_not_to_save
+        return op is checkpoint_name and attributes["name"] not in names
 
     return policy
 
@@ -184,6 +201,9 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     Returns:
         A policy for `checkpoint`.
 
+    Raises:
+        ArgumentError: a name that is no text.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -194,9 +214,10 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     f32[2] from get-tuple-element at ...
     f32[2] from get-tuple-element at ...
     """
+    names = _names("save_anything_except_these_names", names_not_to_save)
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
-        return op is not checkpoint_name or attributes["name"] not in names_not_to_save
+        return op is not checkpoint_name or attributes["name"] not in names
 
     return policy
 
@@ -218,6 +239,9 @@ def save_and_offload_only_these_names(
     Returns:
         A policy for `checkpoint`.
 
+    Raises:
+        ArgumentError: what is no list, or a name that is no text.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -228,7 +252,10 @@ def save_and_offload_only_these_names(
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
-    return save_only_these_names(*names_which_can_be_saved, *names_which_can_be_offloaded)
+    what = "checkpoint_policies.save_and_offload_only_these_names"
+    saved = several_of(what, "names_which_can_be_saved", names_which_can_be_saved)
+    offloaded = several_of(what, "names_which_can_be_offloaded", names_which_can_be_offloaded)
+    return save_only_these_names(*saved, *offloaded)
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
@@ -240,6 +267,9 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     Returns:
         A policy for `checkpoint`.
 
+    Raises:
+        ArgumentError: a policy that is no function.
+
     >>> import tinyxla as tx
     >>> from tinyxla.ad_checkpoint import checkpoint_name, print_saved_residuals
     >>> f = lambda x: tx.numpy.sin(checkpoint_name(tx.numpy.sin(x) @ x, "hidden"))
@@ -249,6 +279,8 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
+    for name, given in (("policy_1", policy_1), ("policy_2", policy_2)):
+        function_of("checkpoint_policies.save_from_both_policies", name, given)
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return policy_1(op, *shapes, **attributes) or policy_2(op, *shapes, **attributes)

@@ -565,6 +565,12 @@ def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     Returns:
         A function of the same arguments that gives the result alone, with this derivative.
 
+    Raises:
+        ArgumentError: what is no function.
+        DifferentiationError: a function that does not give such a pair, or a pullback that gives another structure than
+            that of the arguments.
+        ShapeError: a cotangent of another shape than that of its argument.
+
     Example:
         >>> import tinyxla as tx
         >>> @tx.custom_gradient
@@ -573,6 +579,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
         >>> tx.grad(f)(3.0)
         Array(30., dtype=float32, weak_type=True)
     """
+    check_callable("custom_gradient", fun)
 
     @custom_vjp
     @wraps(fun)
@@ -610,7 +617,8 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
         that may have ended by then.
 
     Raises:
-        ArgumentError: what is no function; the converted function is called with arguments of another structure.
+        ArgumentError: what is no function, example arguments that are no arrays or numbers, or the converted function
+            is called with arguments of another structure.
 
     Example:
         >>> import tinyxla as tx

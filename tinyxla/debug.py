@@ -180,6 +180,10 @@ def callback(function: Callable[..., Any] | None = None, *args: Any, ordered: bo
     Returns:
         None; without `function`, a function of the other arguments.
 
+    Raises:
+        ArgumentError: what is no function.
+        Exception: what the function raises.
+
     >>> from tinyxla.debug import callback
     >>> seen = []
     >>> callback(lambda x: seen.append(float(x)), 2.0)
@@ -216,6 +220,10 @@ def breakpoint(*, ordered: bool = False, stdin: Any = None, stdout: Any = None) 
         ordered: accepted for JAX's sake; stops come in the order of the program in any case.
         stdin, stdout: where commands are read and shown; by default the terminal.
 
+    Raises:
+        ArgumentError: what is no file that can be read or written.
+        bdb.BdbQuit: the debugger is left with `q`.
+
     >>> import io, sys
     >>> import tinyxla
     >>> def f(x):
@@ -228,6 +236,9 @@ def breakpoint(*, ordered: bool = False, stdin: Any = None, stdout: Any = None) 
     (Pdb) array(6., dtype=float32)
     (Pdb) ...
     """
+    for name, file, method in (("stdin", stdin, "readline"), ("stdout", stdout, "write")):
+        if file is not None and not hasattr(file, method):
+            raise ArgumentError(f"debug.breakpoint: {name} must be a file or None, but got {file!r}.")
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     plain = compile("\n" * (frame.f_lineno - 1) + _LAST, frame.f_code.co_filename, "exec")
     code = plain.replace(co_name=frame.f_code.co_name)

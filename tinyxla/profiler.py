@@ -497,11 +497,18 @@ def annotate_function(function: Callable[..., Any], name: str | None = None, **d
     Returns:
         A function of the same arguments.
 
+    Raises:
+        ArgumentError: what is no function, or a name that is no text.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.profiler.annotate_function(abs, name="magnitude")(-2)
         2
     """
+    if not callable(function):
+        raise ArgumentError(f"profiler.annotate_function: takes a function, but got {function!r}.")
+    if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"profiler.annotate_function: the name must be a text, but got {name!r}.")
 
     @functools.wraps(function)
     def annotated(*args: Any, **kwargs: Any) -> Any:

@@ -37,6 +37,10 @@ def static(**options: Any) -> Any:
     Returns:
         A field.
 
+    Raises:
+        TypeError: an option that `dataclasses.field` does not have.
+        ValueError: both `default` and `default_factory`.
+
     >>> from tinyxla.tree import static
     >>> static(default="add").metadata["static"]
     True

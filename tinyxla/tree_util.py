@@ -124,12 +124,19 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     Returns:
         The text.
 
+    Raises:
+        PytreeError: what is no tuple of keys, or a separator that is no text.
+
     >>> from tinyxla.tree_util import DictKey, GetAttrKey, SequenceKey, keystr
     >>> keystr((DictKey("layers"), SequenceKey(0), GetAttrKey("bias")))
     "['layers'][0].bias"
     >>> keystr((DictKey("layers"), SequenceKey(0)), simple=True, separator="/")
     'layers/0'
     """
+    if not isinstance(keys, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PytreeError(f"keystr: takes a tuple of keys, as tree_flatten_with_path gives it, but got {keys!r}.")
+    if not isinstance(separator, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PytreeError(f"keystr: the separator must be a text, but got {separator!r}.")
     return separator.join(_simple_name(key) if simple else str(key) for key in keys)
 
 
@@ -166,12 +173,22 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
     Returns:
         The list of leaves, and the structure.
 
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
+
     >>> from tinyxla.tree_util import tree_flatten
     >>> leaves, treedef = tree_flatten([1, (2, 3)])
     >>> leaves
     [1, 2, 3]
     """
+    if is_leaf is not None:
+        _check_function("tree_flatten", is_leaf)
     return pytrees.flatten(tree, is_leaf, pytrees.NAMESPACE)
+
+
+def _check_function(what: str, is_leaf: Any) -> None:
+    if not callable(is_leaf):
+        raise PytreeError(f"{what}: is_leaf must be a function of a subtree, but got {is_leaf!r}.")
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -207,6 +224,9 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     Returns:
         A list.
 
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
+
     >>> from tinyxla.tree_util import tree_leaves
     >>> tree_leaves({"b": 2, "a": 1})
     [1, 2]
@@ -223,6 +243,9 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
 
     Returns:
         The structure.
+
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
 
     Example:
         >>> import tinyxla as tx
@@ -246,11 +269,16 @@ def tree_flatten_with_path(
     Returns:
         A list of pairs (keys, leaf), and the structure.
 
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
+
     >>> from tinyxla.tree_util import keystr, tree_flatten_with_path
     >>> pairs, _ = tree_flatten_with_path({"w": [1, 2]})
     >>> [(keystr(path), leaf) for path, leaf in pairs]
     [("['w'][0]", 1), ("['w'][1]", 2)]
     """
+    if is_leaf is not None:
+        _check_function("tree_flatten_with_path", is_leaf)
     if is_leaf is not None and is_leaf_takes_path:
         is_leaf = _without_path(is_leaf, tree)
     answers: list[bool] = []  # of `is_leaf`, which is asked once of each node
@@ -295,6 +323,9 @@ def tree_leaves_with_path(
     Returns:
         A list of pairs (keys, leaf).
 
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.tree.leaves_with_path({"a": [1, 2]})
@@ -313,10 +344,15 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        PytreeError: what is no iterable, or an `is_leaf` that is no function.
+
     >>> from tinyxla.tree_util import all_leaves
     >>> all_leaves([1, 2]), all_leaves([1, (2,)])
     (True, False)
     """
+    if not isinstance(iterable, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PytreeError(f"all_leaves: takes an iterable of values, but got {_short(iterable)}.")
     return all(treedef_is_leaf(tree_structure(x, is_leaf)) for x in iterable)
 
 
@@ -329,10 +365,15 @@ def is_tree_node(typ: type) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        PytreeError: what is no class.
+
     >>> from tinyxla.tree_util import is_tree_node
     >>> is_tree_node(list), is_tree_node(int)
     (True, False)
     """
+    if not isinstance(typ, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PytreeError(f"is_tree_node: takes a class, but got {_short(typ)}; use its type.")
     named = issubclass(typ, tuple) and hasattr(typ, "_fields")
     return named or typ in optree.register_pytree_node.get(namespace=NAMESPACE)  # type: ignore[attr-defined]
 
@@ -686,6 +727,11 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 
     Returns:
         True or False.
+
+    Raises:
+        PytreeError: an `is_leaf` that is no function.
+        ShapeError: a leaf that is an array of several elements.
+        TracerBoolConversionError: a leaf that is traced.
 
     >>> from tinyxla.tree_util import tree_all
     >>> tree_all({"a": True, "b": [1, 0]})

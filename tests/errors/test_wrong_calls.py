@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.scipy as scipy
+from tinyxla import stablehlo, text, xla
+from tinyxla.distributed import scaling
 from tinyxla.errors import ArgumentError, NumberRangeError, TinyxlaError
 
 tnp, lax, random = tx.numpy, tx.lax, tx.random
@@ -130,3 +133,45 @@ def test_functions_of_users_are_not_named() -> None:
 
     with pytest.raises(TinyxlaError, match=r"^add: Incompatible shapes for broadcasting: \(3,\) and \(4,\)"):
         tx.jit(function)(V)
+
+
+THREE: Any = 3
+WRONG_KINDS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "closure_convert": ("takes a function", lambda: tx.closure_convert(THREE, 1.0)),
+    "custom_gradient": ("takes a function", lambda: tx.custom_gradient(THREE)),
+    "named_call": ("takes a function", lambda: tx.named_call(THREE)),
+    "print_saved_residuals": ("takes a function", lambda: tx.ad_checkpoint.print_saved_residuals(THREE)),
+    "set_mesh": ("takes a mesh", lambda: tx.set_mesh(THREE)),
+    "process_index": ("Unknown backend 3", lambda: tx.process_index(THREE)),
+    "process_count": ("Unknown backend 3", lambda: tx.process_count(THREE)),
+    "process_indices": ("Unknown backend 3", lambda: tx.process_indices(THREE)),
+    "savez": ("arr_0 names an array without a name, too", lambda: tnp.savez("", V, arr_0=V)),
+    "after_all": ("takes tokens", lambda: lax.after_all(THREE)),
+    "max_dim": ("max_dim takes sizes", lambda: tx.core.max_dim(1, "b")),
+    "scaling.predict": ("takes a lowered function", lambda: scaling.predict(THREE, THREE, THREE)),
+    "debug.breakpoint": ("stdout must be a file or None", lambda: tx.debug.breakpoint(stdout=THREE)),
+    "annotate_function": ("takes a function", lambda: tx.profiler.annotate_function(THREE)),
+    "annotate_function's name": ("must be a text", lambda: tx.profiler.annotate_function(len, THREE)),
+    "print_module": ("takes a module", lambda: text.print_module(THREE)),
+    "to_dot": ("to_dot: takes a computation", lambda: text.to_dot(THREE)),
+    "to_svg": ("to_svg: takes a computation", lambda: text.to_svg(THREE)),
+    "register_composite": ("takes a function", lambda: stablehlo.register_composite("a", THREE)),
+    "register_custom_call": ("must be a text", lambda: stablehlo.register_custom_call(THREE, len)),
+    "make_padding_config": ("must have 3 elements", lambda: xla.make_padding_config([(1, 2)])),
+    "save_only_these_names": ("a name is a text", lambda: tx.checkpoint_policies.save_only_these_names(THREE)),
+    "save_any_names_but_these": ("a name is a text", lambda: tx.checkpoint_policies.save_any_names_but_these(THREE)),
+    "save_from_both_policies": ("a function", lambda: tx.checkpoint_policies.save_from_both_policies(THREE, THREE)),
+    "save_and_offload_only_these_names": (
+        "names_which_can_be_saved must be a sequence, but got 'abc'",
+        lambda: tx.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved="abc", names_which_can_be_offloaded=[], offload_src="a", offload_dst="b"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KINDS)
+def test_argument_of_another_kind_gets_a_typed_error(name: str) -> None:
+    message, function = WRONG_KINDS[name]
+    with pytest.raises(TinyxlaError, match=message):
+        function()

@@ -13,7 +13,7 @@ from jax.example_libraries import optimizers as jax_optimizers, stax as jax_stax
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.example_libraries import optimizers, stax
 
 RANDOM = np.random.default_rng(0)
@@ -113,23 +113,89 @@ def test_states_are_pytrees() -> None:
     agree(params(update(0, GRADIENTS[1], again)), params(update(0, GRADIENTS[1], state)))
 
 
+NHWC = ("NHWC", "HWIO", "NHWC")
+KEY = tx.random.key(0)
+steps: Any = optimizers  # which are called wrongly
+layers: Any = stax
+
+
 @pytest.mark.parametrize(
     ("message", "function"),
     [
         (
             "must be a pytree like the parameters",
-            lambda: optimizers.sgd(0.1).update_fn(0, [1.0], optimizers.sgd(0.1)[0](PARAMS)),
+            lambda: steps.sgd(0.1).update_fn(0, [1.0], steps.sgd(0.1)[0](PARAMS)),
         ),
-        ("must be a number or a function of the step", lambda: optimizers.sgd(np.ones(2))),
-        ("one value more than boundaries", lambda: optimizers.piecewise_constant([1, 2], [0.1, 0.2])),
-        ("every leaf must be a JoinPoint", lambda: optimizers.pack_optimizer_state({"x": 1.0})),
-        ("mode must be one of", lambda: stax.Dropout(0.5, "never")),
-        ("needs a key", lambda: stax.Dropout(0.5)[1]((), np.ones(3))),
+        ("must be a number or a function of the step", lambda: steps.sgd(np.ones(2))),
+        ("opt_maker must be a function", lambda: steps.optimizer(3)),
+        ("must give three functions", lambda: steps.optimizer(lambda: 3)()),
+        ("adam: b1 must be a number", lambda: steps.adam(0.1, b1=np.ones(2))),
+        ("decay_steps must be positive", lambda: steps.polynomial_decay(1.0, 0, 0.5)),
+        ("decay_rate must be a number", lambda: steps.exponential_decay(1.0, 3, np.ones(2))),
+        ("one value more than boundaries", lambda: steps.piecewise_constant([1, 2], [0.1, 0.2])),
+        ("boundaries must ascend", lambda: steps.piecewise_constant([2, 1], [0.1, 0.2, 0.3])),
+        ("max_norm must not be negative", lambda: steps.clip_grads([np.ones(2)], -1.0)),
+        ("takes the state", lambda: steps.unpack_optimizer_state(3)),
+        ("every leaf must be a JoinPoint", lambda: steps.pack_optimizer_state({"x": 1.0})),
+        ("mode must be one of", lambda: layers.Dropout(0.5, "never")),
+        ("needs a key", lambda: layers.Dropout(0.5)[1]((), np.ones(3))),
+        ("Dense: out_dim is an integer", lambda: layers.Dense(2.5)),
+        ("Dense: W_init must be a function", lambda: layers.Dense(2, W_init=3)),
+        ("dimension_numbers must have 3 elements", lambda: layers.GeneralConv(NHWC[:2], 3, (2, 2))),
+        ("must have the letters N and C", lambda: layers.GeneralConv(("NHWX", *NHWC[1:]), 3, (2, 2))),
+        ("must have the letters N and C", lambda: layers.Conv(3, (2,))),
+        ("strides must have 2 elements", lambda: layers.Conv(3, (2, 2), strides=(1,))),
+        ("filter_shape must be positive", lambda: layers.ConvTranspose(3, (0, 2))),
+        ("axis must be|axis is an integer", lambda: layers.BatchNorm(1.5)),
+        ("fun must be a function", lambda: layers.elementwise(3)),
+        ("strides must have 2 elements", lambda: layers.MaxPool((2, 2), strides=(1,))),
+        ("window_shape must be positive", lambda: layers.AvgPool((0, 2))),
+        ("spec must have the letters", lambda: layers.SumPool((2, 2), spec="NXC")),
+        ("num is an integer", lambda: layers.FanOut("2")),
+        ("at least one shape", lambda: layers.FanInConcat()[0](KEY, [])),
+        (r"a layer is a pair \(init, apply\)", lambda: layers.serial(layers.Dense)),
+        ("params must have 2 elements", lambda: layers.serial(layers.Relu, layers.Relu)[1]([()], np.ones(2))),
+        ("inputs must have 2 elements", lambda: layers.parallel(layers.Relu, layers.Relu)[1]([(), ()], [np.ones(2)])),
+        ("shape_dependent: a layer is a pair", lambda: layers.shape_dependent(lambda _: 3)[0](KEY, (1, 2))),
     ],
 )
 def test_errors(message: str, function: Callable[[], Any]) -> None:
     with pytest.raises(ArgumentError, match=message):
         function()
+
+
+@pytest.mark.parametrize(
+    ("message", "function"),
+    [
+        (
+            "the shape of its parameters",
+            lambda: steps.sgd(0.1).update_fn(0, np.ones((2, 3)), steps.sgd(0.1).init_fn(np.ones(3))),
+        ),
+        ("out_dim must not be negative", lambda: layers.Dense(-1)),
+        ("at least one dimension", lambda: layers.Dense(2)[0](KEY, ())),
+        ("must have 4 dimensions", lambda: layers.Conv(3, (2, 2))[0](KEY, (-1, 8, 3))),
+        ("axis 7 is out of range", lambda: layers.BatchNorm(7)[0](KEY, (-1, 4, 3))),
+        ("num must not be negative", lambda: layers.FanOut(-1)),
+        ("axis 5 is out of range", lambda: layers.FanInConcat(5)[0](KEY, [(1, 2), (1, 3)])),
+        ("equal shapes but for axis -1", lambda: layers.FanInConcat()[0](KEY, [(1, 2), (4, 3)])),
+    ],
+)
+def test_shapes_that_do_not_fit(message: str, function: Callable[[], Any]) -> None:
+    with pytest.raises(ShapeError, match=message):
+        function()
+
+
+def test_batch_norm_over_an_axis_from_the_back() -> None:
+    _, (beta, gamma) = stax.BatchNorm(-1)[0](KEY, (2, 4, 3))
+    assert beta.shape == gamma.shape == (2, 4)
+
+
+def test_batches_of_any_size_are_concatenated() -> None:
+    assert stax.FanInConcat(0)[0](KEY, [(-1, 8), (-1, 8)])[0] == (-1, 8)
+
+
+def test_gradients_of_zeros_are_clipped_to_zeros() -> None:
+    assert optimizers.clip_grads([jnp.zeros(2)], 0.0)[0].tolist() == [0.0, 0.0]
 
 
 def images(x: Any) -> Any:

@@ -80,6 +80,18 @@ def test_lstm_refuses_wrong_arguments() -> None:
         rnn.lstm(x, h, c, weights, LENGTHS, INPUT, HIDDEN, 1, 0.5, False)
     with pytest.raises(ShapeError, match=r"weights must be an array of shape \(144,\), but are f32\[143\]"):
         rnn.lstm(x, h, c, weights[1:], LENGTHS, INPUT, HIDDEN, 1, 0.0, False)
+    with pytest.raises(ShapeError, match="x must have the shape"):
+        rnn.lstm(x[0], h, c, weights, LENGTHS, INPUT, HIDDEN, 1, 0.0, False)
+    with pytest.raises(ShapeError, match="h_0 must have the shape"):  # whose second layer would be left out
+        rnn.lstm(x, np.concatenate([h, h]), c, weights, LENGTHS, INPUT, HIDDEN, 1, 0.0, False)
+    with pytest.raises(ShapeError, match="c_0 must have the shape"):  # which would broadcast
+        rnn.lstm(x, h, c[:, :1], weights, LENGTHS, INPUT, HIDDEN, 1, 0.0, False)
+    no_weights: dict[int, Any] = {}
+    parts = rnn.unpack_lstm_weights(weights, INPUT, HIDDEN, 1, False)[1:]
+    with pytest.raises(ArgumentError, match="W_ih must have an array for each of 0 to 0"):
+        rnn.lstm_ref(x, h, c, no_weights, *parts, LENGTHS, INPUT, HIDDEN, 1, 0.0, False)
+    with pytest.raises(ShapeError, match="input_size must not be negative, but got -2"):
+        rnn.get_num_params_in_lstm(-2, HIDDEN, 1, False)
 
 
 SPECTRA = {

@@ -9,7 +9,7 @@ import scipy.sparse
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla import lax
-from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError, UnknownOptionError
 from tinyxla.experimental import sparse
 
 SHAPES = [(3,), (2, 3), (2, 3, 4), (1, 3, 2)]
@@ -375,6 +375,14 @@ def test_wrong_arguments_raise():
         sparse.eye(3, sparse_format="dia")
     with pytest.raises(ArgumentError, match="takes a BCOO array"):
         sparse.bcoo_todense(x)
+    with pytest.raises(ArgumentError, match="takes a COO array"):
+        sparse.coo_todense(x)
+    with pytest.raises(ArgumentError, match="takes a CSR array"):
+        sparse.csr_matvec(x, x[0])
+    with pytest.raises(ArgumentError, match="N is an integer"):
+        sparse.eye(2.5)  # type: ignore[arg-type]
+    with pytest.raises(UnknownOptionError, match="nse is no option of 'bcoo'; its options are n_batch, n_dense"):
+        sparse.eye(2, nse=1)
     with pytest.raises(ArgumentError, match="2 sparse dimensions"):
         sparse.bcsr_fromdense(x, n_batch=1)
 

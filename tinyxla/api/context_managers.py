@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+from tinyxla.api.functions import check_callable
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing.config import Block, NoEffect, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
@@ -23,6 +24,9 @@ def disable_jit(disable: bool = True) -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: what is neither True nor False.
 
     Example:
         >>> import tinyxla as tx
@@ -41,6 +45,9 @@ def enable_x64(new_val: bool = True) -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: what is neither True nor False.
 
     Example:
         >>> import tinyxla as tx
@@ -86,6 +93,10 @@ def debug_infs(new_val: bool = True) -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: what is neither True nor False.
+        NonFiniteError: (a FloatingPointError) there is an infinity.
 
     Example:
         >>> import tinyxla as tx
@@ -174,6 +185,9 @@ def enable_custom_prng(new_val: bool = True) -> Context:
     Returns:
         A context manager.
 
+    Raises:
+        AttributeValueError: what is neither True nor False.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.enable_custom_prng():
@@ -214,6 +228,9 @@ def threefry_partitionable(new_val: bool = True) -> Context:
     Returns:
         A context manager.
 
+    Raises:
+        AttributeValueError: what is neither True nor False.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.threefry_partitionable(False):
@@ -232,6 +249,9 @@ def check_tracer_leaks(new_val: bool = True) -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        ShapeError: an array of several elements.
 
     Example:
         >>> import tinyxla as tx
@@ -275,6 +295,9 @@ def log_compiles(new_val: bool = True) -> Context:
     Returns:
         A context manager.
 
+    Raises:
+        AttributeValueError: what is neither True nor False.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.log_compiles():
@@ -293,6 +316,9 @@ def explain_cache_misses(new_val: bool = True) -> Context:
 
     Returns:
         A context manager.
+
+    Raises:
+        AttributeValueError: what is neither True nor False.
 
     Example:
         >>> import tinyxla as tx
@@ -405,10 +431,14 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     Returns:
         A function of the same arguments.
 
+    Raises:
+        ArgumentError: what is no function, or a name that is no text.
+
     Example:
         >>> import tinyxla as tx
         >>> half = tx.named_call(lambda x: x / 2, name="halving")
         >>> half(3.0)
         1.5
     """
+    check_callable("named_call", fun)
     return transformed("named_call", fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

@@ -179,11 +179,15 @@ def process_index(backend: str | None = None) -> int:
     Returns:
         An integer from 0 on.
 
+    Raises:
+        PlatformError: another platform.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.process_index()
         0
     """
+    check_platform("process_index", backend)
     return _process.process_index()
 
 
@@ -196,11 +200,15 @@ def process_count(backend: str | None = None) -> int:
     Returns:
         A positive integer.
 
+    Raises:
+        PlatformError: another platform.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.process_count()
         1
     """
+    check_platform("process_count", backend)
     return _process.process_count()
 
 
@@ -213,11 +221,15 @@ def process_indices(backend: str | None = None) -> list[int]:
     Returns:
         A list of integers.
 
+    Raises:
+        PlatformError: another platform.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.process_indices()
         [0]
     """
+    check_platform("process_indices", backend)
     return list(range(_process.process_count()))
 
 
@@ -334,6 +346,9 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     Returns:
         A list.
 
+    Raises:
+        PlatformError: another platform.
+
     >>> from tinyxla import live_arrays
     >>> import tinyxla.numpy as jnp
     >>> x = jnp.ones(3)
@@ -352,6 +367,9 @@ def device_get(x: Any) -> Any:
 
     Returns:
         A pytree of the same structure.
+
+    Raises:
+        DeletedError: an array that was deleted or donated.
 
     Example:
         >>> from tinyxla import device_get

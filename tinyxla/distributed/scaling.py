@@ -195,6 +195,9 @@ def predict(lowered: Lowered, processor: Processor, network: Network) -> Predict
     Returns:
         Seconds of a call, of its computation and of its communication.
 
+    Raises:
+        ArgumentError: what is no lowered function.
+
     Example:
         >>> import tinyxla as tx
         >>> from tinyxla.distributed import scaling
@@ -207,6 +210,11 @@ def predict(lowered: Lowered, processor: Processor, network: Network) -> Predict
         >>> mean(1).seconds > mean(16).seconds < mean(1024).seconds
         True
     """
+    if not hasattr(lowered, "process_cost"):
+        kind = type(lowered).__name__
+        raise ArgumentError(
+            f"scaling.predict: takes a lowered function, jit(f).lower(...), but got one of type {kind}."
+        )
     cost = lowered.process_cost()
     computation = processor.seconds(cost.cost, cost.kernels)
     return Prediction(cost.processes, computation, network.seconds(cost.communication), cost)

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tinyxla import numpy as tnp
-from tinyxla.errors import ArgumentError
-from tinyxla.numpy.arguments import listed, vector_of
-from tinyxla.tracing.array import Array
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import array_of, function_of, listed, number_of, shown, vector_of
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tree_util import (
     PyTreeDef,
     register_pytree_node,
@@ -76,6 +76,18 @@ register_pytree_node(
 )
 
 
+def _number(what: str, name: str, value: Any) -> Any:
+    """A scalar, which may be traced."""
+    shape = array_of(value, f"optimizers.{what}: {name}").shape
+    if shape:
+        raise ArgumentError(f"optimizers.{what}: {name} must be a number, but has the shape {shape}.")
+    return value
+
+
+def _is_known(value: Any) -> bool:
+    return not isinstance(value, Array) or isinstance(value, ConcreteArray)
+
+
 def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     """A maker of optimizers for pytrees from one of optimizers for an array: it gives `init(x)`,
     `update(step, gradient, state)` and `get_params(state)`, whose states may be any pytrees.
@@ -85,6 +97,11 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
 
     Returns:
         A function of the same arguments that gives an `Optimizer`.
+
+    Raises:
+        ArgumentError: what is no function or does not give three functions, or the optimizer is given gradients of
+            another structure than that of the parameters.
+        ShapeError: the optimizer is given a gradient of another shape than that of its parameters.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import optimizer
@@ -96,9 +113,17 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     [Array(0.5, dtype=float32)]
     """
 
+    function_of("optimizers.optimizer", "opt_maker", opt_maker)
+
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
-        init, update, get_params = opt_maker(*args, **kwargs)
+        made = opt_maker(*args, **kwargs)
+        if not isinstance(made, (tuple, list)) or len(made) != 3 or not all(map(callable, made)):  # pyright: ignore[reportUnknownArgumentType]
+            raise ArgumentError(
+                f"optimizers.optimizer: {getattr(opt_maker, '__name__', opt_maker)} must give three functions, (init, "
+                f"update, get_params), but gives {shown(made)}."
+            )
+        init, update, get_params = made
 
         def init_fn(params: Any) -> OptimizerState:
             leaves, structure = tree_flatten(params)
@@ -111,6 +136,12 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
                     f"optimizers: gradients must be a pytree like the parameters, {state.structure}, but are one of "
                     f"{structure}."
                 )
+            for gradient, x in zip(leaves, state.states, strict=True):
+                found, wanted = tnp.shape(gradient), tnp.shape(get_params(x))
+                if found != wanted:
+                    raise ShapeError(
+                        f"optimizers: a gradient must have the shape of its parameters, {wanted}, but has {found}."
+                    )
             pairs = zip(leaves, state.states, strict=True)
             return OptimizerState(tuple(update(step, g, x) for g, x in pairs), structure)
 
@@ -138,6 +169,12 @@ def sgd(step_size: float | Schedule) -> Any:
 
     Returns:
         An `Optimizer`.
+
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import sgd
@@ -173,6 +210,12 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import momentum
     >>> init_fn, update_fn, params_fn = momentum(1.0, mass=0.5)
@@ -182,6 +225,7 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
     >>> float(params_fn(state))  # -1 - 1.5
     -2.5
     """
+    _number("momentum", "mass", mass)
 
     def change(g: Any, velocity: Any) -> tuple[Any, Any]:
         velocity = mass * velocity + g
@@ -202,12 +246,19 @@ def nesterov(step_size: float | Schedule, mass: float) -> Any:
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import nesterov
     >>> init_fn, update_fn, params_fn = nesterov(1.0, mass=0.5)
     >>> float(params_fn(update_fn(0, jnp.float32(1.0), init_fn(jnp.float32(0.0)))))
     -1.5
     """
+    _number("nesterov", "mass", mass)
 
     def change(g: Any, velocity: Any) -> tuple[Any, Any]:
         velocity = mass * velocity + g
@@ -233,6 +284,12 @@ def adagrad(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adagrad
     >>> init_fn, update_fn, params_fn = adagrad(1.0, momentum=0.0)
@@ -240,6 +297,7 @@ def adagrad(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     >>> params_fn(state)  # steps do not depend on the scale of gradients
     Array([-1., -1.], dtype=float32)
     """
+    _number("adagrad", "momentum", momentum)
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -264,12 +322,20 @@ def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) 
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import rmsprop
     >>> init_fn, update_fn, params_fn = rmsprop(1.0, gamma=0.75)
     >>> float(params_fn(update_fn(0, jnp.float32(8.0), init_fn(jnp.float32(0.0)))))
     -2.0
     """
+    _number("rmsprop", "gamma", gamma)
+    _number("rmsprop", "eps", eps)
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -293,6 +359,12 @@ def rmsprop_momentum(step_size: float | Schedule, gamma: float = 0.9, eps: float
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import rmsprop_momentum
     >>> init_fn, update_fn, params_fn = rmsprop_momentum(1.0, gamma=0.75, momentum=0.5)
@@ -302,6 +374,9 @@ def rmsprop_momentum(step_size: float | Schedule, gamma: float = 0.9, eps: float
     >>> float(params_fn(state))  # the second step is half of the first
     -3.0
     """
+    _number("rmsprop_momentum", "gamma", gamma)
+    _number("rmsprop_momentum", "eps", eps)
+    _number("rmsprop_momentum", "momentum", momentum)
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -326,12 +401,21 @@ def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: f
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adam
     >>> init_fn, update_fn, params_fn = adam(0.5)
     >>> params_fn(update_fn(0, jnp.array([0.01, -100.0]), init_fn(jnp.zeros(2)))).round(3)
     Array([-0.5,  0.5], dtype=float32)
     """
+    _number("adam", "b1", b1)
+    _number("adam", "b2", b2)
+    _number("adam", "eps", eps)
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -357,12 +441,21 @@ def adamax(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps:
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import adamax
     >>> init_fn, update_fn, params_fn = adamax(0.5)
     >>> params_fn(update_fn(0, jnp.array([0.01, -100.0]), init_fn(jnp.zeros(2)))).round(3)
     Array([-0.5,  0.5], dtype=float32)
     """
+    _number("adamax", "b1", b1)
+    _number("adamax", "b2", b2)
+    _number("adamax", "eps", eps)
     size = make_schedule(step_size)
 
     def update(step: Any, g: Any, state: Any) -> Any:
@@ -387,6 +480,12 @@ def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     Returns:
         An `Optimizer`.
 
+    Raises:
+        ArgumentError: an argument that is an array but no scalar, or gradients of another structure than that of the
+            parameters.
+        DTypeError: an argument that is no number.
+        ShapeError: a gradient of another shape than that of its parameters.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.example_libraries.optimizers import sm3
     >>> init_fn, update_fn, params_fn = sm3(1.0)
@@ -394,6 +493,7 @@ def sm3(step_size: float | Schedule, momentum: float = 0.9) -> Any:
     >>> [x.shape for x in sums]  # for each row and for each column
     [(2,), (3,)]
     """
+    _number("sm3", "momentum", momentum)
     size = make_schedule(step_size)
 
     def init(x: Any) -> Any:
@@ -423,6 +523,7 @@ def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
 
     Raises:
         ArgumentError: an array that is no scalar.
+        DTypeError: what is neither a number nor a function.
 
     >>> from tinyxla.example_libraries.optimizers import make_schedule
     >>> make_schedule(0.5)(100), make_schedule(lambda step: 1 / (1 + step))(1)
@@ -438,19 +539,32 @@ def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
     return constant(scalar_or_schedule)
 
 
+def _decay_steps(what: str, value: Any) -> Any:
+    """A number of steps that is not 0 or less, as far as it is known."""
+    _number(what, "decay_steps", value)
+    if _is_known(value) and not number_of(f"optimizers.{what}", "decay_steps", value) > 0:
+        raise ArgumentError(f"optimizers.{what}: decay_steps must be positive, but got {shown(value)}.")
+    return value
+
+
 def constant(step_size: Any) -> Schedule:
     """The step size that is the same at all steps.
 
     Args:
-        step_size: a number, or a function of the step.
+        step_size: a number: the step size at all steps.
 
     Returns:
         A function of the step.
+
+    Raises:
+        ArgumentError: an array that is no scalar.
+        DTypeError: what is no number.
 
     >>> from tinyxla.example_libraries.optimizers import constant
     >>> constant(0.5)(100)
     0.5
     """
+    _number("constant", "step_size", step_size)
     return lambda step: step_size
 
 
@@ -458,17 +572,25 @@ def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Sche
     """`decay_rate` times as much after `decay_steps` steps.
 
     Args:
-        step_size: a number, or a function of the step.
-        decay_steps: a number of steps.
+        step_size: a number: the step size at step 0.
+        decay_steps: a number of steps, positive.
         decay_rate: a factor.
 
     Returns:
         A function of the step.
 
+    Raises:
+        ArgumentError: an array that is no scalar, or `decay_steps` that are not positive.
+        DTypeError: an argument that is no number.
+
     >>> from tinyxla.example_libraries.optimizers import exponential_decay
     >>> float(exponential_decay(1.0, 10, 0.5)(20))
     0.25
     """
+    what = "exponential_decay"
+    _decay_steps(what, decay_steps)
+    for name, value in (("step_size", step_size), ("decay_rate", decay_rate)):
+        _number(what, name, value)
     return lambda step: step_size * decay_rate ** (step / decay_steps)
 
 
@@ -476,18 +598,26 @@ def inverse_time_decay(step_size: Any, decay_steps: Any, decay_rate: Any, stairc
     """1 / (1 + decay_rate t) times as much, t being the steps over `decay_steps`: as many as are whole, if `staircase`.
 
     Args:
-        step_size: a number, or a function of the step.
-        decay_steps: a number of steps.
+        step_size: a number: the step size at step 0.
+        decay_steps: a number of steps, positive.
         decay_rate: a factor.
         staircase: whether only whole multiples of `decay_steps` count.
 
     Returns:
         A function of the step.
 
+    Raises:
+        ArgumentError: an array that is no scalar, or `decay_steps` that are not positive.
+        DTypeError: an argument that is no number.
+
     >>> from tinyxla.example_libraries.optimizers import inverse_time_decay
     >>> float(inverse_time_decay(1.0, 10, 1.0)(10))
     0.5
     """
+    what = "inverse_time_decay"
+    _decay_steps(what, decay_steps)
+    for name, value in (("step_size", step_size), ("decay_rate", decay_rate)):
+        _number(what, name, value)
 
     def schedule(step: Any) -> Any:
         time = tnp.floor(step / decay_steps) if staircase else step / decay_steps
@@ -501,18 +631,26 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     left of the steps.
 
     Args:
-        step_size: a number, or a function of the step.
-        decay_steps: a number of steps.
+        step_size: a number: the step size at step 0.
+        decay_steps: a number of steps, positive.
         final_step_size: the step size after `decay_steps` steps.
         power: the exponent.
 
     Returns:
         A function of the step.
 
+    Raises:
+        ArgumentError: an array that is no scalar, or `decay_steps` that are not positive.
+        DTypeError: an argument that is no number.
+
     >>> from tinyxla.example_libraries.optimizers import polynomial_decay
     >>> float(polynomial_decay(1.0, 10, 0.5)(5))
     0.75
     """
+    what = "polynomial_decay"
+    _decay_steps(what, decay_steps)
+    for name, value in (("step_size", step_size), ("final_step_size", final_step_size), ("power", power)):
+        _number(what, name, value)
 
     def schedule(step: Any) -> Any:
         left = 1 - tnp.minimum(step, decay_steps) / decay_steps
@@ -531,6 +669,11 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     Returns:
         A function of the step.
 
+    Raises:
+        ArgumentError: boundaries that descend, or whose number is not one less than that of values.
+        DTypeError: what are no numbers.
+        ShapeError: what are no vectors.
+
     >>> from tinyxla.example_libraries.optimizers import piecewise_constant
     >>> schedule = piecewise_constant([10, 20], [1.0, 0.5, 0.25])
     >>> float(schedule(10)), float(schedule(11))
@@ -543,6 +686,8 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
         raise ArgumentError(
             f"{what}: there must be one value more than boundaries, but got {sizes.size} and {ends.size}."
         )
+    if isinstance(ends, ConcreteArray) and bool(tnp.any(ends[1:] < ends[:-1])):
+        raise ArgumentError(f"{what}: boundaries must ascend, but got {shown(boundaries)}.")
     return lambda step: sizes[tnp.sum(step > ends)]
 
 
@@ -558,6 +703,9 @@ def l2_norm(tree: Any) -> Array:
     Returns:
         A scalar.
 
+    Raises:
+        DTypeError: a leaf that is no number or array of numbers.
+
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import l2_norm
     >>> float(l2_norm([tnp.float32(3.0), tnp.float32(4.0)]))
@@ -572,18 +720,25 @@ def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
 
     Args:
         grad_tree: a pytree of arrays.
-        max_norm: the largest norm.
+        max_norm: the largest norm: a number, not negative.
 
     Returns:
         A pytree of arrays.
+
+    Raises:
+        ArgumentError: a `max_norm` that is negative, or an array but no scalar.
+        DTypeError: a `max_norm` or a leaf that is no number or array of numbers.
 
     >>> import tinyxla.numpy as tnp
     >>> from tinyxla.example_libraries.optimizers import clip_grads
     >>> clip_grads([tnp.float32(3.0), tnp.float32(-4.0)], 1.0)
     [Array(0.6, dtype=float32), Array(-0.8, dtype=float32)]
     """
+    _number("clip_grads", "max_norm", max_norm)
+    if _is_known(max_norm) and number_of("optimizers.clip_grads", "max_norm", max_norm) < 0:
+        raise ArgumentError(f"optimizers.clip_grads: max_norm must not be negative, but got {shown(max_norm)}.")
     norm = l2_norm(grad_tree)
-    return tree_map(lambda g: tnp.where(norm < max_norm, g, g * (max_norm / norm)), grad_tree)
+    return tree_map(lambda g: tnp.where(norm <= max_norm, g, g * (max_norm / norm)), grad_tree)
 
 
 @register_pytree_node_class
@@ -615,11 +770,19 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
     Returns:
         A pytree of `JoinPoint`s.
 
+    Raises:
+        ArgumentError: what is no state.
+
     >>> from tinyxla.example_libraries.optimizers import momentum, unpack_optimizer_state
     >>> state = momentum(0.1, 0.9).init_fn({"x": 1.0})
     >>> unpack_optimizer_state(state)["x"].subtree[0]
     1.0
     """
+    if not isinstance(opt_state, OptimizerState):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(
+            "optimizers.unpack_optimizer_state: takes the state that an optimizer's init_fn or update_fn gives, but "
+            f"got {shown(opt_state)}."
+        )
     return tree_unflatten(opt_state.structure, [JoinPoint(x) for x in opt_state.states])
 
 

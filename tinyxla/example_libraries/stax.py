@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla import lax, nn, numpy as tnp, random
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.nn import (
     elu as elu,
     gelu as gelu,
@@ -35,7 +35,19 @@ from tinyxla.nn import (
     standardize as standardize,
 )
 from tinyxla.nn.initializers import glorot_normal, normal, ones, zeros
-from tinyxla.numpy.arguments import choice_of, integers_of, named
+from tinyxla.numpy.arguments import (
+    canonical_axes,
+    choice_of,
+    count_of,
+    function_of,
+    integer_of,
+    integers_of,
+    is_several,
+    named,
+    several_of,
+    shown,
+)
+from tinyxla.shapes.shape import canonical_axis
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 Shape = tuple[int, ...]
@@ -54,6 +66,33 @@ def _whatever_batch(shape_of: Callable[[Shape], Shape], input_shape: Sequence[in
     return tuple(shape)
 
 
+def _shape_of(what: str, input_shape: Any, rank: int | None = None) -> Shape:
+    """The shape of an input, of that rank, or at least of one dimension."""
+    shape = integers_of(what, "input_shape", input_shape)
+    if len(shape) != rank if rank is not None else not shape:
+        wanted = "at least one dimension" if rank is None else f"{rank} dimensions"
+        raise ShapeError(f"{what}: the input must have {wanted}, but has the shape {shape}.")
+    return shape
+
+
+def _positive(what: str, name: str, value: Any, count: int | None = None) -> Shape:
+    """Sizes or strides, of which there are `count`."""
+    found = integers_of(what, name, value, count)
+    if any(n < 1 for n in found):
+        raise ArgumentError(f"{what}: {name} must be positive, but got {found}.")
+    return found
+
+
+def _letters(what: str, name: str, value: Any, roles: str, spatial: int) -> str:
+    """A letter for each dimension: those of `roles`, and one for each spatial dimension."""
+    if not isinstance(value, str) or len(value) != spatial + 2 or any(value.count(role) != 1 for role in roles):
+        raise ArgumentError(
+            f"{what}: {name} must have the letters {' and '.join(roles)} and one for each of {spatial} spatial "
+            f"dimensions, but got {shown(value)}."
+        )
+    return value
+
+
 # --- layers with parameters -------------------------------------------------------------------------------------------
 
 
@@ -67,6 +106,11 @@ def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: an `out_dim` that is no integer, or initializers that are no functions.
+        ShapeError: a negative `out_dim`, or the layer's functions are given an input without dimensions, or one whose
+            last dimension does not fit W.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, apply_fun = stax.Dense(3)
@@ -74,11 +118,16 @@ def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -
     >>> output_shape, W.shape, b.shape
     ((-1, 3), (8, 3), (3,))
     """
+    what = "stax.Dense"
+    columns = count_of(what, "out_dim", out_dim)
+    function_of(what, "W_init", W_init)
+    function_of(what, "b_init", b_init)
 
     def init_fun(rng: Any, input_shape: Shape) -> Any:
+        shape = _shape_of(what, input_shape)
         first, second = random.split(rng)
-        params = W_init(first, (input_shape[-1], out_dim)), b_init(second, (out_dim,))
-        return (*input_shape[:-1], out_dim), params
+        params = W_init(first, (shape[-1], columns)), b_init(second, (columns,))
+        return (*shape[:-1], columns), params
 
     def apply_fun(params: Any, inputs: Any, **_: Any) -> Any:
         weights, bias = params
@@ -101,18 +150,27 @@ def _convolution(
         W_init: Any = None,
         b_init: Any = normal(1e-6),  # noqa: B008 (made once)
     ) -> Layer:
-        given, filtered, found = dimension_numbers
-        draw = W_init or glorot_normal(filtered.index("I"), filtered.index("O"))
-        steps = (1,) * len(filter_shape) if strides is None else tuple(strides)
+        what = f"stax.{name}"
+        window = _positive(what, "filter_shape", filter_shape)
+        roles = ("NC", "IO", "NC")
+        given, filtered, found = (
+            _letters(what, "each of dimension_numbers", x, letters, len(window))
+            for x, letters in zip(several_of(what, "dimension_numbers", dimension_numbers, 3), roles, strict=True)
+        )
+        channels_out = count_of(what, "out_chan", out_chan)
+        steps = (1,) * len(window) if strides is None else _positive(what, "strides", strides, len(window))
+        draw = function_of(what, "W_init", W_init or glorot_normal(filtered.index("I"), filtered.index("O")))
+        function_of(what, "b_init", b_init)
 
         def init_fun(rng: Any, input_shape: Shape) -> Any:
-            spatial = iter(filter_shape)
-            channels = {"O": out_chan, "I": input_shape[given.index("C")]}
+            whole = _shape_of(what, input_shape, len(given))
+            spatial = iter(window)
+            channels = {"O": channels_out, "I": whole[given.index("C")]}
             sizes = tuple(channels[d] if d in channels else next(spatial) for d in filtered)
             first, second = random.split(rng)
-            params = draw(first, sizes), b_init(second, tuple(out_chan if d == "C" else 1 for d in found))
+            params = draw(first, sizes), b_init(second, tuple(channels_out if d == "C" else 1 for d in found))
             shape = _whatever_batch(
-                lambda x: shape_of(x, sizes, steps, padding, dimension_numbers), input_shape, given, found
+                lambda x: shape_of(x, sizes, steps, padding, dimension_numbers), whole, given, found
             )
             return shape, params
 
@@ -130,7 +188,8 @@ GeneralConv = _convolution(
     """A convolution with a bias for each of `out_chan` channels.
 
     Args:
-        dimension_numbers: what the dimensions of inputs, filters and outputs are, such as ("NHWC", "HWIO", "NHWC").
+        dimension_numbers: what the dimensions of inputs, filters and outputs are, such as ("NHWC", "HWIO", "NHWC"): "N"
+            is the batch, "C" are channels, "I" and "O" those of the input and the output.
         out_chan: the channels of the output.
         filter_shape: the other sizes of filters.
         strides: of the filter; 1, if None.
@@ -139,6 +198,13 @@ GeneralConv = _convolution(
 
     Returns:
         A pair `(init, apply)`.
+
+    Raises:
+        ArgumentError: `dimension_numbers` that are no three texts with these letters, or `filter_shape` and
+            `strides` that are no positive integers, one for each spatial dimension.
+        AttributeValueError: the layer's functions meet a `padding` of another name.
+        ShapeError: a negative `out_chan`, or the layer's functions are given an input of another rank or number of
+            channels.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -160,6 +226,13 @@ GeneralConvTranspose = _convolution(
 
     Returns:
         A pair `(init, apply)`.
+
+    Raises:
+        ArgumentError: `dimension_numbers` that are no three texts with the letters of `GeneralConv`, or `filter_shape`
+            and `strides` that are no positive integers, one for each spatial dimension.
+        AttributeValueError: the layer's functions meet a `padding` of another name.
+        ShapeError: a negative `out_chan`, or the layer's functions are given an input of another rank or number of
+            channels.
 
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
@@ -195,6 +268,10 @@ def BatchNorm(
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: an axis that is no integer, or initializers that are no functions.
+        AxisError: the layer's functions are given an input without one of the axes.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> import tinyxla.numpy as jnp
@@ -204,10 +281,14 @@ def BatchNorm(
     Array([[-1.],
            [ 1.]], dtype=float32)
     """
-    reduced = (axis,) if isinstance(axis, int) else integers_of("stax.BatchNorm", "axis", axis)
+    what = "stax.BatchNorm"
+    reduced = integers_of(what, "axis", axis) if is_several(axis) else (integer_of(what, "axis", axis),)
+    function_of(what, "beta_init", beta_init)
+    function_of(what, "gamma_init", gamma_init)
 
     def init_fun(rng: Any, input_shape: Shape) -> Any:
-        shape = tuple(n for d, n in enumerate(input_shape) if d not in reduced)
+        along = canonical_axes(what, reduced, len(_shape_of(what, input_shape)))
+        shape = tuple(n for d, n in enumerate(input_shape) if d not in along)
         first, second = random.split(rng)
         return input_shape, (beta_init(first, shape) if center else (), gamma_init(second, shape) if scale else ())
 
@@ -234,6 +315,9 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: what is no function.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> import tinyxla.numpy as jnp
@@ -241,7 +325,8 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     >>> apply_fun((), jnp.array([0.5, 2.0]))
     Array([0.5, 1. ], dtype=float32)
     """
-    return _without_parameters(lambda shape: shape, lambda x: fun(x, **fun_kwargs))
+    function = function_of("stax.elementwise", "fun", fun)
+    return _without_parameters(lambda shape: shape, lambda x: function(x, **fun_kwargs))
 
 
 Tanh = elementwise(tnp.tanh)
@@ -301,15 +386,17 @@ def _pooling(
     def layer(
         window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID", spec: Any = None
     ) -> Layer:
-        order = spec or f"N{'x' * len(window_shape)}C"
-        sizes, steps = iter(window_shape), iter(strides or (1,) * len(window_shape))
-        window, moves = (tuple(1 if d in "NC" else next(x) for d in order) for x in (sizes, steps))
+        what = f"stax.{name}"
+        sizes = _positive(what, "window_shape", window_shape)
+        steps = (1,) * len(sizes) if strides is None else _positive(what, "strides", strides, len(sizes))
+        order = f"N{'x' * len(sizes)}C" if spec is None else _letters(what, "spec", spec, "NC", len(sizes))
+        window, moves = (tuple(1 if d in "NC" else next(x) for d in order) for x in (iter(sizes), iter(steps)))
 
         def shape_of(x: Shape) -> Shape:
             return lax.reduce_window_shape_tuple(x, window, moves, lax.padtype_to_pads(x, window, moves, padding))
 
         def shape(x: Shape) -> Shape:
-            return _whatever_batch(shape_of, x, order, order)
+            return _whatever_batch(shape_of, _shape_of(what, x, len(order)), order, order)
 
         def pooled(x: Any) -> Any:
             return lax.reduce_window(x, initial, reducer, window, moves, padding)
@@ -329,6 +416,12 @@ Args:
 
 Returns:
     A pair `(init, apply)`.
+
+Raises:
+    ArgumentError: `window_shape` and `strides` that are no positive integers, one for each letter of `spec` but "N" and
+        "C", or the layer is applied to an array of another rank.
+    AttributeValueError: the layer's functions meet a `padding` of another name.
+    ShapeError: the layer's `init` is given a shape of another rank.
 
 >>> import tinyxla.numpy as jnp
 >>> from tinyxla.example_libraries import stax
@@ -376,13 +469,18 @@ def FanOut(num: int) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: what is no integer.
+        ShapeError: a negative number.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.FanOut(2)
     >>> init_fun(random.key(0), (-1, 8))[0]
     [(-1, 8), (-1, 8)]
     """
-    return _without_parameters(lambda shape: [shape] * num, lambda x: [x] * num)
+    count = count_of("stax.FanOut", "num", num)
+    return _without_parameters(lambda shape: [shape] * count, lambda x: [x] * count)
 
 
 FanInSum = _without_parameters(lambda shapes: shapes[0], sum)
@@ -397,21 +495,40 @@ def FanInConcat(axis: int = -1) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: an axis that is no integer, or the layer's functions are given no inputs.
+        AxisError: the inputs do not have the axis.
+        ShapeError: the inputs differ in another axis, or in rank.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.FanInConcat()
     >>> init_fun(random.key(0), [(-1, 8), (-1, 3)])[0]
     (-1, 11)
     """
+    what = "stax.FanInConcat"
+    along = integer_of(what, "axis", axis)
 
     def shape(shapes: Sequence[Shape]) -> Shape:
-        place = axis % len(shapes[0])
-        return (*shapes[0][:place], sum(s[place] for s in shapes), *shapes[0][place + 1 :])
+        inputs = [_shape_of(what, x) for x in several_of(what, "input_shape", shapes)]
+        if not inputs:
+            raise ArgumentError(f"{what}: takes a list of at least one shape, but got none.")
+        place = canonical_axis(along, len(inputs[0]), what)
+        if len({(len(x), x[:place], x[place + 1 :]) for x in inputs}) != 1:
+            raise ShapeError(f"{what}: the inputs must have equal shapes but for axis {along}, but got {inputs}.")
+        sizes = [x[place] for x in inputs]
+        return (*inputs[0][:place], -1 if -1 in sizes else sum(sizes), *inputs[0][place + 1 :])
 
-    return _without_parameters(shape, lambda xs: tnp.concatenate(xs, axis))
+    return _without_parameters(shape, lambda xs: tnp.concatenate(xs, along))
 
 
 # --- layers of layers -------------------------------------------------------------------------------------------------
+
+
+def _layer_of(what: str, layer: Any) -> Layer:
+    if not isinstance(layer, (tuple, list)) or len(layer) != 2 or not all(map(callable, layer)):  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError(f"{what}: a layer is a pair (init, apply), such as stax.Dense(3), but got {shown(layer)}.")
+    return layer[0], layer[1]
 
 
 def _keys(rng: Any, count: int) -> Any:
@@ -427,6 +544,9 @@ def serial(*layers: Layer) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: a layer that is no pair of functions, or `apply` is given parameters of another number of layers.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.serial(stax.Dense(16), stax.Relu, stax.Dense(3))
@@ -434,17 +554,20 @@ def serial(*layers: Layer) -> Layer:
     >>> output_shape, [len(p) for p in params]
     ((-1, 3), [2, 0, 2])
     """
+    what = "stax.serial"
+    own_layers = [_layer_of(what, layer) for layer in layers]
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         params: list[Any] = []
-        for init, _ in layers:
+        for init, _ in own_layers:
             rng, key = random.split(rng)
             input_shape, found = init(key, input_shape)
             params.append(found)
         return input_shape, params
 
     def apply_fun(params: Any, inputs: Any, *, rng: Any = None, **options: Any) -> Any:
-        for (_, apply), own, key in zip(layers, params, _keys(rng, len(layers)), strict=True):
+        parts = several_of(what, "params", params, len(layers))
+        for (_, apply), own, key in zip(own_layers, parts, _keys(rng, len(layers)), strict=True):
             inputs = apply(own, inputs, rng=key, **options)
         return inputs
 
@@ -460,6 +583,10 @@ def parallel(*layers: Layer) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: a layer that is no pair of functions, or the layer's functions are given shapes, inputs or
+            parameters of another number of layers.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> layer = stax.parallel(stax.Dense(4), stax.Identity)
@@ -467,15 +594,19 @@ def parallel(*layers: Layer) -> Layer:
     >>> init_fun(random.key(0), (-1, 8))[0]
     (-1, 12)
     """
+    what = "stax.parallel"
+    own_layers = [_layer_of(what, layer) for layer in layers]
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         keys = random.split(rng, len(layers))
-        found = [init(key, shape) for (init, _), key, shape in zip(layers, keys, input_shape, strict=True)]
+        shapes = several_of(what, "input_shape", input_shape, len(layers))
+        found = [init(key, shape) for (init, _), key, shape in zip(own_layers, keys, shapes, strict=True)]
         return [shape for shape, _ in found], [params for _, params in found]
 
     def apply_fun(params: Any, inputs: Any, *, rng: Any = None, **options: Any) -> Any:
         keys = _keys(rng, len(layers))
-        parts = zip(layers, params, inputs, keys, strict=True)
+        given = (several_of(what, name, x, len(layers)) for name, x in (("params", params), ("inputs", inputs)))
+        parts = zip(own_layers, *given, keys, strict=True)
         return [apply(own, x, rng=key, **options) for (_, apply), own, x, key in parts]
 
     return init_fun, apply_fun
@@ -490,18 +621,23 @@ def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
     Returns:
         A pair `(init, apply)`.
 
+    Raises:
+        ArgumentError: what is no function, or a function that does not give a layer.
+
     >>> from tinyxla import random
     >>> from tinyxla.example_libraries import stax
     >>> init_fun, _ = stax.shape_dependent(lambda shape: stax.Dense(2 * shape[-1]))
     >>> init_fun(random.key(0), (-1, 8))[0]
     (-1, 16)
     """
+    what = "stax.shape_dependent"
+    function_of(what, "make_layer", make_layer)
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
-        return make_layer(input_shape)[0](rng, input_shape)
+        return _layer_of(what, make_layer(input_shape))[0](rng, input_shape)
 
     def apply_fun(params: Any, inputs: Any, **options: Any) -> Any:
-        return make_layer(tnp.shape(inputs))[1](params, inputs, **options)
+        return _layer_of(what, make_layer(tnp.shape(inputs)))[1](params, inputs, **options)
 
     return init_fun, apply_fun
 

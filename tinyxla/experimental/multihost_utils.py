@@ -47,6 +47,9 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     Returns:
         A pytree of NumPy arrays.
 
+    Raises:
+        TracerArrayConversionError: an array that is traced.
+
     Example:
         >>> import numpy as np
         >>> from tinyxla.experimental.multihost_utils import process_allgather

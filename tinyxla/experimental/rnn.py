@@ -30,6 +30,7 @@ import numpy as np
 from tinyxla import lax, numpy as tnp, random
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.nn import sigmoid
+from tinyxla.numpy.arguments import count_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
@@ -48,12 +49,14 @@ Weights = Mapping[int, Any]
 
 def _shapes(input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> list[tuple[int, ...]]:
     """The shapes of the weights in their order: of all layers and directions W_ih and W_hh, then b_ih and b_hh."""
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+    inputs, hidden, layers = (count_of("rnn", name, value) for name, value in sizes.items())
     directions = 2 if bidirectional else 1
     found: list[tuple[int, ...]] = []
-    for number in range(num_layers * directions):
-        width = input_size if number < directions else hidden_size * directions
-        found += [(4 * hidden_size, width), (4 * hidden_size, hidden_size)]
-    return found + [(4 * hidden_size,)] * (2 * num_layers * directions)
+    for number in range(layers * directions):
+        width = inputs if number < directions else hidden * directions
+        found += [(4 * hidden, width), (4 * hidden, hidden)]
+    return found + [(4 * hidden,)] * (2 * layers * directions)
 
 
 def _parts(weights: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
@@ -76,6 +79,10 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
     Returns:
         An integer.
 
+    Raises:
+        ArgumentError: a size or a number of layers that is no integer.
+        ShapeError: a negative one.
+
     >>> from tinyxla.experimental.rnn import get_num_params_in_lstm
     >>> get_num_params_in_lstm(3, 4, 1, False)
     144
@@ -95,13 +102,17 @@ def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: in
     Returns:
         A vector.
 
+    Raises:
+        ArgumentError: what is no key, or a size or a number of layers that is no integer.
+        ShapeError: a negative size or number of layers.
+
     >>> from tinyxla.experimental.rnn import init_lstm_weight
     >>> import tinyxla as tx
     >>> init_lstm_weight(tx.random.key(0), 3, 4, 1, False).shape
     (144,)
     """
     count = get_num_params_in_lstm(input_size, hidden_size, num_layers, bidirectional)
-    bound = hidden_size**-0.5
+    bound = max(hidden_size, 1) ** -0.5
     return random.uniform(rng, (count,), np.float32, -bound, bound)
 
 
@@ -116,6 +127,11 @@ def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers:
 
     Returns:
         A vector.
+
+    Raises:
+        ArgumentError: a size or a number of layers that is no integer.
+        DTypeError: weights that are no numbers.
+        ShapeError: weights of another shape than that of a vector for these sizes.
 
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import swap_lstm_gates
@@ -141,6 +157,11 @@ def unpack_lstm_weights(
 
     Returns:
         Four dicts of arrays.
+
+    Raises:
+        ArgumentError: a size or a number of layers that is no integer.
+        DTypeError: weights that are no numbers.
+        ShapeError: weights of another shape than that of a vector for these sizes.
 
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import unpack_lstm_weights
@@ -187,6 +208,7 @@ def lstm(
     Raises:
         ArgumentError: there is dropout.
         DTypeError: lengths are not int32.
+        ShapeError: an array of another shape, or no layers.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla import random
@@ -229,6 +251,11 @@ def lstm_ref(
     Returns:
         `(y, h_n, c_n)`, as `lstm` gives them.
 
+    Raises:
+        ArgumentError: there is dropout, or weights are not there for each layer.
+        DTypeError: lengths are not int32.
+        ShapeError: an array of another shape, or no layers.
+
     >>> import numpy as np
     >>> from tinyxla.experimental.rnn import lstm_ref, unpack_lstm_weights
     >>> parts = unpack_lstm_weights(np.ones(16), 1, 1, 1, False)
@@ -242,6 +269,7 @@ def lstm_ref(
     if dropout != 0.0:
         raise ArgumentError(f"rnn.lstm: dropout must be 0, but is {dropout}; apply it to x and between networks.")
     directions = 2 if bidirectional else 1
+    _check_shapes(x, h_0, c_0, (W_ih, W_hh, b_ih, b_hh), lengths, input_size, hidden_size, num_layers, bidirectional)
     rows = tnp.swapaxes(as_array(x), 0, 1)
     outputs: list[Any] = []
     cells: list[Any] = []
@@ -256,6 +284,40 @@ def lstm_ref(
             cells.append(c)
         rows = tnp.concatenate(found, -1)
     return tnp.swapaxes(rows, 0, 1), tnp.stack(outputs), tnp.stack(cells)
+
+
+def _check_shapes(
+    x: Any,
+    h_0: Any,
+    c_0: Any,
+    weights: tuple[Weights, ...],
+    lengths: Array,
+    input_size: int,
+    hidden_size: int,
+    num_layers: int,
+    bidirectional: bool,
+) -> None:
+    """An error for an array that would broadcast, or whose further rows would be left out."""
+    shapes = _shapes(input_size, hidden_size, num_layers, bidirectional)
+    count = len(shapes) // 4
+    shape = tnp.shape(x)
+    if not count or len(shape) != 3 or shape[2] != input_size:
+        raise ShapeError(
+            f"rnn.lstm: x must have the shape (batch, longest, {input_size}), and there must be a layer, but x has the "
+            f"shape {shape}, and num_layers is {num_layers}."
+        )
+    state = (count, shape[0], hidden_size)
+    wanted = [("h_0", h_0, state), ("c_0", c_0, state), ("seq_lengths", lengths, (shape[0],))]
+    of_kind = (shapes[0 : 2 * count : 2], shapes[1 : 2 * count : 2], shapes[2 * count :: 2], shapes[2 * count :: 2])
+    for name, given, each in zip(("W_ih", "W_hh", "b_ih", "b_hh"), weights, of_kind, strict=True):
+        if not isinstance(given, Mapping) or set(given) != set(range(count)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"rnn.lstm_ref: {name} must have an array for each of 0 to {count - 1}, as unpack_lstm_weights gives."
+            )
+        wanted += [(f"{name}[{k}]", given[k], each[k]) for k in range(count)]
+    for name, given, one in wanted:
+        if tnp.shape(given) != one:
+            raise ShapeError(f"rnn.lstm: {name} must have the shape {one}, but has {tnp.shape(given)}.")
 
 
 def _layer(rows: Any, start: tuple[Any, Any], weights: tuple[Any, Any, Any], lengths: Any) -> tuple[Any, Any, Any]:

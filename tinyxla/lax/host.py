@@ -44,10 +44,17 @@ def after_all(*tokens: Array) -> Array:
     Returns:
         A token.
 
+    Raises:
+        ArgumentError: what is no array.
+        ShapeError: an array that is no token.
+
     >>> from tinyxla import lax
     >>> lax.after_all(lax.create_token(), lax.create_token()).shape
     ()
     """
+    for token in tokens:
+        if not isinstance(token, Array):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"lax.after_all: takes tokens, as lax.create_token gives, but got {token!r}.")
     return hlo_only.after_all(*tokens)
 
 

@@ -157,6 +157,12 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
     Returns:
         A function of a key, a shape and an element type that gives an array.
 
+    Raises:
+        ArgumentError: in the initializer, what is no random key.
+        DTypeError: in the initializer, a type that is not floating-point, or a limit or standard deviation that is no
+            number.
+        ShapeError: in the initializer, a negative size.
+
     Example:
         >>> from tinyxla import nn, random
         >>> weights = nn.initializers.truncated_normal(0.1)(random.key(0), (64, 10))

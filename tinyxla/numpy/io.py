@@ -72,6 +72,12 @@ def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: Arra
         allow_pickle: accepted for compatibility.
         **kwargs: arrays by name.
 
+    Raises:
+        ArgumentError: an array that is given by name has the name of one that is not.
+        ConcretizationError: an array that is traced.
+        DTypeError: what is no array or number.
+        FileNotFoundError: there is no such folder.
+
     Example:
         >>> import os, tempfile
         >>> import tinyxla.numpy as jnp
@@ -80,6 +86,9 @@ def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: Arra
         >>> jnp.load(path)["weights"]
         Array([1., 1.], dtype=float32)
     """
+    clash = sorted(set(kwargs) & {f"arr_{k}" for k in range(len(args))})
+    if clash:
+        raise ArgumentError(f"savez: {', '.join(clash)} names an array without a name, too; give all arrays names.")
     np.savez(
         file,
         *(_known("savez", x) for x in args),

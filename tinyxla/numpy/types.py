@@ -194,6 +194,9 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        DTypeError: what is no type.
+
     >>> from tinyxla.numpy import floating, issubdtype
     >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
     (True, False)
@@ -414,6 +417,9 @@ def iscomplexobj(x: Any) -> bool:
     Returns:
         True or False.
 
+    Raises:
+        DTypeError: what is no array, number or element type.
+
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.iscomplexobj(jnp.array([1j]))
@@ -434,6 +440,9 @@ def isrealobj(x: Any) -> bool:
 
     Returns:
         True or False.
+
+    Raises:
+        DTypeError: what is no array, number or element type.
 
     Example:
         >>> import tinyxla.numpy as jnp

@@ -412,6 +412,9 @@ def max_dim(x: Any, y: Any) -> Any:
     Returns:
         A size.
 
+    Raises:
+        ArgumentError: what is no size, or symbolic dimensions of different scopes.
+
     >>> from tinyxla import core, export
     >>> n, m = export.symbolic_shape("n, m")
     >>> core.max_dim(n, m), core.max_dim(n, n + 1), core.max_dim(2, 3)
@@ -429,6 +432,9 @@ def min_dim(x: Any, y: Any) -> Any:
     Returns:
         A size.
 
+    Raises:
+        ArgumentError: what is no size, or symbolic dimensions of different scopes.
+
     >>> from tinyxla import core, export
     >>> n, m = export.symbolic_shape("n, m")
     >>> core.min_dim(n, m), core.min_dim(n, n + 1), core.min_dim(2, 3)
@@ -439,7 +445,10 @@ def min_dim(x: Any, y: Any) -> Any:
 
 def _extremum(kind: str, x: Any, y: Any) -> Any:
     if not (is_symbolic(x) or is_symbolic(y)):
-        return polynomials.OPERATIONS[kind](x, y)
+        try:
+            return polynomials.OPERATIONS[kind](operator.index(x), operator.index(y))
+        except TypeError:
+            raise ArgumentError(f"{kind}_dim takes sizes, but got {x!r} and {y!r}.") from None
     known: SymbolicDimension = x if is_symbolic(x) else y
     p, q = (known._operand(z, kind) for z in (x, y))  # pyright: ignore[reportPrivateUsage]
     if p is None or q is None:

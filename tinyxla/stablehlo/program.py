@@ -163,6 +163,13 @@ def _exported_module(data: bytes) -> bytes:
         ) from None
 
 
+def _check_registered(what: str, name: Any, function: Any) -> None:
+    if not isinstance(name, str):
+        raise ArgumentError(f"stablehlo.{what}: the name must be a text, but got {name!r}.")
+    if not callable(function):
+        raise ArgumentError(f"stablehlo.{what}: takes a function, but got {function!r} for {name!r}.")
+
+
 def register_custom_call(target: str, function: Callable[..., Any]) -> None:
     """Give the custom calls of a target a function: of its operands, and with the entries of its `backend_config` as
     keywords. It gives the result or a tuple, and is traced, so it must be made of functions of this library (for
@@ -171,6 +178,9 @@ def register_custom_call(target: str, function: Callable[..., Any]) -> None:
     Args:
         target: the target.
         function: a function of arrays, which is traced.
+
+    Raises:
+        ArgumentError: a target that is no text, or what is no function.
 
     >>> from tinyxla import stablehlo
     >>> stablehlo.register_custom_call("docs.double", lambda x: 2 * x)
@@ -181,6 +191,7 @@ def register_custom_call(target: str, function: Callable[..., Any]) -> None:
     >>> program(1.5)
     Array(3., dtype=float32)
     """
+    _check_registered("register_custom_call", target, function)
     handlers[target] = function
 
 
@@ -191,6 +202,9 @@ def register_composite(name: str, function: Callable[..., Any]) -> None:
     Args:
         name: the name of the composites.
         function: a function of arrays, which is traced.
+
+    Raises:
+        ArgumentError: a name that is no text, or what is no function.
 
     >>> from tinyxla import stablehlo
     >>> stablehlo.register_composite("docs.half", lambda x: x / 2)
@@ -203,4 +217,5 @@ def register_composite(name: str, function: Callable[..., Any]) -> None:
     >>> program(3.0)
     Array(1.5, dtype=float32)
     """
+    _check_registered("register_composite", name, function)
     composites[name] = function

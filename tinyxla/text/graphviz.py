@@ -11,6 +11,7 @@ import html
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Module, is_constant
 from tinyxla.ops import reduction
 from tinyxla.text.attributes import attributes_text
@@ -89,8 +90,13 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _shown(computation: Computation) -> list[Computation]:
+def _shown(what: str, computation: Computation) -> list[Computation]:
     """The computation, and those it refers to that have a frame."""
+    if not isinstance(computation, Computation):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(computation).__name__
+        raise ArgumentError(
+            f"text.{what}: takes a computation, such as lowered.module.entry, but got one of type {kind}."
+        )
     inner = [c for c in Module(computation.name, computation).computations() if c is not computation]
     return [computation, *(c for c in reversed(inner) if reduction.monoid(c) is None)]
 
@@ -107,6 +113,9 @@ def to_dot(computation: Computation) -> str:
     Returns:
         The text.
 
+    Raises:
+        ArgumentError: what is no computation.
+
     >>> import tinyxla
     >>> from tinyxla.text import to_dot
     >>> to_dot(tinyxla.jit(lambda x: x * x).lower(1.0).module.entry).splitlines()[0]
@@ -114,7 +123,7 @@ def to_dot(computation: Computation) -> str:
     """
     lines = ["digraph {", '  node [shape=box style="rounded,filled" fontname="Helvetica" fontsize=11]']
     lines.append('  edge [color="#777777" arrowsize=0.6]')
-    for number, shown in enumerate(_shown(computation)):
+    for number, shown in enumerate(_shown("to_dot", computation)):
         inside = list(_dot_lines(shown, f"c{number}_"))
         if number:
             lines.append(f"  subgraph cluster_{number} {{")
@@ -195,6 +204,9 @@ def to_svg(computation: Computation) -> str:
     Returns:
         The text.
 
+    Raises:
+        ArgumentError: what is no computation.
+
     >>> import tinyxla
     >>> from tinyxla.text import to_svg
     >>> picture = to_svg(tinyxla.jit(lambda x: x * x).lower(1.0).module.entry)
@@ -203,7 +215,7 @@ def to_svg(computation: Computation) -> str:
     """
     parts: list[str] = []
     right = bottom = _MARGIN
-    for number, shown in enumerate(_shown(computation)):
+    for number, shown in enumerate(_shown("to_svg", computation)):
         elements, width, height = _framed(shown, framed=number > 0)
         parts.append(f'<g transform="translate({right:.1f} {_MARGIN})">{elements}</g>')
         right += width + _MARGIN

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Literal, Module
 from tinyxla.text.attributes import attributes_text, quoted
 from tinyxla.text.control_flow import as_written
@@ -47,6 +48,9 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
     Returns:
         The text.
 
+    Raises:
+        ArgumentError: what is no module, or a largest constant that is no integer.
+
     >>> from tinyxla.text import parse_hlo, print_module
     >>> module = parse_hlo("HloModule m ENTRY e { ROOT c = f32[2] constant({1, 2}) }")
     >>> print(print_module(module, largest_constant=1), end="")
@@ -56,6 +60,11 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
       ROOT c = f32[2]{0} constant({...})
     }
     """
+    if not isinstance(module, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(module).__name__
+        raise ArgumentError(f"text.print_module: takes a module, such as lowered.module, but got one of type {kind}.")
+    if largest_constant is not None and not isinstance(largest_constant, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"text.print_module: largest_constant is an integer or None, but got {largest_constant!r}.")
     return _Printer(metadata, largest_constant).module(as_written(module))
 
 

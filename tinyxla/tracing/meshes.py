@@ -378,12 +378,18 @@ def set_mesh(mesh: AbstractMesh) -> _MeshContext:
     Returns:
         A context manager, at whose end the mesh is the one before.
 
+    Raises:
+        ArgumentError: what is no mesh.
+
     Example:
         >>> import tinyxla as tx
         >>> with tx.set_mesh(tx.make_mesh((1,), ("x",))):
         ...     tx.NamedSharding(tx.sharding.get_mesh(), tx.P("x")).spec
         PartitionSpec('x')
     """
+    if not isinstance(mesh, AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(mesh).__name__
+        raise ArgumentError(f"set_mesh: takes a mesh, such as make_mesh gives, but got {mesh!r} of type {kind}.")
     return _MeshContext(mesh)
 
 

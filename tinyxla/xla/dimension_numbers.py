@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, StrEnum
 from typing import Any, NamedTuple
 
+from tinyxla.numpy.arguments import integers_of, several_of
+
 Ints = list[int]
 
 
@@ -194,11 +196,16 @@ def make_padding_config(dimensions: Any) -> PaddingConfig:
     Returns:
         A `PaddingConfig`.
 
+    Raises:
+        ArgumentError: what are no triples of integers.
+
     >>> from tinyxla.xla import make_padding_config
     >>> make_padding_config([(1, 2, 0)]).dimensions
     [PaddingConfigDimension(edge_padding_low=1, edge_padding_high=2, interior_padding=0)]
     """
-    return PaddingConfig([PaddingConfigDimension(*triple) for triple in dimensions])
+    what = "xla.make_padding_config"
+    triples = (integers_of(what, "each of dimensions", x, 3) for x in several_of(what, "dimensions", dimensions))
+    return PaddingConfig([PaddingConfigDimension(*triple) for triple in triples])
 
 
 @dataclass

@@ -166,6 +166,10 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
         pred, msg: as for `check`.
         *fmt_args, **fmt_kwargs: as for `check`.
 
+    Raises:
+        ArgumentError: a predicate that is no boolean scalar, a message that is no text, or in a function that is
+            checked a value for it that is no array.
+
     Example:
         >>> from tinyxla.experimental import checkify
         >>> checkify.debug_check(False, "only under checkify")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import AttributeValueError, UnknownOptionError
 from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.experimental.sparse.bcsr import BCSR
 from tinyxla.experimental.sparse.coo import COO
 from tinyxla.experimental.sparse.csr import CSC, CSR
 from tinyxla.experimental.sparse.util import JAXSparse
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, count_of, integer_of
 from tinyxla.ops.checkpoint_name import checkpoint_name
 from tinyxla.tracing.array import Array
 
@@ -99,12 +98,27 @@ def eye(
     Returns:
         A sparse matrix.
 
+    Raises:
+        ArgumentError: a size or diagonal that is no integer, an index type that is none of integers, or more batch and
+            dense dimensions than two.
+        AttributeValueError: another format.
+        DTypeError: what is no element type.
+        ShapeError: a negative size.
+        UnknownOptionError: an option that the format does not have.
+
     Example:
         >>> from tinyxla.experimental.sparse import eye
         >>> eye(2)
         BCOO(float32[2, 2], nse=2)
     """
     kind = _format("sparse.eye", sparse_format, ("bcoo", "coo", "csr", "csc"))
-    rows = operator.index(N)
-    columns = rows if M is None else operator.index(M)
-    return kind._eye(rows, columns, operator.index(k), dtype=dtype, index_dtype=index_dtype, **options)
+    rows = count_of("sparse.eye", "N", N)
+    columns = rows if M is None else count_of("sparse.eye", "M", M)
+    allowed = {"n_batch", "n_dense"} if sparse_format == "bcoo" else set[str]()
+    if not options.keys() <= allowed:
+        raise UnknownOptionError(
+            f"sparse.eye: {', '.join(sorted(options.keys() - allowed))} is no option of {sparse_format!r}; its options "
+            f"are {', '.join(sorted(allowed)) or 'none'}."
+        )
+    diagonal = integer_of("sparse.eye", "k", k)
+    return kind._eye(rows, columns, diagonal, dtype=dtype, index_dtype=index_dtype, **options)

@@ -24,6 +24,7 @@ from tinyxla.experimental.sparse.util import (
     SparseEfficiencyWarning,
     SparseInfo,
     canonical_shape,
+    check_format,
     nfold_vmap,
 )
 from tinyxla.numpy.arguments import array_of
@@ -319,8 +320,7 @@ def _remapped(shape: Shape, n_batch: int, data: Any, indices: Any) -> Shape:
 
 
 def checked(what: str, mat: Any) -> BCOO:
-    if not isinstance(mat, BCOO):
-        raise ArgumentError(f"{what} takes a BCOO array, but got {type(mat).__name__}.")
+    check_format(what, BCOO, mat)
     return mat
 
 

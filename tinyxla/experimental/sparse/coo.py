@@ -11,7 +11,7 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.experimental.sparse.bcoo import BCOO, bcoo_fromdense, bcoo_todense
 from tinyxla.experimental.sparse.contraction import bcoo_dot_general
-from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape
+from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape, check_format
 from tinyxla.numpy.arguments import array_of
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
@@ -212,12 +212,16 @@ def coo_todense(mat: COO) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ArgumentError: what is no COO matrix.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.coo_todense(sparse.COO((jnp.array([5.0]), jnp.array([0]), jnp.array([1])), shape=(2, 2)))
     Array([[0., 5.],
            [0., 0.]], dtype=float32)
     """
+    check_format("coo_todense", COO, mat)
     return mat.todense()
 
 
@@ -241,6 +245,7 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Array:
     >>> sparse.coo_matvec(m, jnp.array([1.0, 10.0])), sparse.coo_matvec(m, jnp.array([1.0, 10.0]), transpose=True)
     (Array([30.,  4.], dtype=float32), Array([40.,  3.], dtype=float32))
     """
+    check_format("coo_matvec", COO, mat)
     return checked_product("coo_matvec", mat, v, transpose, 1)
 
 
@@ -264,4 +269,5 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Array:
     >>> sparse.coo_matmat(m, jnp.ones((3, 4))).shape, sparse.coo_matmat(m, jnp.ones((2, 4)), transpose=True).shape
     ((2, 4), (3, 4))
     """
+    check_format("coo_matmat", COO, mat)
     return checked_product("coo_matmat", mat, B, transpose, 2)

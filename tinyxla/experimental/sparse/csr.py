@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.experimental.sparse.bcoo import BCOO, bcoo_fromdense, bcoo_todense
 from tinyxla.experimental.sparse.bcsr import BCSR
 from tinyxla.experimental.sparse.coo import checked_product, matmul
-from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape
+from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape, check_format
 from tinyxla.numpy.arguments import array_of
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
@@ -209,12 +209,16 @@ def csr_todense(mat: CSR) -> Array:
     Returns:
         A matrix.
 
+    Raises:
+        ArgumentError: what is no CSR matrix.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.csr_todense(sparse.CSR((jnp.array([5.0]), jnp.array([1]), jnp.array([0, 0, 1])), shape=(2, 2)))
     Array([[0., 0.],
            [0., 5.]], dtype=float32)
     """
+    check_format("csr_todense", CSR, mat)
     return mat.todense()
 
 
@@ -238,6 +242,7 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Array:
     >>> sparse.csr_matvec(m, jnp.array([1.0, 10.0])), sparse.csr_matvec(m, jnp.array([1.0, 10.0]), transpose=True)
     (Array([30.,  4.], dtype=float32), Array([40.,  3.], dtype=float32))
     """
+    check_format("csr_matvec", CSR, mat)
     return checked_product("csr_matvec", mat, v, transpose, 1)
 
 
@@ -260,4 +265,5 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Array:
     >>> sparse.csr_matmat(sparse.csr_fromdense(jnp.ones((2, 3))), jnp.ones((3, 4))).shape
     (2, 4)
     """
+    check_format("csr_matmat", CSR, mat)
     return checked_product("csr_matmat", mat, B, transpose, 2)

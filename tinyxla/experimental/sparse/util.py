@@ -12,11 +12,16 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import vmap
-from tinyxla.errors import ShapeError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
 
 Shape = tuple[int, ...]
+
+
+def check_format(what: str, kind: type, mat: Any) -> None:
+    if not isinstance(mat, kind):
+        raise ArgumentError(f"{what} takes a {kind.__name__} array, but got {type(mat).__name__}.")
 
 
 class SparseEfficiencyError(ValueError):

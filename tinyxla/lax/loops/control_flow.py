@@ -968,6 +968,9 @@ def optimization_barrier(operand: Carried) -> Carried:
     Returns:
         The same pytree.
 
+    Raises:
+        ArgumentError: a leaf that is no array or number.
+
     >>> from tinyxla.lax import optimization_barrier
     >>> optimization_barrier((1, 2.0))
     (Array(1, dtype=int32, weak_type=True), Array(2., dtype=float32, weak_type=True))
