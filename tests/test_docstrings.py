@@ -29,6 +29,20 @@ scipy.fft scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.sign
 scipy.stats numpy.segment_reductions text.parser runtime.threads tree tree_util xla xla.layouts xla.shapes
 """.split()
 
+RAISE_NOTHING = frozenset(  # functions that take anything, or nothing: no argument is wrong
+    """
+    block_until_ready clear_caches copy_to_host_async default_backend default_matmul_precision effects_barrier
+    print_environment_info numpy.isscalar numpy.iterable lax.create_token sharding.get_abstract_mesh sharding.get_mesh
+    distributed.is_initialized distributed.process_count distributed.process_index distributed.shutdown
+    checkpoint_policies.checkpoint_dots checkpoint_policies.checkpoint_dots_with_no_batch_dims
+    checkpoint_policies.dots_saveable checkpoint_policies.dots_with_no_batch_dims_saveable
+    checkpoint_policies.everything_saveable checkpoint_policies.nothing_saveable
+    checkpoint_policies.offload_dot_with_no_batch_dims profiler.machine cache.clear cache.directory cache.entries
+    cache.verify xla.CreateChannelHandle xla.CreateDeviceToHostChannelHandle xla.CreateHostToDeviceChannelHandle
+    export.default_export_platform export.is_symbolic_dim
+    """.split()
+)
+
 NEED_NONE = {  # names, of methods without that of the class: why they have no example
     **dict.fromkeys(("tree_flatten", "tree_unflatten"), "a protocol: `tree_util` calls them"),
     "KernelError": "it would compile a kernel, which takes seconds",
@@ -161,6 +175,44 @@ def test_public_functions_state_their_results() -> None:
         and not {"Returns", "Yields"} & set(sections(text))
     ]
     assert missing == []
+
+
+def test_public_functions_state_their_errors() -> None:
+    without = {name.removeprefix("tinyxla.") for name, _, text in public_functions() if "Raises" not in sections(text)}
+    assert without == RAISE_NOTHING  # no more, and no fewer
+
+
+@cache
+def public_methods() -> list[tuple[str, Any, str]]:
+    """The names of methods of public classes, the functions and their docstrings, without those of exceptions."""
+    reference = load("reference")
+    found: list[tuple[str, Any, str]] = []
+    for module in map(importlib.import_module, reference.MODULES):
+        for item in reference.public_items(module):
+            kind = item.value
+            own = inspect.isclass(kind) and kind.__module__.startswith("tinyxla")
+            if not own or getattr(kind, "_is_protocol", False) or issubclass(kind, BaseException):
+                continue
+            for name, text in methods_of(kind):
+                function = getattr(vars(kind)[name], "__func__", vars(kind)[name])
+                if callable(function):  # cached properties are not
+                    found.append((f"{module.__name__}.{item.name}.{name}", function, text))
+    return found
+
+
+def test_public_methods_state_their_arguments_and_results() -> None:
+    missing: dict[str, set[str]] = {}
+    for name, function, text in public_methods():
+        signature = inspect.signature(function)
+        entries = ENTRY.findall(sections(text).get("Args", ""))
+        stated = {parameter.strip("* ") for entry in entries for parameter in entry.split(",")}
+        wanted = set(signature.parameters) - {"self", "cls"} - stated
+        gives = signature.return_annotation not in (None, "None", "NoReturn")
+        if gives and not {"Returns", "Yields"} & set(sections(text)):
+            wanted.add("Returns")
+        if wanted:
+            missing[name] = wanted
+    assert missing == {}
 
 
 def test_examples_of_public_names_are_found() -> None:

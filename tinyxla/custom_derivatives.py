@@ -75,6 +75,9 @@ class SymbolicZero:
     def instantiate(self) -> Any:
         """An array of zeros.
 
+        Returns:
+            An array of its shape and dtype.
+
         >>> import numpy as np
         >>> from tinyxla.custom_derivatives import SymbolicZero
         >>> SymbolicZero(np.float32([1, 2])).instantiate()

@@ -102,6 +102,13 @@ class StepTime:
     def row(self, whole: float, equal: int = 1) -> tuple[str, ...]:
         """What the page says of it, or of so many equal ones together.
 
+        Args:
+            whole: the time in seconds of which the share is told.
+            equal: how many equal steps the row stands for.
+
+        Returns:
+            Texts: share, time, runs, GB/s, GFLOP/s, limit and step.
+
         >>> import tinyxla
         >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
         >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
@@ -200,6 +207,9 @@ class Profile:
         """The steps, those together that run the same kernel and cost the same, such as the layers of a network: the
         slowest first.
 
+        Returns:
+            A list of tuples of equal steps.
+
         >>> import tinyxla
         >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)
         >>> compiled = tinyxla.jit(lambda x: 2 * x).lower(tinyxla.numpy.ones(1000)).compile()
@@ -214,6 +224,9 @@ class Profile:
 
     def by_line(self) -> list[LineTime]:
         """The lines of the user's program, the slowest first.
+
+        Returns:
+            A list of `LineTime`s.
 
         >>> import tinyxla
         >>> machine = tinyxla.profiler.Machine(1, ((0, 1e10),), operations=1e10, transcendentals=1e9)

@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.scipy as scipy
-from tinyxla import stablehlo, text, xla
+from tinyxla import export, stablehlo, text, xla
 from tinyxla.distributed import scaling
 from tinyxla.errors import ArgumentError, NumberRangeError, TinyxlaError
 
@@ -157,6 +157,10 @@ WRONG_KINDS: dict[str, tuple[str, Callable[[], Any]]] = {
     "to_svg": ("to_svg: takes a computation", lambda: text.to_svg(THREE)),
     "register_composite": ("takes a function", lambda: stablehlo.register_composite("a", THREE)),
     "register_custom_call": ("must be a text", lambda: stablehlo.register_custom_call(THREE, len)),
+    "Array.tobytes": ("order must be 'C', 'F', 'A' or 'K', but got 'Q'", lambda: V.tobytes("Q")),
+    "Machine.bound": ("takes a Cost", lambda: tx.profiler.Machine(1, ((0, 1.0),), 1.0, 1.0).bound(THREE)),
+    "Compiled.as_text": ("machine must be one", lambda: tx.jit(tnp.sin).lower(V).compile().as_text(THREE)),
+    "DisabledSafetyCheck": ("must be a text", lambda: export.DisabledSafetyCheck.custom_call(THREE)),
     "make_padding_config": ("must have 3 elements", lambda: xla.make_padding_config([(1, 2)])),
     "save_only_these_names": ("a name is a text", lambda: tx.checkpoint_policies.save_only_these_names(THREE)),
     "save_any_names_but_these": ("a name is a text", lambda: tx.checkpoint_policies.save_any_names_but_these(THREE)),

@@ -375,6 +375,22 @@ def test_wrong_arguments_raise():
         sparse.eye(3, sparse_format="dia")
     with pytest.raises(ArgumentError, match="takes a BCOO array"):
         sparse.bcoo_todense(x)
+    with pytest.raises(ArgumentError, match="nse is an integer, but got 'a'"):
+        sparse.BCOO.fromdense(x, nse="a")
+    with pytest.raises(ArgumentError, match="n_batch is an integer, but got 'a'"):
+        m.update_layout(n_batch="a")
+    with pytest.raises(ArgumentError, match="permutation must be a sequence, but got 3"):
+        m.transpose(3)
+    with pytest.raises(ArgumentError, match=r"axes can only be \(1, 0\) or None, but got 3"):
+        sparse.COO.fromdense(x).transpose(3)
+    with pytest.raises(ArgumentError, match=r"takes a matrix of scipy\.sparse, but got ndarray"):
+        sparse.BCOO.from_scipy_sparse(np.eye(2))
+    with pytest.raises(ArgumentError, match="indices must be integers, but index_dtype is float32"):
+        sparse.BCSR.from_scipy_sparse(scipy.sparse.eye(2, format="csr"), index_dtype="float32")
+    with pytest.raises(ArgumentError, match="takes a BCOO array"):
+        sparse.BCSR.from_bcoo(x)
+    with pytest.raises(ArgumentError, match="takes a function"):
+        sparse.JAXSparse.apply(3, m)
     with pytest.raises(ArgumentError, match="takes a COO array"):
         sparse.coo_todense(x)
     with pytest.raises(ArgumentError, match="takes a CSR array"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, ShapeError, TinyxlaError
 from tinyxla.scipy.spatial.transform import Rotation, Slerp
 
 SEQUENCES = ["".join(s) for s in itertools.product("xyz", repeat=3) if s[0] != s[1] != s[2]]
@@ -167,3 +167,27 @@ def test_rotations_are_pytrees_and_sequences() -> None:
 def test_wrong_rotations_raise_typed_errors(call: Callable[[Any], Any], error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         call(Rotation.from_quat(quaternions((3,))))
+
+
+WRONG: Any = [3]
+
+
+def test_single_rotations_are_concatenated_to_an_array() -> None:
+    one = Rotation.identity()
+    assert Rotation.concatenate([one, one]).as_quat().shape == (2, 4)
+    assert Rotation.concatenate([one, Rotation.identity(2)]).as_quat().shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("message", "function"),
+    [
+        ("takes Rotations, but got one of type int", lambda: Rotation.concatenate(WRONG)),
+        ("takes at least one Rotation", lambda: Rotation.concatenate([])),
+        ("from_matrix: takes real numbers", lambda: Rotation.from_matrix(1j * np.eye(3))),
+        ("from_quat: takes real numbers", lambda: Rotation.from_quat(1j * np.ones(4))),
+        ("times must ascend", lambda: Slerp.init(np.array([2.0, 1.0]), Rotation.identity(2))),
+    ],
+)
+def test_arguments_that_are_no_rotations_raise(message: str, function: Callable[[], Any]) -> None:
+    with pytest.raises(TinyxlaError, match=message):
+        function()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.sharding import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh
 from tinyxla.tracing.device import Device
 
@@ -111,3 +111,28 @@ def test_meshes_that_cannot_be(make: Any, said: str) -> None:
     with pytest.raises(ArgumentError) as error:
         make()
     assert said in str(error.value)
+
+
+THREE: Any = 3
+SPLIT = tx.NamedSharding(AbstractMesh((2, 4), ("x", "y")), tx.P("x", "y"))
+
+
+def test_dimension_from_the_back_is_left_out() -> None:
+    assert SPLIT.without_dimension(-1, 2).spec == tx.P("x")
+
+
+@pytest.mark.parametrize(
+    ("said", "function"),
+    [
+        ("axis 9 is out of range", lambda: SPLIT.without_dimension(9, 2)),
+        ("update_axis_types: takes types by the names", lambda: SPLIT.mesh.update_axis_types({"z": AxisType.Auto})),
+        ("count_processes: axes must be some of", lambda: tx.make_mesh((8,), ("x",)).count_processes(["y"])),
+        ("partitions must be a sequence", lambda: tx.P("x").update(partitions=THREE)),
+        ("spec must be a PartitionSpec", lambda: SPLIT.update(spec=THREE)),
+        ("a shape is a sequence of integers", lambda: SPLIT.shard_shape(THREE)),
+        ("a shape is a sequence of integers", lambda: tx.sharding.SingleDeviceSharding().shard_shape(THREE)),
+    ],
+)
+def test_arguments_that_shardings_do_not_take(said: str, function: Any) -> None:
+    with pytest.raises((ArgumentError, ShapeError), match=said):
+        function()

@@ -829,3 +829,30 @@ def test_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
         xla.Add(*parameters(builder, shape(2, 3), shape(3)))
     (shown,) = re.findall(r"```\n(Add: .*?)\n```", guide, re.DOTALL)
     assert str(caught.value).startswith(shown.replace("\n", " "))
+
+
+THREE: Any = 3
+MATRIX = xla.ShapeUtil.MakeShape(xla.F32, [2, 3])
+PAIR: Any = xla.ShapeUtil.MakeTupleShape([MATRIX])
+WRONG: list[tuple[str, Callable[[], Any]]] = [
+    ("Rank: shape must be of type Shape", lambda: xla.ShapeUtil.Rank(PAIR)),
+    ("TrueRank: shape must be of type Shape", lambda: xla.ShapeUtil.TrueRank(THREE)),
+    ("ElementsIn: shape must be of type Shape", lambda: xla.ShapeUtil.ElementsIn(PAIR)),
+    ("GetDimensionNumber: shape must be of type Shape", lambda: xla.ShapeUtil.GetDimensionNumber(PAIR, 0)),
+    ("MakeTupleShape: shapes must be a list", lambda: xla.ShapeUtil.MakeTupleShape(THREE)),
+    ("MakeDescendingLayout: rank must not be negative", lambda: xla.LayoutUtil.MakeDescendingLayout(-1)),
+    ("MakeAscendingLayout: rank", lambda: xla.LayoutUtil.MakeAscendingLayout(PAIR)),
+    ("LayoutOf: shape must be of type Shape", lambda: xla.LayoutUtil.LayoutOf(THREE)),
+    ("Minor: layout must be of type Layout", lambda: xla.LayoutUtil.Minor(THREE, 0)),
+    ("IndexInBounds: index must be a list of integers", lambda: xla.IndexUtil.IndexInBounds(MATRIX, THREE)),
+    ("FromLinearValues: values must be numbers", lambda: xla.LiteralUtil.FromLinearValues(MATRIX, ["a"] * 6)),
+    ("with_dynamic: takes a boolean for each of the 2 dimensions", lambda: MATRIX.with_dynamic([True])),
+    ("GetShape: takes an XlaOp", lambda: xla.XlaBuilder("b").GetShape(THREE)),
+    ("Parameter: takes an integer and a shape", lambda: xla.XlaBuilder("b").add_parameter(0, THREE, "x")),
+]
+
+
+@pytest.mark.parametrize(("message", "function"), WRONG)
+def test_utilities_refuse_arguments_of_another_kind(message: str, function: Callable[[], Any]) -> None:
+    with pytest.raises(errors.TinyxlaError, match=message):
+        function()

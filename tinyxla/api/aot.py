@@ -140,6 +140,12 @@ class Traced(_Stage):
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """The graph as the compiler gets it: there is nothing between.
 
+        Args:
+            lowering_platforms: names of platforms, accepted for compatibility: the graph is the same for all.
+
+        Returns:
+            A `Lowered`.
+
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: 2 * x).trace(1.0).lower()
         <lowered lambda(f32[]) -> f32[], 4 operations>
@@ -180,6 +186,16 @@ class Lowered(_Stage):
         the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program; with "stablehlo" it
         is a module of StableHLO, which JAX and other users of XLA read.
 
+        Args:
+            dialect: None, "hlo" or "stablehlo".
+            debug_info: whether each instruction has its scopes and the user's line.
+
+        Returns:
+            The text.
+
+        Raises:
+            AttributeValueError: another dialect.
+
         >>> import tinyxla as tx
         >>> print(tx.jit(lambda x: x * x).lower(1.0).as_text(), end="")
         HloModule lambda, entry_computation_layout={(f32[])->(f32[])}
@@ -203,6 +219,9 @@ class Lowered(_Stage):
         each kernel as Python, by the name of the pass that they come after. Passes that change nothing are left out.
 
         A pass can be switched off by `config.disabled_passes` or TINYXLA_DISABLED_PASSES, to see what it matters.
+
+        Returns:
+            Texts by the names of passes, in their order.
 
         Example:
             >>> import tinyxla as tx
@@ -229,6 +248,12 @@ class Lowered(_Stage):
             dialect: with "hlo" the result is an `xla.XlaComputation` of XLA's operations, which has `as_hlo_text` and
                 can be called; with "stablehlo", the default, a module of StableHLO, whose `str` is its text.
 
+        Returns:
+            An `xla.XlaComputation`, or a module of StableHLO.
+
+        Raises:
+            AttributeValueError: another dialect.
+
         Example:
             >>> import tinyxla as tx
             >>> program = tx.jit(lambda x: x + 1).lower(2.0).compiler_ir("hlo")
@@ -251,6 +276,9 @@ class Lowered(_Stage):
     def as_dot(self) -> str:
         """The graph as Graphviz text.
 
+        Returns:
+            The text.
+
         >>> import tinyxla as tx
         >>> "multiply" in tx.jit(lambda x: x * x).lower(1.0).as_dot()
         True
@@ -261,6 +289,9 @@ class Lowered(_Stage):
 
     def as_svg(self) -> str:
         """The graph as a picture (SVG text).
+
+        Returns:
+            The text.
 
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: x * x).lower(1.0).as_svg()[:4]
@@ -273,12 +304,29 @@ class Lowered(_Stage):
     def compile(self, compiler_options: Any = None) -> Compiled:
         """The compiled program. (Options of XLA's compiler say nothing to this one.)
 
+        Args:
+            compiler_options: a dictionary of options of XLA's compiler, or None.
+
+        Returns:
+            A `Compiled`.
+
+        Raises:
+            ArgumentError: what is no dictionary, or a function that closes over traced values.
+            AttributeValueError: an option that XLA does not have.
+
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: 2 * x).lower(tx.ShapeDtypeStruct((3,), "float32")).compile()(tx.numpy.ones(3))
         Array([2., 2., 2.], dtype=float32)
         """
         check_compiler_options(compiler_options)
         return Compiled(self.fun_name, self._program)
+
+
+def _check_machine(what: str, machine: Any) -> None:
+    from tinyxla.compiler.report import Machine  # here, since few programs need it
+
+    if machine is not None and not isinstance(machine, Machine):
+        raise ArgumentError(f"{what}: machine must be one that profiler.machine() gives, or None, but got {machine!r}.")
 
 
 class MemoryAnalysis(NamedTuple):
@@ -328,6 +376,9 @@ class Compiled(_Stage):
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes of arguments, results, and what lies between.
 
+        Returns:
+            Numbers of bytes, by name.
+
         >>> import tinyxla as tx
         >>> memory = tx.jit(lambda x: x.sum(0)).lower(tx.numpy.ones((10, 5))).compile().memory_analysis()
         >>> memory.argument_size_in_bytes, memory.output_size_in_bytes
@@ -345,6 +396,9 @@ class Compiled(_Stage):
     def report(self) -> Report:
         """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`).
 
+        Returns:
+            A `Report`.
+
         >>> import tinyxla as tx
         >>> report = tx.jit(lambda x: tx.numpy.sin(2 * x)).lower(tx.numpy.ones(10)).compile().report()
         >>> len(report.steps), report.steps[0].cost
@@ -359,11 +413,21 @@ class Compiled(_Stage):
         """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
         memory. With a machine (`profiler.machine()`) also the least time that each step takes there.
 
+        Args:
+            machine: the machine whose least times are told, or None.
+
+        Returns:
+            The text.
+
+        Raises:
+            ArgumentError: what is no machine.
+
         >>> import tinyxla as tx
         >>> text = tx.jit(lambda x: tx.numpy.sin(2 * x)).lower(tx.numpy.ones(10)).compile().as_text()
         >>> "sine" in text
         True
         """
+        _check_machine("as_text", machine)
         return self.report().text(machine)
 
     def parallel_efficiency(self, threads: Sequence[int] = (2, 8, 32, 64, 128)) -> dict[int, float]:
@@ -402,6 +466,13 @@ class Compiled(_Stage):
             seconds: for how long the program is run again and again.
             machine: what times are compared with; by default this machine, which is measured once.
 
+        Returns:
+            A `Profile`, with times in seconds.
+
+        Raises:
+            ArgumentError: arguments of another structure or other shapes, seconds that are no number, or what is no
+                machine.
+
         Example:
             >>> import tinyxla as tx
             >>> compiled = tx.jit(lambda x: x * 2 + 1).lower(3.0).compile()
@@ -411,6 +482,9 @@ class Compiled(_Stage):
         """
         from tinyxla.profiler import profile  # here, since few programs need it
 
+        _check_machine("profile", machine)
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"profile: seconds must be a number, but got {seconds!r}.")
         arrays = self._arguments(args, kwargs)
         return profile(
             self.report(), self._executable, lambda made: self._program.through(made).run(arrays), seconds, machine

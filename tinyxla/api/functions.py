@@ -71,6 +71,15 @@ class ShapeDtypeStruct:
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The shape, the type and its weakness of an array, a number, or anything that has them.
 
+        Args:
+            x: an array, a number, or anything that has a shape and a dtype.
+
+        Returns:
+            A `ShapeDtypeStruct`.
+
+        Raises:
+            DTypeError: what has none.
+
         Example:
             >>> import tinyxla as tx
             >>> tx.ShapeDtypeStruct.like(tx.numpy.ones(3))
@@ -81,6 +90,16 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """The same with other fields.
+
+        Args:
+            **changes: new values of shape, dtype, sharding and weak_type.
+
+        Returns:
+            A `ShapeDtypeStruct`.
+
+        Raises:
+            ArgumentError: another field, or what is no shape.
+            DTypeError: what is no element type.
 
         >>> from tinyxla import ShapeDtypeStruct
         >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))

@@ -740,6 +740,15 @@ class Jitted(Described, Generic[P, R]):
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s).
 
+        Args:
+            *args, **kwargs: as in a call; `ShapeDtypeStruct`s may stand for arrays.
+
+        Returns:
+            A `Traced`.
+
+        Raises:
+            ArgumentError: an argument that is no array or number, and not static.
+
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: 2 * x).trace(tx.ShapeDtypeStruct((3,), "float32"))
         <traced lambda(f32[3]) -> f32[3], 5 operations>
@@ -753,6 +762,15 @@ class Jitted(Described, Generic[P, R]):
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling.
 
+        Args:
+            *args, **kwargs: as in a call; `ShapeDtypeStruct`s may stand for arrays.
+
+        Returns:
+            A `Lowered`.
+
+        Raises:
+            ArgumentError: an argument that is no array or number, and not static.
+
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: 2 * x).lower(tx.ShapeDtypeStruct((3,), "float32"))
         <lowered lambda(f32[3]) -> f32[3], 5 operations>
@@ -762,6 +780,15 @@ class Jitted(Described, Generic[P, R]):
     @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result for arguments of these shapes.
+
+        Args:
+            *args, **kwargs: as in a call; `ShapeDtypeStruct`s may stand for arrays.
+
+        Returns:
+            A pytree of `ShapeDtypeStruct`s.
+
+        Raises:
+            ArgumentError: an argument that is no array or number, and not static.
 
         >>> import tinyxla as tx
         >>> tx.jit(lambda x: x @ x.T).eval_shape(tx.ShapeDtypeStruct((3, 4), "float32"))

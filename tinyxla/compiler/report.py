@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tinyxla.errors import ArgumentError
 from tinyxla.ops.distributed.communication import Communication
 from tinyxla.util.wording import counted
 
@@ -133,12 +134,23 @@ class Machine:
         """The minimum time of a cost on the roofline: by memory, at the bandwidth of its working set with cold
         caches, or by arithmetic.
 
+        Args:
+            cost: bytes and operations.
+
+        Returns:
+            The time in seconds, and what sets it: "memory" or "arithmetic".
+
+        Raises:
+            ArgumentError: what is no cost.
+
         >>> from tinyxla.distributed.scaling import Cost
         >>> from tinyxla.profiler import Machine
         >>> machine = Machine(1, bandwidths=((0, 2e11), (1e6, 1e10)), operations=1e11, transcendentals=1e9)
         >>> machine.bound(Cost(bytes_read=10**7, operations=10**6))
         Bound(seconds=0.001, by='memory')
         """
+        if not isinstance(cost, Cost):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"Machine.bound: takes a Cost, but got {cost!r}.")
         fitting = [speed for size, speed in self.bandwidths if size <= cost.bytes]
         speed = fitting[-1] if fitting else self.bandwidths[0][1]
         memory = cost.bytes / speed

@@ -51,6 +51,9 @@ class DisabledSafetyCheck:
     def platform(cls) -> DisabledSafetyCheck:
         """Programs run also on platforms for which they were not exported.
 
+        Returns:
+            A check, for `export(..., disabled_checks=...)`.
+
         >>> from tinyxla import export
         >>> export.DisabledSafetyCheck.platform()
         DisabledSafetyCheck(platform)
@@ -61,14 +64,28 @@ class DisabledSafetyCheck:
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
         """Functions are exported that call this target, which the reader must know.
 
+        Args:
+            target_name: the target of the calls.
+
+        Returns:
+            A check, for `export(..., disabled_checks=...)`.
+
+        Raises:
+            ArgumentError: a target that is no text.
+
         >>> from tinyxla import export
         >>> export.DisabledSafetyCheck.custom_call("my.target")
         DisabledSafetyCheck(custom_call:my.target)
         """
+        if not isinstance(target_name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"DisabledSafetyCheck.custom_call: the target must be a text, but got {target_name!r}.")
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
         """The target whose calls are not checked; None if it is another check.
+
+        Returns:
+            The name of the target, or None.
 
         >>> from tinyxla import export
         >>> check = export.DisabledSafetyCheck
@@ -135,6 +152,9 @@ class Exported:
 
     def mlir_module(self) -> str:
         """The program in StableHLO's text.
+
+        Returns:
+            The text.
 
         >>> import tinyxla
         >>> from tinyxla import export
@@ -314,6 +334,9 @@ class Exported:
         """Whether there is a derivative in reverse mode as an exported function, `vjp()`. Functions of `call` can be
         differentiated in any case.
 
+        Returns:
+            True or False.
+
         >>> import tinyxla
         >>> from tinyxla import export
         >>> exported = export.export(tinyxla.jit(lambda x: x * x))(1.0)
@@ -326,6 +349,9 @@ class Exported:
         """The derivative in reverse mode, exported: a function of the leaves of the arguments and of cotangents for the
         leaves of the result, which gives cotangents for the leaves of the arguments. Those of integers are of the
         element type float0.
+
+        Returns:
+            An `Exported`.
 
         Raises:
             ArgumentError: the function was serialized without one (`vjp_order`).

@@ -309,6 +309,18 @@ def static(shape: AnyShape) -> AnyShape:
 def dynamic_shape(name: str, infer: Callable[..., AnyShape], shapes: Sequence[AnyShape], attributes: Any) -> AnyShape:
     """The shape of an op's result, where an operand has dynamic dimensions; `infer` is the op's own rule.
 
+    Args:
+        name: the name of the op.
+        infer: the op's own rule, for shapes whose sizes are known.
+        shapes: the shapes of the operands.
+        attributes: the attributes of the op.
+
+    Returns:
+        The shape of the result, with its dynamic dimensions.
+
+    Raises:
+        ShapeError: an op that takes operands of known sizes alone.
+
     >>> from tinyxla.ops.op import ops
     >>> from tinyxla.xla import F32, Shape
     >>> x = Shape(F32, (2, 3)).with_dynamic([False, True])

@@ -341,6 +341,16 @@ class Op:
     def shape(self, *shapes: AnyShape, **attributes: Any) -> AnyShape:
         """The shape of the result; an error where a documented precondition is not met.
 
+        Args:
+            *shapes: the shapes of the operands.
+            **attributes: the attributes of the op.
+
+        Returns:
+            The shape of the result; of several a tuple's.
+
+        Raises:
+            ShapeError: shapes or attributes that do not fit the op.
+
         >>> from tinyxla.ops.op import ops
         >>> from tinyxla.xla import F32, Shape
         >>> ops["transpose"].shape(Shape(F32, (2, 3, 4)), permutation=(2, 0, 1))

@@ -133,6 +133,9 @@ class Source:
     def start(self) -> Source:
         """Begin to read: attach to the queue, which from now on has room for `prefetch` items.
 
+        Returns:
+            The source itself.
+
         >>> from tinyxla.xla import client
         >>> numbers = client.Client()
         >>> source = client.InfeedSource(numbers.queue("infeed", 0), [1.0, 2.0], prefetch=1).start()

@@ -125,6 +125,16 @@ class gaussian_kde:
     def logpdf(self, x: ArrayLike) -> Array:
         """The logarithm of the density at points of shape [m], or [d, m].
 
+        Args:
+            x: m points, of shape [d, m], or [m] where samples are numbers.
+
+        Returns:
+            Real numbers, of shape [m].
+
+        Raises:
+            DTypeError: complex points, or what is no array or number.
+            ShapeError: points of another dimension than the samples.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
         >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
@@ -135,6 +145,16 @@ class gaussian_kde:
 
     def pdf(self, x: ArrayLike) -> Array:
         """The density at points of shape [m], or [d, m].
+
+        Args:
+            x: m points, of shape [d, m], or [m] where samples are numbers.
+
+        Returns:
+            Real numbers, of shape [m].
+
+        Raises:
+            DTypeError: complex points, or what is no array or number.
+            ShapeError: points of another dimension than the samples.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
@@ -152,6 +172,13 @@ class gaussian_kde:
         Args:
             mean: of shape [d], or a number.
             cov: the covariance, of shape [d, d], or a number.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            DTypeError: what is no array or number.
+            ShapeError: a mean or covariance of another dimension than the samples.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
@@ -172,6 +199,16 @@ class gaussian_kde:
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
         """The probability between two numbers, of samples that are numbers.
 
+        Args:
+            low, high: the limits, scalars.
+
+        Returns:
+            A scalar, from 0 to 1.
+
+        Raises:
+            DTypeError: what is no number.
+            ShapeError: limits that are no scalars, or samples that are no numbers.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
         >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
@@ -191,6 +228,16 @@ class gaussian_kde:
     def integrate_box(self, low_bounds: ArrayLike, high_bounds: ArrayLike, maxpts: int | None = None) -> Array:
         """The probability within a box, which is computed for samples that are numbers only.
 
+        Args:
+            low_bounds, high_bounds: the limits, of shape [1] or scalars.
+            maxpts: accepted for compatibility.
+
+        Returns:
+            A scalar, from 0 to 1.
+
+        Raises:
+            ArgumentError: samples that are no numbers.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
         >>> density = gaussian_kde(jnp.array([-1.0, 1.0]))
@@ -203,6 +250,15 @@ class gaussian_kde:
 
     def integrate_kde(self, other: Any) -> Array:
         """The integral of the product with another density.
+
+        Args:
+            other: a `gaussian_kde` of samples of the same dimension.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ArgumentError: what is no such density.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
@@ -224,6 +280,13 @@ class gaussian_kde:
             key: of random numbers.
             shape: how many; the result has the shape [d, *shape].
 
+        Returns:
+            Samples, of shape [d, *shape].
+
+        Raises:
+            ArgumentError: what is no random key, or no shape.
+            ShapeError: a negative size.
+
         >>> from tinyxla import random
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.stats import gaussian_kde
@@ -240,6 +303,9 @@ class gaussian_kde:
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
         """Not possible, since arrays do not change: an error that says what to do.
+
+        Args:
+            bw_method: not used.
 
         Raises:
             ArgumentError: always.

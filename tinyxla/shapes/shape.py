@@ -76,6 +76,12 @@ class Layout:
     def default(rank: int) -> Layout:
         """The last dimension fastest: row-major, NumPy's C order.
 
+        Args:
+            rank: the number of dimensions.
+
+        Returns:
+            A `Layout`.
+
         >>> from tinyxla.xla import Layout
         >>> Layout.default(3).minor_to_major
         (2, 1, 0)
@@ -125,6 +131,15 @@ class Shape:
     def of(value: Any) -> Shape:
         """The shape of anything with `dtype` and `shape`.
 
+        Args:
+            value: an array, or anything that has a dtype and a shape.
+
+        Returns:
+            A `Shape` in the default layout.
+
+        Raises:
+            DTypeError: the dtype is no element type.
+
         >>> import numpy as np
         >>> from tinyxla.xla import Shape
         >>> Shape.of(np.zeros((2, 3), np.int8))
@@ -152,6 +167,15 @@ class Shape:
     def in_layout(self, layout: Layout | None) -> Shape:
         """The same in another layout, or in the default one.
 
+        Args:
+            layout: a layout; None for the default one.
+
+        Returns:
+            A `Shape`.
+
+        Raises:
+            ShapeError: a layout that does not fit the dimensions.
+
         >>> from tinyxla.xla import F32, Layout, Shape
         >>> Shape(F32, (2, 3)).in_layout(Layout((0, 1))).text()
         'f32[2,3]{0,1}'
@@ -166,6 +190,12 @@ class Shape:
     def admits(self, dimensions: tuple[int, ...]) -> bool:
         """Whether an array of these dimensions has the shape: a dynamic one may be smaller than its bound.
 
+        Args:
+            dimensions: the sizes of an array.
+
+        Returns:
+            True or False.
+
         >>> from tinyxla.xla import F32, Shape
         >>> at_most_3 = Shape(F32, (2, 3)).with_dynamic([False, True])
         >>> at_most_3.admits((2, 1)), at_most_3.admits((1, 3))
@@ -179,14 +209,32 @@ class Shape:
     def with_dynamic(self, dynamic: Sequence[bool]) -> Shape:
         """The same with these dimensions dynamic.
 
+        Args:
+            dynamic: for each dimension whether it is dynamic; nothing if none is.
+
+        Returns:
+            A `Shape`.
+
+        Raises:
+            ShapeError: another number of dimensions.
+
         >>> from tinyxla.xla import F32, Shape
         >>> Shape(F32, (2, 3)).with_dynamic([False, True])
         f32[2,<=3]
         """
-        return Shape(self.element_type, self.dimensions, self.layout, tuple(dynamic) if any(dynamic) else ())
+        marks = tuple(dynamic)
+        if marks and len(marks) != self.rank:
+            raise ShapeError(f"with_dynamic: takes a boolean for each of the {self.rank} dimensions, but got {marks}.")
+        return Shape(self.element_type, self.dimensions, self.layout, marks if any(marks) else ())
 
     def with_dimensions(self, dimensions: Sequence[int]) -> Shape:
         """The shape with the same element type and other dimensions, in the default layout.
+
+        Args:
+            dimensions: the sizes.
+
+        Returns:
+            A `Shape`.
 
         >>> from tinyxla.xla import F32, Shape
         >>> Shape(F32, (2, 3)).with_dimensions([6])
@@ -196,6 +244,15 @@ class Shape:
 
     def with_type(self, dtype: Any) -> Shape:
         """The shape with another element type, in the default layout.
+
+        Args:
+            dtype: an element type.
+
+        Returns:
+            A `Shape`.
+
+        Raises:
+            DTypeError: what is no element type.
 
         >>> from tinyxla.xla import F32, Shape
         >>> Shape(F32, (2, 3)).with_type("int8")
@@ -224,6 +281,9 @@ class Shape:
 
     def text(self) -> str:
         """With the layout, as HLO text has it.
+
+        Returns:
+            The text.
 
         >>> from tinyxla.xla import F32, Shape
         >>> Shape(F32, (2, 3)).text()
@@ -256,6 +316,9 @@ class TupleShape:
 
     def text(self) -> str:
         """The shapes of the elements with their layouts, as HLO text has them.
+
+        Returns:
+            The text.
 
         >>> from tinyxla.xla import F32, PRED, Shape, TupleShape
         >>> TupleShape((Shape(F32, (2, 3)), Shape(PRED))).text()

@@ -84,6 +84,21 @@ def _pair_operator(name: str) -> tuple[_PairOperator, _PairOperator]:
     return cast(tuple[_PairOperator, _PairOperator], _operator(name))
 
 
+_SECTIONS = """Args:
+    axis: an axis, or several where the function takes several; None for all elements.
+    **options: those of `numpy.{0}`, by name.
+
+Returns:
+    An array, as `numpy.{0}` gives it.
+
+Raises:
+    AxisError: an axis that the array does not have.
+    DTypeError: elements or a `dtype` that the function does not take.
+    ShapeError: no elements, where the function has no value for none.
+
+"""
+
+
 def _reduction(name: str, text: str, example: str, shown: str) -> Callable[..., Array]:
     """The method that a function of an array, an axis and further options is."""
 
@@ -95,7 +110,7 @@ def _reduction(name: str, text: str, example: str, shown: str) -> Callable[..., 
             raise
 
     method.__name__, method.__qualname__ = name, f"Array.{name}"
-    lines = [text, "", *example_of(example, shown, "import tinyxla.numpy as jnp")]
+    lines = [text, "", *_SECTIONS.format(name).splitlines(), *example_of(example, shown, "import tinyxla.numpy as jnp")]
     method.__doc__ = "\n".join(lines)
     return method
 
@@ -171,10 +186,22 @@ class Array:
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the elements, in row-major order, or column-major for `order="F"`.
 
+        Args:
+            order: "C" for row-major order, "F" for column-major order; "A" and "K" are row-major here.
+
+        Returns:
+            The bytes, `nbytes` of them.
+
+        Raises:
+            AttributeValueError: another order.
+            ConcretizationError: the array is traced.
+
         >>> import tinyxla.numpy as jnp
         >>> list(jnp.array([1, 256], jnp.int16).tobytes())
         [1, 0, 0, 1]
         """
+        if order not in ("C", "F", "A", "K"):
+            raise AttributeValueError(f"tobytes(): order must be 'C', 'F', 'A' or 'K', but got {order!r}.")
         return self.concrete("tobytes()").buffer().tobytes(order)  # pyright: ignore[reportArgumentType]
 
     def __bytes__(self) -> bytes:
@@ -189,6 +216,13 @@ class Array:
         """This array as a constant, if it is one; else an error that says what `wanted` it. It is none where its value
         is unknown, and where a derivative by it is taken, which a constant would lose.
 
+        Args:
+            wanted: what wants the value, for the text of the error.
+            error: the class of the error.
+
+        Returns:
+            The array with its value.
+
         Raises:
             ConcretizationError: the value is unknown (or `error`, if that is given).
 
@@ -201,6 +235,16 @@ class Array:
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """The value without its derivative, if it is known: for conditions, shapes and text, through which no
         derivative flows. Else an error that says what `wanted` it.
+
+        Args:
+            wanted: what wants the value, for the text of the error.
+            error: the class of the error.
+
+        Returns:
+            The array with its value, without a derivative.
+
+        Raises:
+            ConcretizationError: the value is unknown (or `error`, if that is given).
 
         >>> import tinyxla.numpy as jnp
         >>> import tinyxla
@@ -219,6 +263,9 @@ class Array:
 
     def block_until_ready(self) -> Array:
         """This array; results are always ready.
+
+        Returns:
+            The array itself.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.ones(2).block_until_ready()
@@ -271,6 +318,12 @@ class Array:
     def item(self, *index: int) -> Any:
         """The only element (or the one at `index`) as a Python number.
 
+        Args:
+            *index: nothing, one number into the flattened array, or an integer for each axis.
+
+        Returns:
+            A Python number or boolean.
+
         Raises:
             ShapeError: more elements than one, and no index.
             OutOfBoundsError: an index that names no element.
@@ -294,6 +347,12 @@ class Array:
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers.
+
+        Returns:
+            Lists nested as deeply as the array has dimensions; a number for an array without dimensions.
+
+        Raises:
+            ConcretizationError: the array is traced.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([[1, 2], [3, 4]]).tolist(), jnp.array(1.5).tolist()
@@ -334,6 +393,12 @@ class Array:
 
     def with_weak_type(self, weak: bool) -> Array:
         """This array, weakly typed or not.
+
+        Args:
+            weak: whether the element type gives way to those of other operands.
+
+        Returns:
+            An array of the same elements, shape and type.
 
         >>> import tinyxla.numpy as jnp
         >>> x, y = jnp.float32(2.0), jnp.ones(3, jnp.float16)
@@ -382,6 +447,9 @@ class Array:
     def devices(self) -> set[Device]:
         """The devices that have the elements, or parts of them.
 
+        Returns:
+            A set of devices.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.ones(2).devices()
         {CpuDevice(id=0)}
@@ -403,6 +471,12 @@ class Array:
     def addressable_data(self, index: int) -> Array:
         """The part on the device of that number among those of this process.
 
+        Args:
+            index: the number of the part, from 0 on, or from -1 downwards.
+
+        Returns:
+            An array of the shape of the part.
+
         Raises:
             ArgumentError: there is no such device.
 
@@ -417,6 +491,9 @@ class Array:
 
     def is_ready(self) -> bool:
         """True: calls return when they are done.
+
+        Returns:
+            True.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.ones(2).is_ready()
@@ -436,6 +513,13 @@ class Array:
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """A copy of this array on a device; see `device_put`.
+
+        Args:
+            device: a device, a sharding, or None.
+            stream: accepted for compatibility.
+
+        Returns:
+            An array of the same elements.
 
         Raises:
             ArgumentError: what is no device of this process.
@@ -533,6 +617,16 @@ class Array:
     def astype(self, dtype: Any, copy: bool = False) -> Array:
         """The array with its elements converted to another type by value.
 
+        Args:
+            dtype: an element type.
+            copy: whether the result has memory of its own also where the type stays.
+
+        Returns:
+            An array of the same shape and of that type.
+
+        Raises:
+            DTypeError: what is no element type.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([1.7, -1.7]).astype(int)
         Array([ 1, -1], dtype=int32)
@@ -543,6 +637,16 @@ class Array:
         """The bits of the elements as elements of another type. A wider one takes the last dimension, a narrower one
         lengthens it.
 
+        Args:
+            dtype: an element type; None for that of the array.
+
+        Returns:
+            An array of that type, of the same shape but for the last dimension.
+
+        Raises:
+            DTypeError: what is no element type.
+            ShapeError: the elements of the last dimension do not make up whole wider ones.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([1.0, -1.0]).view("int32"), jnp.array([1], jnp.int16).view("int8")
         (Array([ 1065353216, -1082130432], dtype=int32), Array([1, 0], dtype=int8))
@@ -552,6 +656,12 @@ class Array:
     def byteswap(self) -> Array:
         """The elements with their bytes in the opposite order, as `numpy.ndarray.byteswap`.
 
+        Returns:
+            An array of the same shape and type.
+
+        Raises:
+            DTypeError: an array of random keys.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([1, 256], jnp.int16).byteswap()
         Array([256,   1], dtype=int16)
@@ -560,6 +670,12 @@ class Array:
 
     def copy(self) -> Array:
         """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other.
+
+        Returns:
+            An array of the same elements, shape and type.
+
+        Raises:
+            DeletedError: the array was deleted or donated.
 
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.ones(2)
@@ -572,6 +688,14 @@ class Array:
 
     def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Array:
         """The elements, in row-major order, in another shape; one size may be -1.
+
+        Args:
+            *shape: the sizes, as several integers or as one sequence; one may be -1, which takes what is left.
+            order: "C" for row-major order of elements, "F" for column-major order.
+            out_sharding: how the result is sharded.
+
+        Returns:
+            An array of that shape and of the same type.
 
         Raises:
             ShapeError: a shape for another number of elements.
@@ -586,6 +710,16 @@ class Array:
     def ravel(self, order: str = "C", *, out_sharding: Any = None) -> Array:
         """The elements in one dimension.
 
+        Args:
+            order: "C" for row-major order of elements, "F" for column-major order.
+            out_sharding: how the result is sharded.
+
+        Returns:
+            An array of one dimension.
+
+        Raises:
+            ArgumentError: another order.
+
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.array([[1, 2], [3, 4]])
         >>> x.ravel(), x.ravel(order="F")
@@ -598,6 +732,16 @@ class Array:
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order (reversed if none is given).
 
+        Args:
+            *axes: the axes in their new order, as several integers or as one sequence.
+
+        Returns:
+            An array with its dimensions in that order.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            ShapeError: axes that do not name each dimension once.
+
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.zeros((2, 3, 4))
         >>> x.transpose().shape, x.transpose(0, 2, 1).shape
@@ -608,6 +752,15 @@ class Array:
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         """Two axes exchanged.
 
+        Args:
+            axis1, axis2: two axes.
+
+        Returns:
+            An array with these dimensions exchanged.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.zeros((2, 3, 4)).swapaxes(0, 2).shape
         (4, 3, 2)
@@ -616,6 +769,16 @@ class Array:
 
     def squeeze(self, axis: Any = None) -> Array:
         """Without axes of size 1.
+
+        Args:
+            axis: an axis, or several; None for all of size 1.
+
+        Returns:
+            An array without these dimensions.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            ShapeError: an axis of another size than 1.
 
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.zeros((1, 3, 1))
@@ -627,6 +790,19 @@ class Array:
     def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
         """Each element several times.
 
+        Args:
+            repeats: how often, for all elements or for each along the axis.
+            axis: the axis; None for the flattened array.
+            total_repeat_length: the size of the result along the axis: for compiled functions, which must know it.
+
+        Returns:
+            An array, longer along the axis, or of one dimension.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            ConcretizationError: `repeats` are traced, and `total_repeat_length` is not given.
+            ShapeError: negative repeats, or ones that do not fit the axis.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([1, 2]).repeat(2), jnp.array([1, 2]).repeat(jnp.array([0, 3]), total_repeat_length=3)
         (Array([1, 1, 2, 2], dtype=int32), Array([2, 2, 2], dtype=int32))
@@ -635,6 +811,19 @@ class Array:
 
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
         """The elements at `indices` of an axis.
+
+        Args:
+            indices: integers, of any shape.
+            axis: the axis; None for the flattened array.
+            **options: those of `numpy.take`: mode, fill_value, unique_indices and indices_are_sorted.
+
+        Returns:
+            An array with the shape of the indices in place of the axis.
+
+        Raises:
+            AttributeValueError: another mode.
+            AxisError: an axis that the array does not have.
+            DTypeError: indices that are no integers.
 
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.array([[1, 2], [3, 4]])
@@ -646,6 +835,18 @@ class Array:
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         """The elements whose indices along two axes are equal, up to an offset.
 
+        Args:
+            offset: which diagonal: 0 is the main one, positive numbers are above it.
+            axis1, axis2: the two axes.
+
+        Returns:
+            An array without these axes, and with the diagonal as its last one.
+
+        Raises:
+            ArgumentError: an offset that is no integer.
+            AxisError: an axis that the array does not have.
+            ShapeError: the same axis twice.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.arange(9).reshape(3, 3).diagonal(offset=1)
         Array([1, 5], dtype=int32)
@@ -654,6 +855,18 @@ class Array:
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
         """The sum of the diagonal.
+
+        Args:
+            offset: which diagonal: 0 is the main one, positive numbers are above it.
+            axis1, axis2: the two axes.
+            dtype: the element type of the sum.
+
+        Returns:
+            An array without these axes.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            DTypeError: what is no element type.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.arange(9).reshape(3, 3).trace()
@@ -664,6 +877,17 @@ class Array:
     def sort(self, axis: int | None = -1, **options: Any) -> Array:
         """The elements in ascending order along an axis.
 
+        Args:
+            axis: the axis; None for the flattened array.
+            **options: those of `numpy.sort`, such as descending.
+
+        Returns:
+            A new array of the same shape and type.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            ShapeError: an array without dimensions.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([3.0, jnp.nan, 1.0]).sort()  # a new array, NaN last
         Array([ 1.,  3., nan], dtype=float32)
@@ -673,6 +897,16 @@ class Array:
     def argsort(self, axis: int | None = -1, **options: Any) -> Array:
         """The indices that would sort along an axis.
 
+        Args:
+            axis: the axis; None for the flattened array.
+            **options: those of `numpy.argsort`, such as descending.
+
+        Returns:
+            Integers of the shape of the array.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([30, 10, 20]).argsort()
         Array([1, 2, 0], dtype=int32)
@@ -681,6 +915,19 @@ class Array:
 
     def searchsorted(self, values: Any, side: str = "left", sorter: Any = None, **options: Any) -> Array:
         """Where values would be inserted into this sorted array.
+
+        Args:
+            values: an array or a number.
+            side: "left" for the first place that keeps the order, "right" for the last one.
+            sorter: indices that sort the array, if it is not sorted.
+            **options: those of `numpy.searchsorted`, such as method.
+
+        Returns:
+            Integers of the shape of values, from 0 to the size of the array.
+
+        Raises:
+            ArgumentError: another side.
+            ShapeError: an array of more or fewer dimensions than one.
 
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.array([1, 2, 2, 3])
@@ -692,6 +939,16 @@ class Array:
     def argpartition(self, kth: int, axis: int = -1) -> Array:
         """The indices in an order of which the first `kth` are those of the smallest elements along an axis.
 
+        Args:
+            kth: the number of an element along the axis.
+            axis: the axis.
+
+        Returns:
+            Integers of the shape of the array.
+
+        Raises:
+            AxisError: an axis or a `kth` that the array does not have.
+
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.array([30, 10, 20, 40])
         >>> sorted(x[x.argpartition(2)[:2]].tolist())
@@ -702,6 +959,17 @@ class Array:
     def choose(self, choices: Any, **options: Any) -> Array:
         """Of several arrays, at each place the element of the one that this array names.
 
+        Args:
+            choices: a list of arrays, which broadcast against this one.
+            **options: those of `numpy.choose`: mode, which says what numbers outside do.
+
+        Returns:
+            An array of the shape of all broadcast.
+
+        Raises:
+            ArgumentError: no choices, or another mode.
+            NumberRangeError: a number of no choice, with the mode "raise".
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([0, 1, 0]).choose([jnp.array([1, 2, 3]), jnp.array([10, 20, 30])])
         Array([ 1, 20,  3], dtype=int32)
@@ -710,6 +978,20 @@ class Array:
 
     def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Array:
         """The elements, or slices along an axis, where a condition holds.
+
+        Args:
+            condition: a vector of booleans; what lies behind its end is left out.
+            axis: the axis; None for the flattened array.
+            **options: those of `numpy.compress`: size and fill_value, for compiled functions.
+
+        Returns:
+            An array, shorter along the axis, or of one dimension.
+
+        Raises:
+            AxisError: an axis that the array does not have.
+            ConcretizationError: the condition is traced, and `size` is not given.
+            OutOfBoundsError: the condition holds behind the end.
+            ShapeError: a condition of more dimensions than one.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([[1, 2], [3, 4], [5, 6]]).compress(jnp.array([True, False, True]), axis=0)
@@ -721,6 +1003,16 @@ class Array:
     def nonzero(self, **options: Any) -> tuple[Array, ...]:
         """The indices of the elements that are not zero.
 
+        Args:
+            **options: those of `numpy.nonzero`: size and fill_value, for compiled functions.
+
+        Returns:
+            A vector of integers for each dimension.
+
+        Raises:
+            ConcretizationError: the array is traced, and `size` is not given.
+            ShapeError: a negative `size`.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([[0, 7], [8, 0]]).nonzero()
         (Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
@@ -730,6 +1022,17 @@ class Array:
     def dot(self, other: Any, **options: Any) -> Array:
         """The dot product with another array.
 
+        Args:
+            other: an array or a number.
+            **options: those of `numpy.dot`: precision, preferred_element_type and out_sharding.
+
+        Returns:
+            An array: of this array without its last dimension, then of the other without its last but one.
+
+        Raises:
+            DTypeError: what is no array or number.
+            ShapeError: sizes that do not fit.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([[1, 2], [3, 4]]).dot(jnp.array([10, 1]))
         Array([12, 34], dtype=int32)
@@ -738,6 +1041,9 @@ class Array:
 
     def conj(self) -> Array:
         """The complex conjugate.
+
+        Returns:
+            An array of the same shape and type; real numbers stay as they are.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([1 + 2j, 3.0]).conj()
@@ -750,6 +1056,16 @@ class Array:
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """The elements, none below `min` and none above `max`.
 
+        Args:
+            min, max: limits: numbers, or arrays that broadcast against this one; None for no limit.
+
+        Returns:
+            An array of the shape of all broadcast.
+
+        Raises:
+            DTypeError: complex numbers, or a limit that is no array or number.
+            ShapeError: shapes that do not broadcast.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([-1.0, 0.5, 2.0]).clip(0, 1)
         Array([0. , 0.5, 1. ], dtype=float32)
@@ -758,6 +1074,16 @@ class Array:
 
     def round(self, decimals: int = 0, out: None = None) -> Array:
         """The elements rounded to a number of decimals, half-way ones to the even neighbour.
+
+        Args:
+            decimals: how many decimals stay; if negative, how many digits before the point become 0.
+            out: must be None.
+
+        Returns:
+            An array of the same shape and type.
+
+        Raises:
+            ArgumentError: decimals that are no integer, or an `out`.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.array([0.5, 1.5, 2.345]).round(), jnp.array([2.345]).round(1)

@@ -90,6 +90,14 @@ class Trace:
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """The result of an op of which this trace has an operand.
 
+        Args:
+            op: the op.
+            operands: arrays and tracers, of which some are of this trace.
+            attributes: the attributes of the op.
+
+        Returns:
+            A tracer of this trace, or a tuple of them.
+
         >>> import tinyxla
         >>> traced = tinyxla.jit(lambda x: 2 * x).trace(1.0)  # operations on x are recorded
         >>> [x.op.name for x in traced.jaxpr.entry.instructions]
@@ -102,6 +110,15 @@ class Trace:
 
         A context manager would not do: an exception that comes from outside, as Ctrl-C's, may come on its way in or
         out. In `finally` stand assignments alone: Python raises such exceptions at calls and jumps.
+
+        Args:
+            function: a function without arguments.
+
+        Returns:
+            What the function gives.
+
+        Raises:
+            Exception: what the function raises; the trace is not active afterwards.
 
         >>> import tinyxla
         >>> tinyxla.jit(lambda x: print(x.owner.active))(1.0)
@@ -148,6 +165,13 @@ class Tracer(Interpreted):
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """The value, where the trace has one; else an error that says what wanted it.
 
+        Args:
+            wanted: what wants the value, for the text of the error.
+            error: the class of the error.
+
+        Returns:
+            An array with the value, of a trace that has one.
+
         Raises:
             ConcretizationError: always, of a tracer whose value is unknown (or `error`, if that is given).
 
@@ -169,6 +193,9 @@ class Tracer(Interpreted):
 
     def described(self) -> str:
         """The element type and shape as text, for errors.
+
+        Returns:
+            A text such as "f32[2,3]".
 
         >>> import tinyxla
         >>> tinyxla.jit(lambda x: print(x.described()))(tinyxla.numpy.ones((2, 3)))
@@ -568,6 +595,17 @@ def _origin(tracer: Tracer) -> str:
 def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """The application of an op, which calling it is: the innermost trace among those of the operands records it, and
     without one it is evaluated.
+
+    Args:
+        op: the op.
+        operands: arrays and tracers.
+        attributes: the attributes of the op.
+
+    Returns:
+        An array or a tracer, or a tuple of them.
+
+    Raises:
+        ShapeError: operands that do not fit the op.
 
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.ops.op import ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
@@ -120,6 +120,17 @@ class AbstractMesh:
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
         """The mesh with other fields.
 
+        Args:
+            axis_sizes: the number of devices along each axis; None keeps those of the mesh.
+            axis_names: the name of each axis; None keeps those of the mesh.
+            axis_types: an `AxisType`, or one for each axis; None keeps those of the mesh.
+
+        Returns:
+            An `AbstractMesh`.
+
+        Raises:
+            ArgumentError: names or types that do not fit the axes, or a name twice.
+
         >>> from tinyxla.sharding import AbstractMesh
         >>> AbstractMesh((2, 4), ("x", "y")).update(axis_sizes=(8, 8)).shape
         {'x': 8, 'y': 8}
@@ -133,10 +144,23 @@ class AbstractMesh:
     def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
         """The mesh with other kinds for some axes.
 
+        Args:
+            name_to_type: the new `AxisType`s, by the names of axes.
+
+        Returns:
+            A mesh of the same axes.
+
+        Raises:
+            ArgumentError: an axis that the mesh does not have, or what is no `AxisType`.
+
         >>> from tinyxla.sharding import AbstractMesh, AxisType
         >>> AbstractMesh((2, 4), ("x", "y")).update_axis_types({"y": AxisType.Explicit}).axis_types
         (Auto, Explicit)
         """
+        if not isinstance(name_to_type, Mapping) or not set(name_to_type) <= set(self.axis_names):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"update_axis_types: takes types by the names of the axes {self.axis_names}, but got {name_to_type!r}."
+            )
         kinds = zip(self.axis_names, self.axis_types, strict=True)
         return self.update(axis_types=tuple(name_to_type.get(name, kind) for name, kind in kinds))
 
@@ -211,6 +235,17 @@ class Mesh(AbstractMesh, ContextDecorator):
     def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mesh with other fields.
 
+        Args:
+            devices: an array of devices; None keeps those of the mesh.
+            axis_names: the name of each axis; None keeps those of the mesh.
+            axis_types: an `AxisType`, or one for each axis; None keeps those of the mesh.
+
+        Returns:
+            A `Mesh`.
+
+        Raises:
+            ArgumentError: what are no devices, names or types that do not fit the axes, or a name twice.
+
         >>> import tinyxla
         >>> tinyxla.make_mesh((1,), ("x",)).update(axis_names=("data",)).shape
         {'data': 1}
@@ -244,11 +279,22 @@ class Mesh(AbstractMesh, ContextDecorator):
     def count_processes(self, axes: Sequence[Any]) -> int:
         """The number of blocks of processes along axes.
 
+        Args:
+            axes: names of axes.
+
+        Returns:
+            A positive integer.
+
+        Raises:
+            ArgumentError: an axis that the mesh does not have.
+
         >>> import tinyxla
         >>> tinyxla.make_mesh((1,), ("x",)).count_processes(("x",))
         1
         """
         counts = dict(zip(self.axis_names, self.blocks.processes, strict=True))
+        if not isinstance(axes, Iterable) or not set(axes) <= counts.keys():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"count_processes: axes must be some of {self.axis_names}, but got {axes!r}.")
         return math.prod(counts[name] for name in axes)
 
     @property

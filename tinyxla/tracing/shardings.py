@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ShapeError
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.device import Device, Placement, check_device, default_device, process_index
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 
@@ -71,10 +72,24 @@ class PartitionSpec(Placement, tuple[Any, ...]):
     def update(self, *, unreduced: Any = None, reduced: Any = None, partitions: Any = None) -> PartitionSpec:
         """The same with other fields.
 
+        Args:
+            unreduced, reduced: sets of mesh axes; None keeps those of the spec.
+            partitions: a sequence of entries; None keeps those of the spec.
+
+        Returns:
+            A `PartitionSpec`.
+
+        Raises:
+            ArgumentError: partitions that are no sequence.
+
         >>> from tinyxla import P
         >>> P("x", None).update(partitions=("x", "y"))
         PartitionSpec('x', 'y')
         """
+        if partitions is not None and (isinstance(partitions, str) or not isinstance(partitions, Iterable)):
+            raise ArgumentError(
+                f"PartitionSpec.update: partitions must be a sequence of entries, but got {partitions!r}."
+            )
         return PartitionSpec(
             *(self if partitions is None else partitions),
             unreduced=self.unreduced if unreduced is None else unreduced,
@@ -88,6 +103,12 @@ def _entry(part: Any) -> Any:
     if not isinstance(names, tuple):
         return names
     return names if len(names) > 1 else names[0] if names else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _shape_of(shape: Any, what: str = "Sharding") -> tuple[int, ...]:
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise ArgumentError(f"{what}: a shape is a sequence of integers, but got {shape!r}.")
+    return tuple(shape)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def axes_of(part: Any) -> tuple[Any, ...]:
@@ -154,6 +175,16 @@ class Sharding(Placement):
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
         """The part of an array of this shape that each device has.
 
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            For each device a slice for each dimension.
+
+        Raises:
+            ArgumentError: what is no shape.
+            ShapeError: a mesh without devices, or an array that is not divided evenly.
+
         >>> import tinyxla
         >>> tinyxla.numpy.ones(4).sharding.devices_indices_map((4,))
         {CpuDevice(id=0): (slice(None, None, None),)}
@@ -162,6 +193,16 @@ class Sharding(Placement):
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that each device has.
+
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            A tuple of sizes.
+
+        Raises:
+            ArgumentError: what is no shape.
+            ShapeError: an array that is not divided evenly.
 
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
@@ -198,6 +239,15 @@ class Sharding(Placement):
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
         """The part of an array of this shape that each device of this process has.
 
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            For each device a slice for each dimension.
+
+        Raises:
+            ArgumentError: what is no shape.
+
         >>> import tinyxla
         >>> tinyxla.numpy.ones(4).sharding.addressable_devices_indices_map((4,))
         {CpuDevice(id=0): (slice(None, None, None),)}
@@ -207,6 +257,13 @@ class Sharding(Placement):
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Whether two shardings put the same parts of an array of so many dimensions on the same devices.
+
+        Args:
+            other: a sharding; anything else is none that is equivalent.
+            ndim: the number of dimensions of arrays.
+
+        Returns:
+            True or False.
 
         >>> import tinyxla
         >>> mesh = tinyxla.make_mesh((1,), ("x",))
@@ -223,6 +280,12 @@ class Sharding(Placement):
     def with_memory_kind(self, kind: str) -> Sharding:
         """The same in a kind of memory: there is one.
 
+        Args:
+            kind: the name of a kind of memory, accepted for compatibility.
+
+        Returns:
+            The sharding itself.
+
         >>> import tinyxla
         >>> sharding = tinyxla.numpy.ones(4).sharding
         >>> sharding.with_memory_kind("device") == sharding
@@ -232,6 +295,16 @@ class Sharding(Placement):
 
     def without_dimension(self, d: int, ndim: int) -> Sharding:
         """The sharding of arrays that lack a dimension of the `ndim` that there are.
+
+        Args:
+            d: the dimension.
+            ndim: the number of dimensions that there are.
+
+        Returns:
+            A sharding of arrays of one dimension less.
+
+        Raises:
+            AxisError: a dimension that is not there.
 
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
@@ -267,20 +340,38 @@ class SingleDeviceSharding(Sharding):
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the array: the device has all of it.
 
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            The same shape, as a tuple.
+
+        Raises:
+            ArgumentError: what is no shape.
+
         >>> from tinyxla.sharding import SingleDeviceSharding
         >>> SingleDeviceSharding().shard_shape((3, 8))
         (3, 8)
         """
-        return tuple(global_shape)
+        return _shape_of(global_shape)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
         """For the one device the slices of the whole array.
+
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            For the device a slice for each dimension.
+
+        Raises:
+            ArgumentError: what is no shape.
 
         >>> from tinyxla.sharding import SingleDeviceSharding
         >>> SingleDeviceSharding().devices_indices_map((3,))
         {CpuDevice(id=0): (slice(None, None, None),)}
         """
-        return {self._device: (slice(None),) * len(global_shape)}
+        return {self._device: (slice(None),) * len(_shape_of(global_shape))}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SingleDeviceSharding) and self._device == other._device
@@ -326,12 +417,25 @@ class NamedSharding(Sharding):
     def update(self, *, spec: Any = None, **ignored: Any) -> NamedSharding:
         """The same with another spec.
 
+        Args:
+            spec: a `PartitionSpec`, or a sequence of entries; None keeps that of the sharding.
+            **ignored: accepted for compatibility.
+
+        Returns:
+            A `NamedSharding` over the same mesh.
+
+        Raises:
+            ArgumentError: what is no spec.
+            ShapeError: a spec that names an axis which the mesh does not have, or one twice.
+
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
         >>> sharding = NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x"))
         >>> sharding.update(spec=P(None, "y")).spec
         PartitionSpec(None, 'y')
         """
+        if spec is not None and (isinstance(spec, str) or not isinstance(spec, Iterable)):
+            raise ArgumentError(f"NamedSharding.update: spec must be a PartitionSpec, but got {spec!r}.")
         return NamedSharding(self.mesh, self.spec if spec is None else spec)
 
     @property
@@ -366,6 +470,13 @@ class NamedSharding(Sharding):
     def dimension_axes(self, shape: Sequence[int], what: str = "NamedSharding") -> Spec:
         """For each dimension of an array the mesh axes that it is split along.
 
+        Args:
+            shape: the shape of the whole array.
+            what: what needs the axes, for the text of errors.
+
+        Returns:
+            For each dimension a tuple of names of axes, empty for one that is not split.
+
         Raises:
             ShapeError: the array has fewer dimensions, or one whose size the axes do not divide.
 
@@ -374,6 +485,7 @@ class NamedSharding(Sharding):
         >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P(("x", "y"))).dimension_axes((16, 3))
         (('x', 'y'), ())
         """
+        shape = _shape_of(shape, what)
         if len(self.spec) > len(shape):
             raise ShapeError(
                 f"{what}: {self.spec} speaks of {len(self.spec)} dimensions, but the array has the shape "
@@ -404,6 +516,12 @@ class NamedSharding(Sharding):
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that each device has.
 
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            A tuple of sizes.
+
         Raises:
             ShapeError: the array has fewer dimensions than the spec, or one whose size the axes do not divide.
 
@@ -417,6 +535,16 @@ class NamedSharding(Sharding):
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
         """The part of an array of this shape that each device has.
+
+        Args:
+            global_shape: the shape of the whole array.
+
+        Returns:
+            For each device a slice for each dimension.
+
+        Raises:
+            ArgumentError: what is no shape.
+            ShapeError: a mesh without devices, or an array that is not divided evenly.
 
         >>> import tinyxla
         >>> sharding = tinyxla.NamedSharding(tinyxla.make_mesh((1,), ("x",)), tinyxla.P("x"))
@@ -435,11 +563,22 @@ class NamedSharding(Sharding):
     def without_dimension(self, d: int, ndim: int) -> NamedSharding:
         """The sharding of arrays that lack a dimension of the `ndim` that there are.
 
+        Args:
+            d: the dimension.
+            ndim: the number of dimensions that there are.
+
+        Returns:
+            A sharding of arrays of one dimension less.
+
+        Raises:
+            AxisError: a dimension that is not there.
+
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
         >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x", "y")).without_dimension(0, 2).spec
         PartitionSpec('y')
         """
+        d = canonical_axis(d, ndim, "without_dimension")
         spec = (*self.spec, *[None] * (ndim - len(self.spec)))
         return NamedSharding(self.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
 

@@ -219,6 +219,9 @@ class KeyArray(Interpreted):
     def is_deleted(self) -> bool:
         """Whether `delete` was called, or the keys were donated.
 
+        Returns:
+            True or False.
+
         >>> from tinyxla import random
         >>> random.key(0).is_deleted()
         False

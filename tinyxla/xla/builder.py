@@ -14,7 +14,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, hlo_only, movement
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
-from tinyxla.shapes import AnyShape, TupleShape
+from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.xla.computation import ProgramShape, XlaComputation
 
@@ -102,6 +102,12 @@ class XlaBuilder:
     def wrap(self, value: Tree) -> XlaOp:
         """A value as the newest operation.
 
+        Args:
+            value: a value of the graph, or a tuple of such.
+
+        Returns:
+            An `XlaOp` of this builder.
+
         >>> from tinyxla.xla import XlaBuilder
         >>> b = XlaBuilder()
         >>> x = b.Constant(1.0)
@@ -114,11 +120,24 @@ class XlaBuilder:
     def add_parameter(self, number: int, shape: AnyShape, name: str) -> Tree:
         """The value of a parameter: one parameter of the graph for each array in it.
 
+        Args:
+            number: the number of the parameter, from 0 on.
+            shape: its shape.
+            name: its name.
+
+        Returns:
+            The value, or for the shape of a tuple a tuple of values.
+
+        Raises:
+            ArgumentError: a number that is negative or given already, or what is no shape.
+
         >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
         >>> b = XlaBuilder()
         >>> b.wrap(b.add_parameter(0, ShapeUtil.MakeShape(F32, [2]), "x"))
         <XlaOp f32[2] of computation>
         """
+        if not isinstance(number, int) or not isinstance(shape, (Shape, TupleShape)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"Parameter: takes an integer and a shape, but got {number!r} and {shape!r}.")
         if number in self._parameters:
             raise ArgumentError(
                 f"Parameter: {self.name} already has a parameter {number}; number each one differently."
@@ -140,15 +159,35 @@ class XlaBuilder:
     def GetShape(self, op: XlaOp) -> AnyShape:
         """The shape of an operation.
 
+        Args:
+            op: an operation.
+
+        Returns:
+            The shape.
+
+        Raises:
+            ArgumentError: what is no `XlaOp`.
+
         >>> from tinyxla.xla import XlaBuilder
         >>> b = XlaBuilder()
         >>> b.GetShape(b.Constant((1.0, True)))
         (f32[], pred[])
         """
+        if not isinstance(op, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"GetShape: takes an XlaOp, but got {op!r}.")
         return op.shape
 
     def GetProgramShape(self, root: XlaOp | None = None) -> ProgramShape:
         """The shapes of the parameters, and of the root (the newest operation unless one is given).
+
+        Args:
+            root: the result; None for the newest operation.
+
+        Returns:
+            A `ProgramShape`.
+
+        Raises:
+            ArgumentError: numbers of parameters with a gap, no operations, or a root of another builder.
 
         >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
         >>> b = XlaBuilder()
@@ -173,6 +212,9 @@ class XlaBuilder:
             root: the result.
             result_layout: the root's shape, with the layouts in which results are to be; without it they are in those
                 that the root's shape has.
+
+        Returns:
+            The computation, which can be called.
 
         Raises:
             ArgumentError: numbers of parameters with a gap, a root of another builder, or another use of the context

@@ -65,6 +65,9 @@ class XlaComputation:
     def GetProgramShape(self) -> ProgramShape:
         """The shapes of the parameters and of the result, with their tuples.
 
+        Returns:
+            A `ProgramShape`.
+
         >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
         >>> b = XlaBuilder("double")
         >>> x = b.Parameter(0, ShapeUtil.MakeShape(F32, [2]), "x")
@@ -77,6 +80,9 @@ class XlaComputation:
 
     def as_hlo_text(self) -> str:
         """The computation in XLA's HLO text form, tuples taken apart.
+
+        Returns:
+            The text.
 
         >>> from tinyxla.xla import F32, ShapeUtil, XlaBuilder
         >>> b = XlaBuilder("double")
@@ -95,6 +101,9 @@ class XlaComputation:
 
     def as_hlo_dot_graph(self) -> str:
         """The graph as Graphviz text.
+
+        Returns:
+            The text.
 
         >>> from tinyxla.xla import XlaBuilder
         >>> b = XlaBuilder("one")

@@ -26,6 +26,13 @@ Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
 
+def _rank(what: str, rank: Any) -> int:
+    (found,) = integers(f"{what}: rank", [rank])
+    if found < 0:
+        raise ShapeError(f"{what}: rank must not be negative, but is {found}.")
+    return found
+
+
 class LayoutUtil:
     """Making layouts and asking about them.
 
@@ -51,6 +58,9 @@ class LayoutUtil:
             padded_dimensions: for each dimension the size to which it is padded; none for no padding.
             padding_value: what stands in the padding: a `PaddingValue`, or an element.
 
+        Returns:
+            A `Layout`.
+
         Raises:
             ShapeError: no order of dimensions, sizes that are not positive, or padding of another rank.
 
@@ -69,21 +79,41 @@ class LayoutUtil:
     def MakeDescendingLayout(rank: int) -> Layout:
         """The last dimension is most minor: row-major, the default.
 
+        Args:
+            rank: the number of dimensions.
+
+        Returns:
+            A `Layout`.
+
+        Raises:
+            ArgumentError: a rank that is no integer.
+            ShapeError: a negative rank.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> print(LayoutUtil.MakeDescendingLayout(3))
         {2,1,0}
         """
-        return Layout.default(rank)
+        return Layout.default(_rank("MakeDescendingLayout", rank))
 
     @staticmethod
     def MakeAscendingLayout(rank: int) -> Layout:
         """Dimension 0 is most minor: column-major.
 
+        Args:
+            rank: the number of dimensions.
+
+        Returns:
+            A `Layout`.
+
+        Raises:
+            ArgumentError: a rank that is no integer.
+            ShapeError: a negative rank.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> print(LayoutUtil.MakeAscendingLayout(3))
         {0,1,2}
         """
-        return Layout(tuple(range(rank)))
+        return Layout(tuple(range(_rank("MakeAscendingLayout", rank))))
 
     GetDefaultLayoutForRank = MakeDescendingLayout
 
@@ -91,25 +121,51 @@ class LayoutUtil:
     def GetDefaultLayoutForShape(shape: Shape) -> Layout:
         """The layout of shapes made without one: from major to minor in dimension order.
 
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            A `Layout`.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
+
         >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
         >>> print(LayoutUtil.GetDefaultLayoutForShape(ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])))
         {1,0}
         """
-        return Layout.default(shape.rank)
+        return Layout.default(checked_instance("GetDefaultLayoutForShape: shape", shape, Shape).rank)
 
     @staticmethod
     def LayoutOf(shape: Shape) -> Layout:
         """The layout of a shape, the default one if it has none.
 
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            A `Layout`.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
+
         >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
         >>> print(LayoutUtil.LayoutOf(ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1])))
         {0,1}
         """
+        checked_instance("LayoutOf: shape", shape, Shape)
         return shape.layout or Layout.default(shape.rank)
 
     @staticmethod
     def WithLayout(shape: Shape, layout: Layout) -> Shape:
         """The shape in another layout, which must fit it.
+
+        Args:
+            shape: the shape of an array.
+            layout: a layout of its dimensions.
+
+        Returns:
+            A `Shape` that equals the first one, but in that layout.
 
         Raises:
             ShapeError: a layout that does not fit the dimensions.
@@ -126,12 +182,23 @@ class LayoutUtil:
         """Raise `ShapeError` if a layout does not fit the dimensions of a shape, `DTypeError` if its padding is of
         another element type.
 
+        Args:
+            layout: a layout.
+            shape: the shape of an array.
+
+        Raises:
+            ArgumentError: what is no layout.
+            DTypeError: padding of another element type.
+            ShapeError: a layout that does not fit the dimensions.
+
         >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
         >>> LayoutUtil.ValidateLayoutForShape(LayoutUtil.MakeLayout([0]), ShapeUtil.MakeShape(F32, [2, 3]))
         Traceback (most recent call last):
             ...
         tinyxla.errors.ShapeError: Layout: minor_to_major must have the 2 dimensions of f32[2,3], but is ...
         """
+        checked_instance("ValidateLayoutForShape: layout", layout, Layout)
+        checked_instance("ValidateLayoutForShape: shape", shape, Shape)
         sizes = _physical(shape.in_layout(layout))
         for tile in layout.tiles:
             if len(tile) > len(sizes):
@@ -146,25 +213,54 @@ class LayoutUtil:
     def IsMonotonicWithDim0Minor(layout: Layout) -> bool:
         """Whether dimensions go from minor to major in order ("dim 0 is minor").
 
+        Args:
+            layout: a layout.
+
+        Returns:
+            True or False.
+
+        Raises:
+            ArgumentError: what is no layout.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> LayoutUtil.IsMonotonicWithDim0Minor(LayoutUtil.MakeLayout([0, 1]))
         True
         """
+        checked_instance("IsMonotonicWithDim0Minor: layout", layout, Layout)
         return layout.minor_to_major == tuple(range(len(layout.minor_to_major)))
 
     @staticmethod
     def IsMonotonicWithDim0Major(layout: Layout) -> bool:
         """Whether dimensions go from major to minor in order ("dim 0 is major"): the default.
 
+        Args:
+            layout: a layout.
+
+        Returns:
+            True or False.
+
+        Raises:
+            ArgumentError: what is no layout.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> LayoutUtil.IsMonotonicWithDim0Major(LayoutUtil.MakeLayout([0, 1]))
         False
         """
+        checked_instance("IsMonotonicWithDim0Major: layout", layout, Layout)
         return layout.minor_to_major == tuple(reversed(range(len(layout.minor_to_major))))
 
     @staticmethod
     def IsPadded(shape: Shape) -> bool:
         """Whether the layout pads a dimension.
+
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            True or False.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
 
         >>> from tinyxla.xla import F32, LayoutUtil, ShapeUtil
         >>> layout = LayoutUtil.MakeLayout([1, 0], padded_dimensions=[2, 4])
@@ -178,10 +274,22 @@ class LayoutUtil:
     def Minor(layout: Layout, physical_dimension_number: int) -> int:
         """The dimension that is so many places from the most minor one.
 
+        Args:
+            layout: a layout.
+            physical_dimension_number: 0 for the most minor dimension, and so on.
+
+        Returns:
+            The number of a dimension.
+
+        Raises:
+            ArgumentError: what is no layout.
+            AxisError: a number that is none of a dimension.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> LayoutUtil.Minor(LayoutUtil.MakeLayout([2, 0, 1]), 0)
         2
         """
+        checked_instance("Minor: layout", layout, Layout)
         rank = len(layout.minor_to_major)
         return layout.minor_to_major[canonical_axis(physical_dimension_number, rank, "Minor")]
 
@@ -189,16 +297,34 @@ class LayoutUtil:
     def Major(layout: Layout, physical_dimension_number: int) -> int:
         """The dimension that is so many places from the most major one.
 
+        Args:
+            layout: a layout.
+            physical_dimension_number: 0 for the most major dimension, and so on.
+
+        Returns:
+            The number of a dimension.
+
+        Raises:
+            ArgumentError: what is no layout.
+            AxisError: a number that is none of a dimension.
+
         >>> from tinyxla.xla import LayoutUtil
         >>> LayoutUtil.Major(LayoutUtil.MakeLayout([2, 0, 1]), 0)
         1
         """
+        checked_instance("Major: layout", layout, Layout)
         rank = len(layout.minor_to_major)
         return layout.minor_to_major[-1 - canonical_axis(physical_dimension_number, rank, "Major")]
 
     @staticmethod
     def Equal(lhs: Layout, rhs: Layout) -> bool:
         """Whether two layouts are the same, tiles and padding included.
+
+        Args:
+            lhs, rhs: layouts.
+
+        Returns:
+            True or False.
 
         >>> from tinyxla.xla import LayoutUtil
         >>> LayoutUtil.Equal(LayoutUtil.MakeLayout([1, 0]), LayoutUtil.MakeLayout([1, 0], tiles=[[2]]))
@@ -311,6 +437,13 @@ class IndexUtil:
     def MultidimensionalIndexToLinearIndex(shape: Shape, multi_index: Sequence[int]) -> int:
         """Where the element with this index is in memory.
 
+        Args:
+            shape: the shape of an array.
+            multi_index: an integer for each dimension.
+
+        Returns:
+            The number of the element, from 0 on.
+
         Raises:
             OutOfBoundsError: the index is outside the array.
 
@@ -331,6 +464,13 @@ class IndexUtil:
     @staticmethod
     def LinearIndexToMultidimensionalIndex(shape: Shape, linear_index: int) -> list[int]:
         """The index of the element at a place in memory.
+
+        Args:
+            shape: the shape of an array.
+            linear_index: the number of an element, from 0 on.
+
+        Returns:
+            An integer for each dimension.
 
         Raises:
             OutOfBoundsError: the place is outside the array's memory, or in its padding.
@@ -365,15 +505,34 @@ class IndexUtil:
     def IndexInBounds(shape: Shape, index: Sequence[int]) -> bool:
         """Whether an array has an element with this index.
 
+        Args:
+            shape: the shape of an array.
+            index: integers.
+
+        Returns:
+            True or False.
+
+        Raises:
+            ArgumentError: what are no integers.
+
         >>> from tinyxla.xla import F32, IndexUtil, ShapeUtil
         >>> [IndexUtil.IndexInBounds(ShapeUtil.MakeShape(F32, [2, 3]), index) for index in ([1, 2], [1, 3], [1])]
         [True, False, False]
         """
+        checked_instance("IndexInBounds: shape", shape, Shape)
+        index = integers("IndexInBounds: index", index)
         return len(index) == shape.rank and all(0 <= i < n for i, n in zip(index, shape.dimensions, strict=True))
 
     @staticmethod
     def GetDimensionStride(shape: Shape, dimension: int) -> int:
         """How far apart in memory neighbours along a dimension are, in a layout without tiles.
+
+        Args:
+            shape: the shape of an array.
+            dimension: the number of a dimension.
+
+        Returns:
+            The distance in elements.
 
         Raises:
             ShapeError: a layout with tiles.
@@ -402,6 +561,15 @@ class LiteralUtil:
     def Zero(primitive_type: Any) -> Array:
         """The scalar 0.
 
+        Args:
+            primitive_type: an element type.
+
+        Returns:
+            An array without dimensions.
+
+        Raises:
+            DTypeError: what is no element type.
+
         >>> from tinyxla.xla import S8, LiteralUtil
         >>> LiteralUtil.Zero(S8)
         array(0, dtype=int8)
@@ -411,6 +579,15 @@ class LiteralUtil:
     @staticmethod
     def One(primitive_type: Any) -> Array:
         """The scalar 1.
+
+        Args:
+            primitive_type: an element type.
+
+        Returns:
+            An array without dimensions.
+
+        Raises:
+            DTypeError: what is no element type.
 
         >>> from tinyxla.xla import BF16, LiteralUtil
         >>> LiteralUtil.One(BF16)
@@ -422,6 +599,15 @@ class LiteralUtil:
     def MinValue(primitive_type: Any) -> Array:
         """The least scalar: minus infinity where there is one.
 
+        Args:
+            primitive_type: an element type.
+
+        Returns:
+            An array without dimensions.
+
+        Raises:
+            DTypeError: what is no element type.
+
         >>> from tinyxla.xla import LiteralUtil
         >>> LiteralUtil.MinValue("f32")
         array(-inf, dtype=float32)
@@ -431,6 +617,15 @@ class LiteralUtil:
     @staticmethod
     def MaxValue(primitive_type: Any) -> Array:
         """The greatest scalar: infinity where there is one.
+
+        Args:
+            primitive_type: an element type.
+
+        Returns:
+            An array without dimensions.
+
+        Raises:
+            DTypeError: what is no element type.
 
         >>> from tinyxla.xla import F32, S8, LiteralUtil
         >>> LiteralUtil.MaxValue(F32), LiteralUtil.MaxValue(S8)
@@ -448,6 +643,11 @@ class LiteralUtil:
 
         Returns:
             An array with one dimension.
+
+        Raises:
+            ArgumentError: what is no layout.
+            DTypeError: what is no array of numbers.
+            ShapeError: a layout that does not fit the dimensions.
 
         >>> import numpy as np
         >>> from tinyxla.xla import Layout, LiteralUtil
@@ -468,13 +668,27 @@ class LiteralUtil:
     def FromLinearValues(shape: Shape, values: Any) -> Array:
         """The array whose values in memory these are: the inverse of `LinearValues`.
 
+        Args:
+            shape: the shape of the array, with its layout.
+            values: a vector of all elements in their order in memory, padding included.
+
+        Returns:
+            An array of that shape.
+
+        Raises:
+            ArgumentError: another number of values.
+
         >>> from tinyxla.xla import S32, LiteralUtil, ShapeUtil
         >>> shape = ShapeUtil.MakeShapeWithLayout(S32, [2, 3], [0, 1])
         >>> LiteralUtil.FromLinearValues(shape, [1, 4, 2, 5, 3, 6])
         array([[1, 2, 3],
                [4, 5, 6]], dtype=int32)
         """
-        given = np.asarray(values, shape.dtype)
+        checked_instance("FromLinearValues: shape", shape, Shape)
+        try:
+            given = np.asarray(values, shape.dtype)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"FromLinearValues: values must be numbers of {shape}, but got {values!r}.") from None
         size = math.prod(_tilings(shape)[1])
         if given.shape != (size,):
             raise ArgumentError(

@@ -5,13 +5,13 @@ Source: "Shapes and Layout".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.shapes import OPAQUE, TOKEN, AnyShape, ElementType, Layout, Shape, TupleShape, element_type, element_types
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.xla.functions import integers
+from tinyxla.xla.functions import checked_instance, integers
 from tinyxla.xla.layouts import LayoutUtil
 
 
@@ -39,6 +39,15 @@ class PrimitiveType:
     def from_dtype(dtype: Any) -> ElementType:
         """The element type of a NumPy dtype.
 
+        Args:
+            dtype: a dtype, or its name.
+
+        Returns:
+            The element type.
+
+        Raises:
+            DTypeError: what is no element type.
+
         >>> from tinyxla.xla import PrimitiveType
         >>> PrimitiveType.from_dtype("float32")
         f32
@@ -61,6 +70,19 @@ class ShapeUtil:
     ) -> Shape:
         """The shape of an array, in the default layout; the sizes of dynamic dimensions are bounds.
 
+        Args:
+            element_type: an element type.
+            dimensions: the sizes.
+            dynamic_dimensions: for each dimension whether it is dynamic; None if none is.
+
+        Returns:
+            A `Shape`.
+
+        Raises:
+            ArgumentError: sizes that are no integers.
+            DTypeError: what is no element type.
+            ShapeError: a negative size, or `dynamic_dimensions` of another number of dimensions.
+
         >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShape(PrimitiveType.F32, [2, 3])
         f32[2,3]
@@ -80,6 +102,19 @@ class ShapeUtil:
     def MakeShapeWithLayout(element_type: Any, dimensions: Sequence[int], layout: Layout | Sequence[int]) -> Shape:
         """The shape of an array in a layout, or in that with this `minor_to_major`.
 
+        Args:
+            element_type: an element type.
+            dimensions: the sizes.
+            layout: a `Layout`, or all dimension numbers, that of the fastest varying index first.
+
+        Returns:
+            A `Shape`.
+
+        Raises:
+            ArgumentError: sizes or dimension numbers that are no integers.
+            DTypeError: what is no element type.
+            ShapeError: a negative size, or a layout that does not fit the dimensions.
+
         >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeShapeWithLayout(PrimitiveType.F32, [2, 3], [0, 1]).text()
         'f32[2,3]{0,1}'
@@ -94,6 +129,15 @@ class ShapeUtil:
     def MakeScalarShape(element_type: Any) -> Shape:
         """The shape of a scalar.
 
+        Args:
+            element_type: an element type.
+
+        Returns:
+            A `Shape` without dimensions.
+
+        Raises:
+            DTypeError: what is no element type.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.MakeScalarShape(F32)
         f32[]
@@ -104,10 +148,21 @@ class ShapeUtil:
     def MakeTupleShape(shapes: Sequence[AnyShape]) -> TupleShape:
         """The shape of a tuple.
 
+        Args:
+            shapes: the shapes of the elements.
+
+        Returns:
+            A `TupleShape`.
+
+        Raises:
+            ArgumentError: what is no list of shapes.
+
         >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.MakeTupleShape([ShapeUtil.MakeShape(PrimitiveType.F32, [2]), ShapeUtil.MakeTokenShape()])
         (f32[2], token[])
         """
+        if not isinstance(shapes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"MakeTupleShape: shapes must be a list of shapes, but is {shapes!r}.")
         for x in shapes:
             if not isinstance(x, (Shape, TupleShape)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError(f"MakeTupleShape: shapes must be a list of shapes, but has {x!r}.")
@@ -116,6 +171,9 @@ class ShapeUtil:
     @staticmethod
     def MakeTokenShape() -> Shape:
         """The shape of a token.
+
+        Returns:
+            A `Shape`.
 
         >>> from tinyxla.xla import ShapeUtil
         >>> ShapeUtil.MakeTokenShape()
@@ -127,6 +185,12 @@ class ShapeUtil:
     def IsTuple(shape: AnyShape) -> bool:
         """Whether a shape is that of a tuple.
 
+        Args:
+            shape: a shape.
+
+        Returns:
+            True or False.
+
         >>> from tinyxla.xla import ShapeUtil
         >>> ShapeUtil.IsTuple(ShapeUtil.MakeTupleShape([]))
         True
@@ -136,6 +200,12 @@ class ShapeUtil:
     @staticmethod
     def IsArray(shape: AnyShape) -> bool:
         """Whether a shape is that of an array: neither of a tuple nor of a token.
+
+        Args:
+            shape: a shape.
+
+        Returns:
+            True or False.
 
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.IsArray(ShapeUtil.MakeScalarShape(F32)), ShapeUtil.IsArray(ShapeUtil.MakeTokenShape())
@@ -147,6 +217,12 @@ class ShapeUtil:
     def IsScalar(shape: AnyShape) -> bool:
         """Whether a shape is that of an array without dimensions.
 
+        Args:
+            shape: a shape.
+
+        Returns:
+            True or False.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.IsScalar(ShapeUtil.MakeShape(F32, [1]))
         False
@@ -157,35 +233,69 @@ class ShapeUtil:
     def Rank(shape: Shape) -> int:
         """The number of dimensions.
 
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            An integer from 0 on.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.Rank(ShapeUtil.MakeShape(F32, [1, 3, 1]))
         3
         """
-        return shape.rank
+        return checked_instance("Rank: shape", shape, Shape).rank
 
     @staticmethod
     def TrueRank(shape: Shape) -> int:
         """The number of dimensions of size greater than 1.
 
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            An integer from 0 on.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
+
         >>> from tinyxla.xla import PrimitiveType, ShapeUtil
         >>> ShapeUtil.TrueRank(ShapeUtil.MakeShape(PrimitiveType.F32, [1, 3, 1, 2]))
         2
         """
-        return sum(size > 1 for size in shape.dimensions)
+        return sum(size > 1 for size in checked_instance("TrueRank: shape", shape, Shape).dimensions)
 
     @staticmethod
     def ElementsIn(shape: Shape) -> int:
         """The number of elements.
 
+        Args:
+            shape: the shape of an array.
+
+        Returns:
+            An integer from 0 on.
+
+        Raises:
+            ArgumentError: what is no shape of an array.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.ElementsIn(ShapeUtil.MakeShape(F32, [2, 3])), ShapeUtil.ElementsIn(ShapeUtil.MakeScalarShape(F32))
         (6, 1)
         """
-        return shape.size
+        return checked_instance("ElementsIn: shape", shape, Shape).size
 
     @staticmethod
     def GetDimensionNumber(shape: Shape, dimension_number: int) -> int:
         """A dimension number, which may be counted from the end (-1 is the last), counted from the front.
+
+        Args:
+            shape: the shape of an array.
+            dimension_number: the number of a dimension.
+
+        Returns:
+            An integer from 0 on.
 
         Raises:
             AxisError: a dimension that the shape does not have.
@@ -194,11 +304,19 @@ class ShapeUtil:
         >>> ShapeUtil.GetDimensionNumber(ShapeUtil.MakeShape(F32, [2, 3]), -1)
         1
         """
-        return canonical_axis(dimension_number, shape.rank, "GetDimensionNumber")
+        rank = checked_instance("GetDimensionNumber: shape", shape, Shape).rank
+        return canonical_axis(dimension_number, rank, "GetDimensionNumber")
 
     @staticmethod
     def GetDimension(shape: Shape, dimension_number: int) -> int:
         """The size of a dimension, which may be counted from the end.
+
+        Args:
+            shape: the shape of an array.
+            dimension_number: the number of a dimension.
+
+        Returns:
+            The size; of a dynamic dimension its bound.
 
         Raises:
             AxisError: a dimension that the shape does not have.
@@ -207,11 +325,18 @@ class ShapeUtil:
         >>> ShapeUtil.GetDimension(ShapeUtil.MakeShape(F32, [2, 3]), -1)
         3
         """
-        return shape.dimensions[ShapeUtil.GetDimensionNumber(shape, dimension_number)]
+        number = ShapeUtil.GetDimensionNumber(shape, dimension_number)
+        return shape.dimensions[number]
 
     @staticmethod
     def Equal(lhs: AnyShape, rhs: AnyShape) -> bool:
         """Whether two shapes agree, in layout too.
+
+        Args:
+            lhs, rhs: shapes.
+
+        Returns:
+            True or False.
 
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> rows, columns = (ShapeUtil.MakeShapeWithLayout(F32, [2, 3], order) for order in ([1, 0], [0, 1]))
@@ -224,6 +349,12 @@ class ShapeUtil:
     def Compatible(lhs: AnyShape, rhs: AnyShape) -> bool:
         """Whether two shapes agree but for layouts.
 
+        Args:
+            lhs, rhs: shapes.
+
+        Returns:
+            True or False.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> rows, columns = (ShapeUtil.MakeShapeWithLayout(F32, [2, 3], order) for order in ([1, 0], [0, 1]))
         >>> ShapeUtil.Compatible(rows, columns)
@@ -235,6 +366,12 @@ class ShapeUtil:
     def HumanString(shape: AnyShape) -> str:
         """The shape as text, without layouts.
 
+        Args:
+            shape: a shape.
+
+        Returns:
+            The text.
+
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.HumanString(ShapeUtil.MakeShape(F32, [2, 3], dynamic_dimensions=[True, False]))
         'f32[<=2,3]'
@@ -244,6 +381,12 @@ class ShapeUtil:
     @staticmethod
     def HumanStringWithLayout(shape: AnyShape) -> str:
         """The shape as text, with layouts.
+
+        Args:
+            shape: a shape.
+
+        Returns:
+            The text.
 
         >>> from tinyxla.xla import F32, ShapeUtil
         >>> ShapeUtil.HumanStringWithLayout(ShapeUtil.MakeShape(F32, [2, 3]))

@@ -52,7 +52,15 @@ class JaxException(Exception):
 
     @classmethod
     def made(cls, description: Description, payload: Sequence[Any]) -> JaxException:
-        """The exception that a description and the arrays of its payload stand for."""
+        """The exception that a description and the arrays of its payload stand for.
+
+        Args:
+            description: what is known of the check when the function is traced.
+            payload: the arrays that the check gives when it fails.
+
+        Returns:
+            An exception, which is not raised.
+        """
         return cls(description.line)
 
 
@@ -252,6 +260,12 @@ class Error:
     def get(self) -> str | None:
         """The message of the first check that failed; None if none did.
 
+        Returns:
+            The text, or None.
+
+        Raises:
+            ConcretizationError: the error is traced.
+
         >>> from tinyxla.experimental import checkify
         >>> checked = checkify.checkify(lambda x: checkify.check(x > 0, "x is not positive"))
         >>> checked(1.0)[0].get(), checked(-1.0)[0].get()
@@ -262,6 +276,9 @@ class Error:
 
     def get_exception(self) -> JaxException | None:
         """The exception that the first check that failed stands for, or `BatchedError` under a map; None if none did.
+
+        Returns:
+            A `JaxException`, or None.
 
         Raises:
             ConcretizationError: the error is traced: return it from the compiled function first.
@@ -285,6 +302,10 @@ class Error:
 
     def throw(self) -> None:
         """Raise `JaxRuntimeError` if a check failed. In a function that is checked this is a check itself.
+
+        Raises:
+            JaxRuntimeError: a check failed.
+            ConcretizationError: the error is traced, in a function that is not checked.
 
         >>> from tinyxla.experimental import checkify
         >>> error, result = checkify.checkify(lambda x: x + 1)(1.0)

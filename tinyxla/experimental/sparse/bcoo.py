@@ -8,7 +8,6 @@ An element with an index outside of the array is padding. Elements with equal in
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,9 +24,10 @@ from tinyxla.experimental.sparse.util import (
     SparseInfo,
     canonical_shape,
     check_format,
+    check_scipy,
     nfold_vmap,
 )
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, integer_of, integers_of
 from tinyxla.tracing.array import Array
 from tinyxla.transforms.batch import BatchTracer
 from tinyxla.tree_util import register_pytree_node_class
@@ -142,6 +142,20 @@ class BCOO(SparseArithmetic):
     def with_buffers(self, data: Any, indices: Any | None = None, shape: Shape | None = None, **flags: bool) -> BCOO:
         """The same array with other buffers; flags are kept where the indices are.
 
+        Args:
+            data: the elements, of shape [*batch, nse, *dense].
+            indices: integers, of shape [*batch, nse, n_sparse]; None keeps those of the array.
+            shape: the shape of the array; None keeps its own.
+            **flags: indices_sorted and unique_indices.
+
+        Returns:
+            A `BCOO` array.
+
+        Raises:
+            ArgumentError: indices that are no integers.
+            DTypeError: data that are no array.
+            ShapeError: buffers that do not fit each other or the shape.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
@@ -159,6 +173,21 @@ class BCOO(SparseArithmetic):
     ) -> BCOO:
         """A sparse array from a dense one; see `bcoo_fromdense`.
 
+        Args:
+            mat: an array.
+            nse: the number of elements that are stored, for compiled functions; None for as many as are not zero.
+            index_dtype: the integer type of indices.
+            n_dense, n_batch: the numbers of dense and of batch dimensions.
+
+        Returns:
+            A `BCOO` array.
+
+        Raises:
+            ArgumentError: an `nse` that is no integer, or more batch and dense dimensions than there are.
+            ConcretizationError: the array is traced, and `nse` is not given.
+            DTypeError: what is no array, or an index type that is none of integers.
+            ShapeError: a negative `nse`.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 3.0], [0.0, 0.0]]))
@@ -171,11 +200,24 @@ class BCOO(SparseArithmetic):
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """A sparse matrix from one of `scipy.sparse`.
 
+        Args:
+            mat: a matrix of `scipy.sparse`.
+            index_dtype: the integer type of indices; None for int32.
+            n_dense, n_batch: the numbers of dense and of batch dimensions.
+
+        Returns:
+            A `BCOO` matrix.
+
+        Raises:
+            ArgumentError: what is no matrix of SciPy, or an index type that is none of integers.
+            AttributeValueError: more batch and dense dimensions than two.
+
         >>> import scipy.sparse
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCOO.from_scipy_sparse(scipy.sparse.eye(3, format="csr", dtype="float32"))
         BCOO(float32[3, 3], nse=3)
         """
+        check_scipy("BCOO.from_scipy_sparse", mat)
         coo = mat.tocoo()
         indices = np.stack([coo.row, coo.col], axis=1).astype(index_dtype or np.int32)
         found = cls((coo.data, indices), shape=coo.shape)
@@ -236,6 +278,18 @@ class BCOO(SparseArithmetic):
     ) -> BCOO:
         """The array with other numbers of batch and dense dimensions; see `bcoo_update_layout`.
 
+        Args:
+            n_batch, n_dense: the numbers of batch and of dense dimensions; None keeps those of the array.
+            on_inefficient: "error", "warn" or None: what to do where many zeros would be stored.
+
+        Returns:
+            A `BCOO` array of the same elements.
+
+        Raises:
+            ArgumentError: a number that is no integer.
+            AttributeValueError: more dimensions than there are, or another `on_inefficient`.
+            SparseEfficiencyError: many zeros would be stored.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCOO.fromdense(jnp.eye(2))
@@ -246,6 +300,18 @@ class BCOO(SparseArithmetic):
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
         """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`.
+
+        Args:
+            nse: the number of elements that are stored, for compiled functions; None for as many as there are.
+            remove_zeros: whether zeros are left out.
+
+        Returns:
+            A `BCOO` array of the same shape.
+
+        Raises:
+            ArgumentError: an `nse` that is no integer.
+            ConcretizationError: the array is traced, and `nse` is not given.
+            ShapeError: a negative `nse`.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
@@ -258,6 +324,9 @@ class BCOO(SparseArithmetic):
     def sort_indices(self) -> BCOO:
         """The array with its indices in lexicographic order.
 
+        Returns:
+            A `BCOO` array of the same elements.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCOO((jnp.array([1.0, 2.0]), jnp.array([[4], [0]])), shape=(5,))
@@ -268,6 +337,9 @@ class BCOO(SparseArithmetic):
 
     def todense(self) -> Array:
         """The dense array.
+
+        Returns:
+            An array of the same shape and dtype.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
@@ -280,12 +352,22 @@ class BCOO(SparseArithmetic):
     def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
         """The array with its axes in another order, in which batch, sparse and dense ones stay apart.
 
+        Args:
+            axes: the axes in their new order; None reverses them.
+
+        Returns:
+            A `BCOO` array.
+
+        Raises:
+            ArgumentError: axes that do not name each dimension once.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCOO.fromdense(jnp.ones((2, 3))).transpose()
         BCOO(float32[3, 2], nse=6)
         """
-        return bcoo_transpose(self, permutation=tuple(range(self.ndim)[::-1] if axes is None else axes))
+        order = range(self.ndim)[::-1] if axes is None else axes
+        return bcoo_transpose(self, permutation=order)
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
         """Its buffers, and what is static of it."""
@@ -414,7 +496,7 @@ def bcoo_fromdense(
                [2, 2]], dtype=int32)
     """
     x = array_of(mat, "bcoo_fromdense")
-    n_batch, n_dense = operator.index(n_batch), operator.index(n_dense)
+    n_batch, n_dense = integers_of("bcoo_fromdense", "n_batch and n_dense", (n_batch, n_dense))
     n_sparse = x.ndim - n_batch - n_dense
     if min(n_batch, n_dense, n_sparse) < 0:
         raise ArgumentError(
@@ -427,7 +509,7 @@ def bcoo_fromdense(
         counts = mask.sum(tuple(range(n_batch, n_batch + n_sparse))) if n_sparse else mask.astype(int)
         known = counts.concrete("bcoo_fromdense without nse").buffer()
         nse = int(known.max()) if known.size else 0
-    nse = operator.index(nse)
+    nse = integer_of("bcoo_fromdense", "nse", nse)
     sparse = x.shape[n_batch : n_batch + n_sparse]
 
     def unbatched(mask: Any, x: Any) -> tuple[Any, Any]:
@@ -584,7 +666,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
         known = counts.concrete("bcoo_sum_duplicates without nse").buffer()
         nse = int(known.max()) if known.size else 0
         nse = nse if mat.n_sparse else 1
-    count = operator.index(nse)
+    count = integer_of("bcoo_sum_duplicates", "nse", nse)
 
     def unbatched(data: Any, indices: Any) -> tuple[Any, Any]:
         order, starts, ordered = _grouped(indices, sparse)
@@ -668,8 +750,8 @@ def bcoo_update_layout(
     BCOO(float32[2, 3], nse=6, n_dense=1)
     """
     mat = checked("bcoo_update_layout", mat)
-    n_batch = mat.n_batch if n_batch is None else operator.index(n_batch)
-    n_dense = mat.n_dense if n_dense is None else operator.index(n_dense)
+    n_batch = mat.n_batch if n_batch is None else integer_of("bcoo_update_layout", "n_batch", n_batch)
+    n_dense = mat.n_dense if n_dense is None else integer_of("bcoo_update_layout", "n_dense", n_dense)
     if on_inefficient not in ("error", "warn", None):
         raise AttributeValueError(
             f"bcoo_update_layout: on_inefficient is 'error', 'warn' or None, but got {on_inefficient!r}."
@@ -801,7 +883,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     BCOO(float32[3, 2], nse=6)
     """
     mat = checked("bcoo_transpose", mat)
-    order = tuple(map(operator.index, permutation))
+    order = integers_of("bcoo_transpose", "permutation", permutation)
     if sorted(order) != list(range(mat.ndim)):
         raise ArgumentError(f"bcoo_transpose: invalid permutation {order} for {mat.ndim} dimensions.")
     n, s = mat.n_batch, mat.n_sparse

@@ -23,7 +23,14 @@ from tinyxla.experimental.sparse.bcoo import (
 )
 from tinyxla.experimental.sparse.contraction import bcoo_dot_general
 from tinyxla.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
-from tinyxla.experimental.sparse.util import SparseArithmetic, SparseInfo, canonical_shape, nfold_vmap
+from tinyxla.experimental.sparse.util import (
+    SparseArithmetic,
+    SparseInfo,
+    canonical_shape,
+    check_format,
+    check_scipy,
+    nfold_vmap,
+)
 from tinyxla.numpy.arguments import array_of
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
@@ -102,6 +109,21 @@ class BCSR(SparseArithmetic):
     ) -> BCSR:
         """A sparse array from a dense one; see `bcsr_fromdense`.
 
+        Args:
+            mat: an array.
+            nse: the number of elements that are stored, for compiled functions; None for as many as are not zero.
+            index_dtype: the integer type of indices.
+            n_dense, n_batch: the numbers of dense and of batch dimensions.
+
+        Returns:
+            A `BCSR` array.
+
+        Raises:
+            ArgumentError: an `nse` that is no integer, or other than two sparse dimensions.
+            ConcretizationError: the array is traced, and `nse` is not given.
+            DTypeError: what is no array, or an index type that is none of integers.
+            ShapeError: a negative `nse`.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCSR.fromdense(jnp.array([[0.0, 3.0], [4.0, 5.0]]))
@@ -114,11 +136,21 @@ class BCSR(SparseArithmetic):
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The same array as a BCOO one, which must have two sparse dimensions.
 
+        Args:
+            arr: a `BCOO` array.
+
+        Returns:
+            A `BCSR` array of the same elements.
+
+        Raises:
+            ArgumentError: what is no `BCOO` array, or has other than two sparse dimensions.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCSR.from_bcoo(sparse.BCOO.fromdense(jnp.eye(3))).indptr
         Array([0, 1, 2, 3], dtype=int32)
         """
+        check_format("BCSR.from_bcoo", BCOO, arr)
         if arr.n_sparse != 2:
             raise ArgumentError(
                 f"BCSR.from_bcoo requires n_sparse=2; got n_sparse={arr.n_sparse}. Use update_layout before."
@@ -138,6 +170,18 @@ class BCSR(SparseArithmetic):
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
         """A sparse matrix from one of `scipy.sparse`.
 
+        Args:
+            mat: a matrix of `scipy.sparse`.
+            index_dtype: the integer type of indices; None for int32.
+            n_dense, n_batch: must be 0.
+
+        Returns:
+            A `BCSR` matrix.
+
+        Raises:
+            ArgumentError: what is no matrix of SciPy, an index type that is none of integers, or batch or dense
+                dimensions.
+
         >>> import scipy.sparse
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCSR.from_scipy_sparse(scipy.sparse.eye(3, format="csr", dtype="float32"))
@@ -145,8 +189,11 @@ class BCSR(SparseArithmetic):
         """
         if n_dense or n_batch:
             raise ArgumentError("BCSR.from_scipy_sparse: a matrix of SciPy has no batch or dense dimensions.")
+        check_scipy("BCSR.from_scipy_sparse", mat)
         csr = mat.tocsr()
-        kind = index_dtype or np.int32
+        kind = np.dtype(index_dtype or np.int32)
+        if kind.kind not in "iu":
+            raise ArgumentError(f"BCSR.from_scipy_sparse: indices must be integers, but index_dtype is {kind.name}.")
         return cls((csr.data, csr.indices.astype(kind), csr.indptr.astype(kind)), shape=csr.shape)
 
     @classmethod
@@ -156,6 +203,9 @@ class BCSR(SparseArithmetic):
 
     def to_bcoo(self) -> BCOO:
         """The same array in coordinate format.
+
+        Returns:
+            A `BCOO` array of the same elements.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
@@ -179,6 +229,18 @@ class BCSR(SparseArithmetic):
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
         """The array with sorted indices, each once, and `nse` elements; zeros are left out if `remove_zeros`.
 
+        Args:
+            nse: the number of elements that are stored, for compiled functions; None for as many as there are.
+            remove_zeros: whether zeros are left out.
+
+        Returns:
+            A `BCSR` array of the same shape.
+
+        Raises:
+            ArgumentError: an `nse` that is no integer.
+            ConcretizationError: the array is traced, and `nse` is not given.
+            ShapeError: a negative `nse`.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCSR((jnp.array([1.0, 2.0]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 3))
@@ -190,6 +252,9 @@ class BCSR(SparseArithmetic):
     def todense(self) -> Array:
         """The dense array.
 
+        Returns:
+            An array of the same shape and dtype.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCSR((jnp.array([5.0]), jnp.array([1]), jnp.array([0, 0, 1])), shape=(2, 2)).todense()
@@ -200,6 +265,15 @@ class BCSR(SparseArithmetic):
 
     def transpose(self, axes: Any = None) -> BCSR:
         """The array with its axes in another order, in which batch, sparse and dense ones stay apart.
+
+        Args:
+            axes: the axes in their new order; None reverses them.
+
+        Returns:
+            A `BCSR` array.
+
+        Raises:
+            ArgumentError: axes that do not name each dimension once.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse

@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.experimental.sparse.bcoo import BCOO, bcoo_fromdense, bcoo_todense
 from tinyxla.experimental.sparse.contraction import bcoo_dot_general
 from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape, check_format
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, is_several
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
 
@@ -72,6 +72,20 @@ class COO(JAXSparse):
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
         """A sparse matrix from a dense one; see `coo_fromdense`.
 
+        Args:
+            mat: a matrix.
+            nse: the number of elements that are stored, for compiled functions; None for as many as are not zero.
+            index_dtype: the integer type of indices.
+
+        Returns:
+            A `COO` matrix.
+
+        Raises:
+            ArgumentError: an `nse` that is no integer, or what is no matrix.
+            ConcretizationError: the matrix is traced, and `nse` is not given.
+            DTypeError: what is no array, or an index type that is none of integers.
+            ShapeError: a negative `nse`.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.COO.fromdense(jnp.array([[0.0, 3.0], [4.0, 0.0]]))
@@ -100,6 +114,9 @@ class COO(JAXSparse):
     def to_bcoo(self) -> BCOO:
         """The same matrix in batched coordinate format.
 
+        Returns:
+            A `BCOO` matrix of the same elements.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.COO.fromdense(jnp.eye(2)).to_bcoo()
@@ -109,6 +126,9 @@ class COO(JAXSparse):
 
     def todense(self) -> Array:
         """The dense matrix.
+
+        Returns:
+            A matrix of the same shape and dtype.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
@@ -121,12 +141,21 @@ class COO(JAXSparse):
     def transpose(self, axes: Any = None) -> COO:
         """The transposed matrix.
 
+        Args:
+            axes: (1, 0) or None.
+
+        Returns:
+            A `COO` matrix.
+
+        Raises:
+            ArgumentError: other axes.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.COO.fromdense(jnp.ones((2, 3))).transpose()
         COO(float32[3, 2], nse=6)
         """
-        if axes is not None and tuple(axes) != (1, 0):
+        if axes is not None and (not is_several(axes) or tuple(axes) != (1, 0)):
             raise ArgumentError(f"COO.transpose: axes can only be (1, 0) or None, but got {axes}.")
         flags = {"rows_sorted": self.cols_sorted, "cols_sorted": self.rows_sorted}
         return COO((self.data, self.col, self.row), shape=self.shape[::-1], **flags)

@@ -13,7 +13,7 @@ from tinyxla.experimental.sparse.bcoo import BCOO, bcoo_fromdense, bcoo_todense
 from tinyxla.experimental.sparse.bcsr import BCSR
 from tinyxla.experimental.sparse.coo import checked_product, matmul
 from tinyxla.experimental.sparse.util import JAXSparse, canonical_shape, check_format
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, is_several
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
 
@@ -114,7 +114,7 @@ class _CompressedMatrix(JAXSparse):
         return made
 
     def _check_axes(self, axes: Any) -> None:
-        if axes is not None and tuple(axes) != (1, 0):
+        if axes is not None and (not is_several(axes) or tuple(axes) != (1, 0)):
             raise ArgumentError(f"{type(self).__name__}.transpose: axes can only be (1, 0) or None, but got {axes}.")
 
     def __matmul__(self, other: Any) -> Any:
@@ -138,6 +138,15 @@ class CSR(_CompressedMatrix):
 
     def transpose(self, axes: Any = None) -> CSC:
         """The transposed matrix, in compressed column format.
+
+        Args:
+            axes: (1, 0) or None.
+
+        Returns:
+            A `CSC` matrix with the same buffers.
+
+        Raises:
+            ArgumentError: other axes.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
@@ -168,6 +177,15 @@ class CSC(_CompressedMatrix):
 
     def transpose(self, axes: Any = None) -> CSR:
         """The transposed matrix, in compressed row format.
+
+        Args:
+            axes: (1, 0) or None.
+
+        Returns:
+            A `CSR` matrix with the same buffers.
+
+        Raises:
+            ArgumentError: other axes.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse

@@ -107,11 +107,23 @@ def _operand(x: Any) -> Any:
 def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of a function of dense arrays for operands that may be sparse: `sparsify(function)(*operands)`.
 
+    Args:
+        function: a function of arrays.
+        *operands: arrays, dense or sparse.
+
+    Returns:
+        What the function gives, with sparse arrays where these are kept sparse.
+
+    Raises:
+        ArgumentError: what is no function, or one whose value at zero is not 0.
+        DTypeError: an operand that is no array or number.
+
     >>> import tinyxla.numpy as jnp
     >>> from tinyxla.experimental import sparse
     >>> sparse.JAXSparse.apply(jnp.sin, sparse.BCOO.fromdense(jnp.array([0.0, 3.0])))
     BCOO(float32[2], nse=1)
     """
+    check_callable("JAXSparse.apply", function)
     return _applied(function, operands, {})
 
 

@@ -19,6 +19,11 @@ from tinyxla.tracing.core import Tracer
 Shape = tuple[int, ...]
 
 
+def check_scipy(what: str, mat: Any) -> None:
+    if not hasattr(mat, "tocoo"):
+        raise ArgumentError(f"{what} takes a matrix of scipy.sparse, but got {type(mat).__name__}.")
+
+
 def check_format(what: str, kind: type, mat: Any) -> None:
     if not isinstance(mat, kind):
         raise ArgumentError(f"{what} takes a {kind.__name__} array, but got {type(mat).__name__}.")
@@ -138,6 +143,15 @@ class JAXSparse(abc.ABC):
     def transpose(self, axes: Any = None) -> Any:
         """The array with its axes in another order, by default reversed.
 
+        Args:
+            axes: the axes in their new order; None reverses them.
+
+        Returns:
+            A sparse array.
+
+        Raises:
+            ArgumentError: axes that do not name each dimension once.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.experimental import sparse
         >>> sparse.BCOO.fromdense(jnp.ones((2, 3, 4))).transpose((0, 2, 1)).shape
@@ -147,6 +161,9 @@ class JAXSparse(abc.ABC):
     @abc.abstractmethod
     def todense(self) -> Array:
         """The dense array.
+
+        Returns:
+            An array of the same shape and dtype.
 
         >>> from tinyxla.experimental import sparse
         >>> sparse.eye(2).todense()
@@ -160,6 +177,9 @@ class JAXSparse(abc.ABC):
 
     def block_until_ready(self) -> Any:
         """The array, when its buffers are computed.
+
+        Returns:
+            The array itself.
 
         >>> from tinyxla.experimental import sparse
         >>> sparse.eye(2).block_until_ready()

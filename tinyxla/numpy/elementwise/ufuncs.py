@@ -151,6 +151,25 @@ class ufunc:
         With `where`, only of elements where that is true; then the function needs an identity, or `initial`, which is
         put in front.
 
+        Args:
+            a: an array.
+            axis: an axis, or several; None for all.
+            dtype: the element type of the result.
+            out: must be None.
+            keepdims: whether the result keeps the axes, with size 1.
+            initial: what is put in front of the elements.
+            where: booleans that broadcast against a.
+
+        Returns:
+            An array of the shape of a without the axes.
+
+        Raises:
+            ArgumentError: a function that does not make one array of two, an `out`, or a `where` without an initial
+                value.
+            AxisError: an axis that the array does not have.
+            DTypeError: what is no array or number, or no element type.
+            ShapeError: no elements, where the function has no identity.
+
         >>> import tinyxla.numpy as jnp
         >>> x = jnp.array([[1, 2], [3, 4]])
         >>> jnp.add.reduce(x), jnp.subtract.reduce(x, axis=1)
@@ -161,6 +180,19 @@ class ufunc:
 
     def accumulate(self, a: ArrayLike, axis: int = 0, dtype: Any = None, out: None = None) -> Array:
         """All intermediate results of `reduce` along an axis.
+
+        Args:
+            a: an array.
+            axis: the axis.
+            dtype: the element type of the result.
+            out: must be None.
+
+        Returns:
+            An array of the shape of a.
+
+        Raises:
+            ArgumentError: a function that does not make one array of two, an `out`, or an axis that is no integer.
+            AxisError: an axis that the array does not have.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.multiply.accumulate(jnp.array([2, 3, 4]))
@@ -173,6 +205,22 @@ class ufunc:
         """`reduce` over slices, from each index to the next one, of the last to the end; a single element where the
         next index is not larger.
 
+        Args:
+            a: an array.
+            indices: a vector of integers.
+            axis: the axis.
+            dtype: the element type of the result.
+            out: must be None.
+
+        Returns:
+            An array of the shape of a, with the number of indices in place of the size of the axis.
+
+        Raises:
+            ArgumentError: a function that does not make one array of two, or an `out`.
+            AxisError: an axis that the array does not have.
+            OutOfBoundsError: an index outside of the axis.
+            ShapeError: what is no vector of integers.
+
         >>> import tinyxla.numpy as jnp
         >>> jnp.add.reduceat(jnp.arange(6), jnp.array([0, 4, 1]))
         Array([ 6,  4, 15], dtype=int32)
@@ -182,6 +230,16 @@ class ufunc:
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
         """The function of all pairs of an element of A and one of B; the shape is A's, then B's.
+
+        Args:
+            A, B: arrays.
+
+        Returns:
+            An array of the shape of A, then that of B.
+
+        Raises:
+            ArgumentError: a function that does not make one array of two.
+            DTypeError: what is no array or number.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.subtract.outer(jnp.array([10, 20]), jnp.array([1, 2, 3]))
@@ -194,6 +252,21 @@ class ufunc:
     def at(self, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
         """The array with the function applied to the elements that an index names, and to those of `b`; as often as the
         index names an element. `inplace` must be False: arrays are immutable.
+
+        Args:
+            a: an array.
+            indices: an index, as in `a[indices]`.
+            b: an array that broadcasts against `a[indices]`, for functions of two arrays.
+            inplace: must be False.
+
+        Returns:
+            An array of the shape of a.
+
+        Raises:
+            ArgumentError: `inplace` is not False, or b does not fit the function.
+            IndexTypeError: indices that are neither integers nor booleans.
+            OutOfBoundsError: an index outside of the array.
+            ShapeError: a b that does not broadcast.
 
         >>> import tinyxla.numpy as jnp
         >>> jnp.add.at(jnp.zeros(3), jnp.array([0, 0, 2]), 1.0, inplace=False)

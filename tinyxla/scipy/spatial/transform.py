@@ -22,9 +22,12 @@ from tinyxla.numpy.arguments import (
     flag_of,
     inexact_array,
     python_dtype,
+    refuse_complex,
+    several_of,
+    shown,
 )
 from tinyxla.shapes import Shape
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.util.did_you_mean import missing as _missing
 
 _SMALL_SQUARED_ANGLE = 1e-6  # up to which three terms of a Taylor series are exact to rounding of 64-bit floats
@@ -53,12 +56,28 @@ class Rotation(NamedTuple):
     def concatenate(cls, rotations: Iterable[Rotation]) -> Rotation:
         """The rotations of several objects, one after the other along the first axis.
 
+        Args:
+            rotations: rotations or arrays of them.
+
+        Returns:
+            An array of rotations.
+
+        Raises:
+            ArgumentError: no rotations, or what is no `Rotation`.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.concatenate([Rotation.identity(2), Rotation.identity(1)]).as_quat().shape
         (3, 4)
         """
-        return cls(tnp.concatenate([rotation.quat for rotation in rotations]))
+        what = "Rotation.concatenate"
+        given = several_of(what, "rotations", [rotations] if isinstance(rotations, Rotation) else rotations)
+        for rotation in given:
+            if not isinstance(rotation, Rotation):
+                raise ArgumentError(f"{what}: takes Rotations, but got one of type {type(rotation).__name__}.")
+        if not given:
+            raise ArgumentError(f"{what}: takes at least one Rotation, but got none.")
+        return cls(tnp.concatenate([tnp.atleast_2d(rotation.quat) for rotation in given]))
 
     @classmethod
     def from_euler(cls, seq: str, angles: ArrayLike, degrees: bool = False) -> Rotation:
@@ -70,7 +89,13 @@ class Rotation(NamedTuple):
             angles: of shape [..., len(seq)], or one number.
             degrees: angles are in degrees instead of radians.
 
-        Errors: `ArgumentError` for another `seq`, `ShapeError` if the number of angles does not fit.
+        Returns:
+            Rotations of the shape of angles without its last axis.
+
+        Raises:
+            ArgumentError: another `seq`, or a `degrees` that is no boolean.
+            DTypeError: angles that are no array or number.
+            ShapeError: the number of angles does not fit.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -96,6 +121,16 @@ class Rotation(NamedTuple):
         Source: I. Bar-Itzhack, "New method for extracting the quaternion from a rotation matrix", Journal of Guidance,
         Control, and Dynamics 23 (2000); Markley, ibid. 31 (2008): of four equal formulas the one that divides by most.
 
+        Args:
+            matrix: orthogonal matrices, of shape [..., 3, 3].
+
+        Returns:
+            Rotations of shape [...].
+
+        Raises:
+            DTypeError: complex numbers, or what is no array.
+            ShapeError: another shape.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> exchange = jnp.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -104,6 +139,7 @@ class Rotation(NamedTuple):
         """
         what = "Rotation.from_matrix"
         m: Any = inexact_array(matrix, what)
+        refuse_complex(what, m)
         if m.shape[-2:] != (3, 3):
             raise ShapeError(f"{what}: takes matrices of shape [..., 3, 3], but got {Shape.of(m)}.")
         diagonal = [m[..., k, k] for k in range(3)]
@@ -123,6 +159,16 @@ class Rotation(NamedTuple):
     def from_mrp(cls, mrp: ArrayLike) -> Rotation:
         """The rotations of modified Rodrigues parameters of shape [..., 3]: the axis times tan(angle / 4).
 
+        Args:
+            mrp: vectors, of shape [..., 3].
+
+        Returns:
+            Rotations of shape [...].
+
+        Raises:
+            DTypeError: complex numbers, or what is no array.
+            ShapeError: another shape.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.from_mrp(jnp.array([0.0, 0.0, 1.0])).magnitude()  # tan(pi / 4) is 1
@@ -136,6 +182,16 @@ class Rotation(NamedTuple):
     def from_quat(cls, quat: ArrayLike) -> Rotation:
         """The rotations of quaternions of shape [..., 4], which are normalized.
 
+        Args:
+            quat: quaternions, of shape [..., 4], in the order (x, y, z, w).
+
+        Returns:
+            Rotations of shape [...]; NaN for quaternions of length 0.
+
+        Raises:
+            DTypeError: complex numbers, or what is no array.
+            ShapeError: another shape.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.from_quat(jnp.array([0.0, 0.0, 3.0, 4.0])).as_quat()
@@ -146,6 +202,18 @@ class Rotation(NamedTuple):
     @classmethod
     def from_rotvec(cls, rotvec: ArrayLike, degrees: bool = False) -> Rotation:
         """The rotations of vectors of shape [..., 3] along the axes, as long as the angles.
+
+        Args:
+            rotvec: vectors, of shape [..., 3].
+            degrees: lengths are in degrees instead of radians.
+
+        Returns:
+            Rotations of shape [...].
+
+        Raises:
+            ArgumentError: a `degrees` that is no boolean.
+            DTypeError: complex numbers, or what is no array.
+            ShapeError: another shape.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -167,6 +235,18 @@ class Rotation(NamedTuple):
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
         """The rotation that moves nothing; `num` of them, if given.
 
+        Args:
+            num: the number of rotations; None for a single one.
+            dtype: the element type of the quaternions.
+
+        Returns:
+            A rotation, or an array of them.
+
+        Raises:
+            ArgumentError: a number that is no integer.
+            DTypeError: what is no element type.
+            ShapeError: a negative number.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.identity().as_quat(), Rotation.identity(5).as_quat().shape
@@ -179,6 +259,17 @@ class Rotation(NamedTuple):
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
         """A uniformly distributed rotation; `num` of them, if given.
+
+        Args:
+            random_key: a random key.
+            num: the number of rotations; None for a single one.
+
+        Returns:
+            A rotation, or an array of them.
+
+        Raises:
+            ArgumentError: what is no random key, or a number that is no integer.
+            ShapeError: a negative number.
 
         >>> from tinyxla import random
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -206,6 +297,18 @@ class Rotation(NamedTuple):
 
     def apply(self, vectors: ArrayLike, inverse: Any = False) -> Array:
         """Vectors of shape [..., 3], rotated; or rotated back, if `inverse`. Batch axes broadcast.
+
+        Args:
+            vectors: of shape [..., 3].
+            inverse: whether the inverse rotation is applied; it may be traced.
+
+        Returns:
+            Vectors of the shape of the batch axes of both, broadcast, and 3.
+
+        Raises:
+            ArgumentError: an `inverse` that is no boolean.
+            DTypeError: complex numbers, or what is no array.
+            ShapeError: another shape, or batch axes that do not broadcast.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -237,6 +340,16 @@ class Rotation(NamedTuple):
 
         Source: E. Bernardes and S. Viollet, "Quaternion to Euler angles conversion: A direct, general and
         computationally efficient method", PLoS ONE 17 (2022).
+
+        Args:
+            seq: three axes, of `xyz` or of `XYZ`, none twice in a row.
+            degrees: angles are in degrees instead of radians.
+
+        Returns:
+            Angles of shape [..., 3].
+
+        Raises:
+            ArgumentError: another `seq`, or a `degrees` that is no boolean.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -270,6 +383,9 @@ class Rotation(NamedTuple):
     def as_matrix(self) -> Array:
         """The orthogonal matrices of shape [..., 3, 3].
 
+        Returns:
+            Matrices of shape [..., 3, 3].
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.from_rotvec(jnp.array([0.0, 0.0, jnp.pi / 2])).as_matrix().round(3)
@@ -288,6 +404,9 @@ class Rotation(NamedTuple):
     def as_mrp(self) -> Array:
         """The modified Rodrigues parameters of shape [..., 3], at most 1 long: the axis times tan(angle / 4).
 
+        Returns:
+            Vectors of shape [..., 3].
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> Rotation.from_rotvec(jnp.array([0.0, 0.0, jnp.pi / 2])).as_mrp().round(3)  # tan(pi / 8)
@@ -298,6 +417,15 @@ class Rotation(NamedTuple):
 
     def as_rotvec(self, degrees: bool = False) -> Array:
         """The vectors of shape [..., 3] along the axes, as long as the angles, which are at most pi.
+
+        Args:
+            degrees: lengths are in degrees instead of radians.
+
+        Returns:
+            Vectors of shape [..., 3].
+
+        Raises:
+            ArgumentError: a `degrees` that is no boolean.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -324,6 +452,12 @@ class Rotation(NamedTuple):
                 0, of (w, x, y, z) from the front, is positive.
             scalar_first: the order is (w, x, y, z) instead of (x, y, z, w).
 
+        Returns:
+            Quaternions of shape [..., 4], of length 1.
+
+        Raises:
+            ArgumentError: an option that is no boolean.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> turn = Rotation.from_quat(jnp.array([0.0, 3.0, 0.0, 4.0]))
@@ -341,6 +475,9 @@ class Rotation(NamedTuple):
     def inv(self) -> Rotation:
         """The inverse rotations.
 
+        Returns:
+            As many rotations.
+
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
         >>> turn = Rotation.from_rotvec(jnp.array([0.25, 0.5, 1.0]))
@@ -351,6 +488,9 @@ class Rotation(NamedTuple):
 
     def magnitude(self) -> Array:
         """The angles of the rotations, from 0 to pi.
+
+        Returns:
+            Angles in radians, of shape [...].
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -364,6 +504,17 @@ class Rotation(NamedTuple):
         """The mean of the rotations, which makes the weighted sum of squared chordal distances least.
 
         Source: F. L. Markley et al., "Averaging Quaternions", Journal of Guidance, Control, and Dynamics 30 (2007).
+
+        Args:
+            weights: a number for each rotation; None for equal ones.
+
+        Returns:
+            A single rotation.
+
+        Raises:
+            ArgumentError: a single rotation.
+            DTypeError: weights that are no numbers.
+            ShapeError: another number of weights.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation
@@ -413,7 +564,13 @@ class Slerp(NamedTuple):
             times: n times in ascending order.
             rotations: n rotations, at least two.
 
-        Errors: `ArgumentError` if these are no `Rotation`, `ShapeError` if their numbers do not fit.
+        Returns:
+            An interpolation, which is called with times.
+
+        Raises:
+            ArgumentError: rotations that are no `Rotation`, or times that do not ascend.
+            DTypeError: times that are no numbers.
+            ShapeError: fewer than two rotations, or another number of times.
 
         >>> import tinyxla.numpy as jnp
         >>> from tinyxla.scipy.spatial.transform import Rotation, Slerp
@@ -430,6 +587,8 @@ class Slerp(NamedTuple):
         x = _times(what, times, rotations.quat)
         if x.shape != (len(rotations),):
             raise ShapeError(f"{what}: takes {len(rotations)} times, one for each rotation, but got {Shape.of(x)}.")
+        if isinstance(x, ConcreteArray) and not bool(tnp.all(x[1:] > x[:-1])):
+            raise ArgumentError(f"{what}: times must ascend, but got {shown(times)}.")
         every: Any = rotations
         before, after = every[:-1], every[1:]
         return cls(x, tnp.diff(x), before, (before.inv() * after).as_rotvec())
@@ -454,6 +613,7 @@ def _times(what: str, times: ArrayLike, like: Array) -> Any:
 
 def _vectors(what: str, value: ArrayLike, size: int) -> Any:
     x = inexact_array(value, what)
+    refuse_complex(what, x)
     if x.ndim < 1 or x.shape[-1] != size:
         raise ShapeError(f"{what}: takes an array of shape [..., {size}], but got {Shape.of(x)}.")
     return x
