@@ -7,21 +7,23 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from tinyxla.errors import ArgumentError
-from tinyxla.numpy.arguments import function_of, several_of, shown
 from tinyxla.ops.checkpoint_name import checkpoint_name
 
 Policy = Callable[..., bool]
 
 
 def _names(what: str, names: Any) -> tuple[str, ...]:
-    for name in names:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentError(f"checkpoint_policies.{what}: names must be a list of texts, but got {names!r}.")
+    found = tuple(cast(Iterable[Any], names))
+    for name in found:
         if not isinstance(name, str):
-            raise ArgumentError(f"checkpoint_policies.{what}: a name is a text, but got {shown(name)}.")
-    return tuple(names)
+            raise ArgumentError(f"checkpoint_policies.{what}: a name is a text, but got {name!r}.")
+    return found
 
 
 def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
@@ -252,9 +254,8 @@ def save_and_offload_only_these_names(
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
-    what = "checkpoint_policies.save_and_offload_only_these_names"
-    saved = several_of(what, "names_which_can_be_saved", names_which_can_be_saved)
-    offloaded = several_of(what, "names_which_can_be_offloaded", names_which_can_be_offloaded)
+    both = names_which_can_be_saved, names_which_can_be_offloaded
+    saved, offloaded = (_names("save_and_offload_only_these_names", names) for names in both)
     return save_only_these_names(*saved, *offloaded)
 
 
@@ -279,8 +280,11 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     f32[2] from the argument x
     f32[] from get-tuple-element at ...
     """
-    for name, given in (("policy_1", policy_1), ("policy_2", policy_2)):
-        function_of("checkpoint_policies.save_from_both_policies", name, given)
+    for given in (policy_1, policy_2):
+        if not callable(given):
+            raise ArgumentError(
+                f"checkpoint_policies.save_from_both_policies: a policy is a function, but got {given!r}."
+            )
 
     def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
         return policy_1(op, *shapes, **attributes) or policy_2(op, *shapes, **attributes)

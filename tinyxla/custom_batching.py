@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyxla.api.functions import name_of
+from tinyxla.api.functions import check_callable, name_of
 from tinyxla.custom_derivatives import BoundCall, CustomFunction
 from tinyxla.errors import ArgumentError, PytreeError, ShapeError
 from tinyxla.lax.loops.control_flow import map_
@@ -56,6 +56,9 @@ class custom_vmap(CustomFunction[P, R]):
         Returns:
             The rule.
 
+        Raises:
+            ArgumentError: what is no function.
+
         >>> import tinyxla.numpy as jnp
         >>> import tinyxla
         >>> @tinyxla.custom_batching.custom_vmap
@@ -67,6 +70,7 @@ class custom_vmap(CustomFunction[P, R]):
         >>> tinyxla.vmap(total)(jnp.ones((2, 3)))
         Array([3., 3.], dtype=float32)
         """
+        check_callable(f"{self.__name__}.def_vmap", vmap_rule)
         self._rules = (vmap_rule,)
         return vmap_rule
 

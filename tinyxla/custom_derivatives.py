@@ -406,6 +406,9 @@ class custom_jvp(CustomFunction[P, R]):
         Returns:
             The rule.
 
+        Raises:
+            ArgumentError: what is no function.
+
         >>> import tinyxla.numpy as jnp
         >>> import tinyxla
         >>> @tinyxla.custom_jvp
@@ -431,6 +434,10 @@ class custom_jvp(CustomFunction[P, R]):
         Args:
             *jvps: a function for each argument, or None.
 
+        Raises:
+            ArgumentError: what is neither a function nor None, or a function with `nondiff_argnums`.
+            DifferentiationError: when a derivative is taken, another number of functions than of arguments.
+
         >>> import tinyxla
         >>> @tinyxla.custom_jvp
         ... def product(x, y):
@@ -439,6 +446,9 @@ class custom_jvp(CustomFunction[P, R]):
         >>> tinyxla.grad(product, argnums=(0, 1))(2.0, 3.0)
         (Array(3., dtype=float32, weak_type=True), Array(0., dtype=float32, weak_type=True))
         """
+        for rule in jvps:
+            if rule is not None:
+                check_callable(f"{self.__name__}.defjvps", rule)
         if self._fixed:
             raise ArgumentError(f"{self}: defjvps takes no nondiff_argnums; use defjvp.")
 
@@ -516,6 +526,9 @@ class custom_vjp(CustomFunction[P, R]):
             bwd: takes the residuals and the result's cotangent, and gives a tuple of a cotangent for each argument.
             symbolic_zeros: whether `fwd` gets `CustomVJPPrimal` objects.
             optimize_remat: accepted for compatibility.
+
+        Raises:
+            ArgumentError: what is no function.
 
         >>> import tinyxla
         >>> @tinyxla.custom_vjp

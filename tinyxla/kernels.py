@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
+from tinyxla.api.functions import ShapeDtypeStruct, arrays_of, check_callable
 from tinyxla.custom_batching import custom_vmap
 from tinyxla.custom_derivatives import custom_jvp, custom_vjp
 from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
@@ -85,6 +85,9 @@ class Kernel:
         Returns:
             The rule.
 
+        Raises:
+            ArgumentError: what is no function.
+
         >>> import numpy as np
         >>> import tinyxla
         >>> @tinyxla.kernel
@@ -96,8 +99,8 @@ class Kernel:
         >>> tinyxla.jvp(cube, (np.float32([1, 2]),), (np.float32([1, 1]),))
         (Array([1., 8.], dtype=float32), Array([ 3., 12.], dtype=float32))
         """
-        self._rules.pop("defvjp", None)
         self._set_rule("defjvp", jvp)
+        self._rules.pop("defvjp", None)
         return jvp
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
@@ -106,6 +109,9 @@ class Kernel:
 
         Args:
             fwd, bwd: the rules.
+
+        Raises:
+            ArgumentError: what is no function.
 
         >>> import numpy as np
         >>> import tinyxla
@@ -116,8 +122,8 @@ class Kernel:
         >>> tinyxla.grad(lambda x: cube(x).sum())(np.float32([1, 2]))
         Array([ 3., 12.], dtype=float32)
         """
-        self._rules.pop("defjvp", None)
         self._set_rule("defvjp", fwd, bwd)
+        self._rules.pop("defjvp", None)
 
     def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the batching rule: `rule(axis_size, in_batched, *args, **static)` gives the results and which are
@@ -128,6 +134,9 @@ class Kernel:
 
         Returns:
             The rule.
+
+        Raises:
+            ArgumentError: what is no function.
 
         >>> import numpy as np
         >>> import tinyxla
@@ -145,6 +154,8 @@ class Kernel:
         return rule
 
     def _set_rule(self, method: str, *rules: Callable[..., Any]) -> None:
+        for rule in rules:
+            check_callable(f"{self.__name__}.{method}", rule)
         self._rules[method] = rules
         self._calls.clear()
 

@@ -161,12 +161,17 @@ WRONG_KINDS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Machine.bound": ("takes a Cost", lambda: tx.profiler.Machine(1, ((0, 1.0),), 1.0, 1.0).bound(THREE)),
     "Compiled.as_text": ("machine must be one", lambda: tx.jit(tnp.sin).lower(V).compile().as_text(THREE)),
     "DisabledSafetyCheck": ("must be a text", lambda: export.DisabledSafetyCheck.custom_call(THREE)),
+    "custom_jvp.defjvps": ("takes a function", lambda: tx.custom_jvp(len).defjvps(THREE)),
+    "custom_vmap.def_vmap": ("takes a function", lambda: tx.custom_batching.custom_vmap(len).def_vmap(THREE)),
+    "Kernel.defjvp": ("takes a function", lambda: tx.kernel(lambda x, out: None).defjvp(THREE)),
+    "Network.seconds": ("takes a Communication", lambda: scaling.Network(1.0, 1.0).seconds(THREE)),
+    "Processor.seconds": ("takes a Cost", lambda: scaling.Processor(1.0, 1.0, 1.0).seconds(THREE, 1)),
     "make_padding_config": ("must have 3 elements", lambda: xla.make_padding_config([(1, 2)])),
     "save_only_these_names": ("a name is a text", lambda: tx.checkpoint_policies.save_only_these_names(THREE)),
     "save_any_names_but_these": ("a name is a text", lambda: tx.checkpoint_policies.save_any_names_but_these(THREE)),
     "save_from_both_policies": ("a function", lambda: tx.checkpoint_policies.save_from_both_policies(THREE, THREE)),
     "save_and_offload_only_these_names": (
-        "names_which_can_be_saved must be a sequence, but got 'abc'",
+        "names must be a list of texts, but got 'abc'",
         lambda: tx.checkpoint_policies.save_and_offload_only_these_names(
             names_which_can_be_saved="abc", names_which_can_be_offloaded=[], offload_src="a", offload_dst="b"
         ),

@@ -51,11 +51,16 @@ class Network(NamedTuple):
         Returns:
             Seconds.
 
+        Raises:
+            ArgumentError: what is no `Communication`.
+
         >>> from tinyxla.distributed import scaling
         >>> network = scaling.Network(latency=1e-6, seconds_per_byte=1e-9)
         >>> f"{network.seconds(scaling.collective('collective-permute', 2000, 2)):.1e}"
         '3.0e-06'
         """
+        if not isinstance(communication, Communication):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"Network.seconds: takes a Communication, but got {communication!r}.")
         moved = max(communication.sent, communication.received)
         own = communication.messages, moved, communication.reduced
         return sum(a * b for a, b in zip(self, own, strict=True))
@@ -110,11 +115,16 @@ class Processor(NamedTuple):
         Returns:
             Seconds.
 
+        Raises:
+            ArgumentError: what is no `Cost`, or a number that is no integer.
+
         >>> from tinyxla.distributed import scaling
         >>> processor = scaling.Processor(1e-6, 1e-9, 1e-9)
         >>> f"{processor.seconds(scaling.Cost(bytes_read=1000, bytes_written=1000), kernels=1):.1e}"
         '3.0e-06'
         """
+        if not isinstance(cost, Cost) or not isinstance(kernels, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"Processor.seconds: takes a Cost and an integer, but got {cost!r} and {kernels!r}.")
         return sum(a * b for a, b in zip(self, _computation(cost, kernels), strict=True))
 
     @staticmethod

@@ -95,13 +95,11 @@ def eig(
         The eigenvalues, and those vectors that are wanted, left ones first; all complex, and NaN where the iteration
         does not converge.
 
-    Errors: `ShapeError` if the matrices are not square, `DifferentiationError` for a derivative of vectors that are not
-    enabled.
-
     Source: geev of LAPACK; M. B. Giles, "An extended collection of matrix derivative results" (2008), section 3.1.
 
     Raises:
         SquareMatrixError: what are no square matrices.
+        DifferentiationError: a derivative of eigenvectors, unless these are enabled.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import eig

@@ -28,8 +28,6 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
         The Hessenberg matrix with the reflectors below the first subdiagonal, and their scalar factors, of shape
         [..., n - 1].
 
-    Errors: `ShapeError` if the matrices are not square.
-
     Source: gehrd of LAPACK.
 
     Raises:
@@ -55,8 +53,6 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
     Returns:
         The tridiagonal matrix with the reflectors below it (above, if not `lower`), its diagonal, what is beside the
         diagonal, and the scalar factors of the reflectors, of shape [..., n - 1].
-
-    Errors: `ShapeError` if the matrices are not square.
 
     Source: sytrd and hetrd of LAPACK.
 
@@ -86,8 +82,6 @@ def schur(
     Returns:
         T, which is triangular, but for blocks of 2 x 2 with conjugate eigenvalues in the diagonal of real matrices; and
         Z. Both are NaN where the iteration does not converge.
-
-    Errors: `ShapeError` if the matrices are not square.
 
     Source: gees of LAPACK.
 

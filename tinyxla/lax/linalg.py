@@ -414,13 +414,12 @@ def qdwh(
         U, with orthonormal columns; H, which is positive semidefinite; the number of steps; and whether the iteration
         ended.
 
-    Errors: `ShapeError` if x is no matrix, or has more columns than rows.
-
     Source: Y. Nakatsukasa, Z. Bai and F. Gygi, "Optimizing Halley's iteration for computing the matrix polar
     decomposition", SIAM Journal on Matrix Analysis and Applications 31 (2010).
 
     Raises:
         SquareMatrixError: an array of fewer than two dimensions.
+        ShapeError: a matrix with more columns than rows.
 
     >>> import numpy as np
     >>> from tinyxla.lax.linalg import qdwh

@@ -55,12 +55,11 @@ def rng_bit_generator(
     Returns:
         The next state and the bits.
 
-    Errors: `DTypeError` and `ShapeError` for a state that the algorithm does not have.
-
     Source: section "RngBitGenerator" of the XLA documents.
 
     Raises:
         DTypeError: a key that is not of unsigned integers.
+        ShapeError: a key of a shape that the algorithm does not have.
 
     >>> import numpy as np
     >>> from tinyxla.lax import RandomAlgorithm, rng_bit_generator
