@@ -846,6 +846,7 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("Minor: layout must be of type Layout", lambda: xla.LayoutUtil.Minor(THREE, 0)),
     ("IndexInBounds: index must be a list of integers", lambda: xla.IndexUtil.IndexInBounds(MATRIX, THREE)),
     ("FromLinearValues: values must be numbers", lambda: xla.LiteralUtil.FromLinearValues(MATRIX, ["a"] * 6)),
+    ("MinValue: takes an element type of arrays", lambda: xla.LiteralUtil.MinValue(xla.PrimitiveType.TOKEN)),
     ("with_dynamic: takes a boolean for each of the 2 dimensions", lambda: MATRIX.with_dynamic([True])),
     ("GetShape: takes an XlaOp", lambda: xla.XlaBuilder("b").GetShape(THREE)),
     ("Parameter: takes an integer and a shape", lambda: xla.XlaBuilder("b").add_parameter(0, THREE, "x")),

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from tinyxla.ops.reduction import identity_element
-from tinyxla.shapes import COMBINED, ElementType, Layout, PaddingValue, Shape, element_type
+from tinyxla.shapes import COMBINED, OPAQUE, TOKEN, ElementType, Layout, PaddingValue, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.xla.computation import checked_argument
 from tinyxla.xla.functions import checked_instance, integers
@@ -574,7 +574,7 @@ class LiteralUtil:
         >>> LiteralUtil.Zero(S8)
         array(0, dtype=int8)
         """
-        return np.zeros((), element_type(primitive_type).dtype)
+        return np.zeros((), _dtype_of("Zero", primitive_type))
 
     @staticmethod
     def One(primitive_type: Any) -> Array:
@@ -593,7 +593,7 @@ class LiteralUtil:
         >>> LiteralUtil.One(BF16)
         array(1, dtype=bfloat16)
         """
-        return np.ones((), element_type(primitive_type).dtype)
+        return np.ones((), _dtype_of("One", primitive_type))
 
     @staticmethod
     def MinValue(primitive_type: Any) -> Array:
@@ -612,7 +612,7 @@ class LiteralUtil:
         >>> LiteralUtil.MinValue("f32")
         array(-inf, dtype=float32)
         """
-        return _extreme(primitive_type, "maximum")
+        return _extreme("MinValue", primitive_type, "maximum")
 
     @staticmethod
     def MaxValue(primitive_type: Any) -> Array:
@@ -631,7 +631,7 @@ class LiteralUtil:
         >>> LiteralUtil.MaxValue(F32), LiteralUtil.MaxValue(S8)
         (array(inf, dtype=float32), array(127, dtype=int8))
         """
-        return _extreme(primitive_type, "minimum")
+        return _extreme("MaxValue", primitive_type, "minimum")
 
     @staticmethod
     def LinearValues(literal: Any, layout: Layout | None = None) -> Array:
@@ -702,8 +702,15 @@ class LiteralUtil:
         return out.reshape(shape.dimensions)
 
 
-def _extreme(primitive_type: Any, op: str) -> Array:
-    dtype = element_type(primitive_type).dtype
+def _dtype_of(what: str, primitive_type: Any) -> np.dtype[Any]:
+    kind = element_type(primitive_type)
+    if kind in (TOKEN, OPAQUE):
+        raise DTypeError(f"LiteralUtil.{what}: takes an element type of arrays, but got {kind}.")
+    return kind.dtype
+
+
+def _extreme(what: str, primitive_type: Any, op: str) -> Array:
+    dtype = _dtype_of(what, primitive_type)
     return np.asarray(identity_element(op, dtype)).astype(dtype)
 
 
