@@ -201,7 +201,16 @@ class Exported:
 
     def in_shardings_jax(self, mesh: AbstractMesh) -> tuple[NamedSharding | None, ...]:
         """The shardings of the leaves of the arguments over a mesh with the axes of the one that the function was
-        exported for; None of those that were not placed.
+        exported for.
+
+        Args:
+            mesh: a mesh.
+
+        Returns:
+            A sharding for each leaf; None for those that were not placed.
+
+        Raises:
+            ShapeError: the mesh lacks an axis.
 
         >>> import tinyxla
         >>> from tinyxla import export
@@ -213,7 +222,17 @@ class Exported:
         return tuple(None if spec is None else NamedSharding(mesh, spec_of(spec)) for spec in inputs)
 
     def out_shardings_jax(self, mesh: AbstractMesh) -> tuple[NamedSharding | None, ...]:
-        """The same of the leaves of the result, if the function says where these are.
+        """The shardings of the leaves of the result over a mesh with the axes of the one that the function was exported
+        for.
+
+        Args:
+            mesh: a mesh.
+
+        Returns:
+            A sharding for each leaf; None for those of which the function does not say where they are.
+
+        Raises:
+            ShapeError: the mesh lacks an axis.
 
         >>> import tinyxla
         >>> from tinyxla import export

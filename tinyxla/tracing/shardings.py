@@ -504,6 +504,12 @@ class NamedSharding(Sharding):
     def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:
         """The same, but whole along dimensions of an array that have no equal parts.
 
+        Args:
+            shape: that of the array.
+
+        Returns:
+            A sharding over the same mesh; this one, if all parts are equal.
+
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
         >>> NamedSharding(AbstractMesh((2, 4), ("x", "y")), P("x", "y")).with_even_parts((8, 6)).spec

@@ -22,6 +22,10 @@ def types_of_axes():
     yield mesh.are_all_axes_explicit, mesh.are_all_axes_auto
     mixed = jax.make_mesh((2, 4), ("X", "Y"), axis_types=(AxisType.Auto, AxisType.Explicit))
     yield mixed.explicit_axes, mixed.auto_axes, repr(mixed)
+    default = jax.make_mesh((2, 4), ("X", "Y"))
+    yield str(default.axis_types), str(jax.make_mesh((2, 4), ("X", "Y"), (AxisType.Auto,) * 2).axis_types)
+    x = jax.device_put(_grid(8, 4), NamedSharding(default, P("X")))
+    yield str(jax.typeof(jnp.sin(x))), jnp.sin(x) + x
 
 
 def types_of_arrays():

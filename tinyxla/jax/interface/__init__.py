@@ -16,6 +16,7 @@ from tinyxla.jax.jaxprs.staging import make_jaxpr as make_jaxpr
 from tinyxla.jax.jaxprs.vmappables import vmap as vmap
 from tinyxla.jax.options import set_from_environment as _set_from_environment, states as _states
 from tinyxla.tracing.config import setting as _setting
+from tinyxla.tracing.meshes import AxisType as _AxisType, make_mesh as _make_mesh
 from tinyxla.tracing.shardings import Shard as Shard
 
 __version__ = JAX_VERSION
@@ -29,6 +30,11 @@ no_execution, no_tracing = _states["no_execution"], _states["no_tracing"]
 softmax_custom_jvp = _states["softmax_custom_jvp"]
 thread_guard = _states["thread_guard"]
 _set_from_environment()  # which a program may have changed before it imports jax
+
+
+def make_mesh(axis_shapes, axis_names, axis_types=None, *, devices=None):
+    """A mesh whose axes are explicit, if `axis_types` does not say otherwise."""
+    return _make_mesh(axis_shapes, axis_names, axis_types or _AxisType.Explicit, devices=devices)
 
 
 def debug_key_reuse(new_val=True):
