@@ -150,7 +150,7 @@ def _values(leaves: Sequence[Any]) -> list[Any] | None:
     """The arguments of a call that is not traced; None if one is not known."""
     try:
         return [x.primal("") if isinstance(x, Tracer) else x for x in leaves]
-    except ConcretizationError:
+    except (ConcretizationError, ArgumentError):  # the latter of an array of which this process has a part only
         return None
 
 
