@@ -46,8 +46,8 @@ CHOICES = [
 @pytest.mark.parametrize(("kernel", "types", "layouts", "sizes", "runs"), CHOICES)
 def test_choice(kernel: GemmKernel, types: str, layouts: str, sizes: tuple[int, int, int, int], runs: int) -> None:
     p = problem(types, layouts, *sizes)
-    packed = choose_kernel._choose_packed_kernel(p)
-    assert (packed or choose_kernel.choose_blas_kernel(p, runs)[0]) is kernel
+    in_loop_ir = choose_kernel._choose_loop_ir_kernel(p)
+    assert (in_loop_ir or choose_kernel.choose_blas_kernel(p, runs)[0]) is kernel
 
 
 def test_every_kernel_has_a_choice() -> None:
@@ -57,7 +57,7 @@ def test_every_kernel_has_a_choice() -> None:
 @pytest.mark.parametrize("empty", ["batch", "m", "n", "k"])
 def test_an_empty_product_has_no_kernel(empty: str) -> None:
     p = replace(problem("f32 f32 f32", "RC", 2, 40, 40, 400), **{empty: 0})
-    assert choose_kernel._choose_packed_kernel(p) is None
+    assert choose_kernel._choose_loop_ir_kernel(p) is None
 
 
 def test_rows_of_a_tall_matrix_are_small_products() -> None:

@@ -57,18 +57,18 @@ class GemmKernel(Enum):
 
 def supports(x: Instruction) -> bool:
     """Whether a dot is computed by kernels of the loop IR."""
-    return _choose_packed_kernel(gemm_problem(x)) is not None
+    return _choose_loop_ir_kernel(gemm_problem(x)) is not None
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of the loop IR for a dot."""
     p = gemm_problem(x)
     assert p is not None
-    is_dot_product = _choose_packed_kernel(p) is GemmKernel.DOT_PRODUCT
+    is_dot_product = _choose_loop_ir_kernel(p) is GemmKernel.DOT_PRODUCT
     return dot_product.kernels(x, p) if is_dot_product else packed.kernels(x, p, plan)
 
 
-def _choose_packed_kernel(p: GemmProblem | None) -> GemmKernel | None:
+def _choose_loop_ir_kernel(p: GemmProblem | None) -> GemmKernel | None:
     """The kernel of the loop IR for a problem; None if the BLAS or a small kernel is faster, or there is none."""
     if p is None or not (p.batch and p.m and p.n and p.k):
         return None
