@@ -581,7 +581,8 @@ class Jitted(Described, Generic[P, R]):
     def _origin(
         self, reference: Reference, passed: Sequence[tuple[Reference, Reference]], whole: tuple[Any, Any]
     ) -> str:
-        """Where a reference comes from: an argument, of which the function has one of its own, or a line."""
+        """Where a reference comes from: the argument for which the traced function has its own one, or the line that
+        made it."""
         for own, given in passed:
             if own is reference:
                 numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given]
@@ -893,12 +894,12 @@ class PlacingJitted(Jitted[P, R]):
 
     @property
     def in_shardings(self) -> Any:
-        """Those of the arguments."""
+        """The shardings of the arguments."""
         return self._given[0]
 
     @property
     def out_shardings(self) -> Any:
-        """Those of the results."""
+        """The shardings of the results."""
         return self._given[1]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -982,7 +983,7 @@ def _signature(x: Any) -> Any:
 
 
 def _description(x: Any) -> ShapeDtypeStruct:
-    """What stands for an array, as a `ShapeDtypeStruct`."""
+    """The shape, type and sharding of what only describes an array."""
     described = ShapeDtypeStruct.like(x)
     return described if layout_of(x) is None else described.update(sharding=x.sharding)
 

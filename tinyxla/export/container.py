@@ -163,7 +163,7 @@ def _of_fields(fields: dict[str, Any], module: ModuleOp, derivative: bytes) -> E
 
 
 def _layouts(given: Any, inputs: int, outputs: int) -> Layouts | None:
-    """Where arrays are, of which there are so many."""
+    """The shardings in a file, for so many leaves of the arguments and of the results."""
     found = None if given is None else Layouts.from_json(given)
     if found is not None and [len(x) for x in found[1:]] != [inputs, outputs, outputs]:
         raise BytecodeError("an exported function has a sharding for each leaf of its arguments and results", 0)

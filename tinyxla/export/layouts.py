@@ -1,4 +1,4 @@
-"""Where the arrays of an exported function are, if it was exported for several devices."""
+"""Shardings of the arguments and results of a function that was exported for several devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinyxla.transforms.sharded import sharding_constraint
 
 
 class Layouts(NamedTuple):
-    """How the leaves of arguments and results are split over a mesh.
+    """The shardings of the leaves of arguments and results over a mesh.
 
     Attributes:
         mesh: the axes.
@@ -32,8 +32,8 @@ class Layouts(NamedTuple):
     chosen: tuple[bool, ...]
 
     def of_derivative(self) -> Layouts:
-        """Those of the derivative in reverse mode, which takes arguments and cotangents and gives cotangents of
-        arguments."""
+        """The shardings of the VJP, which takes the arguments and the cotangents of results, and gives cotangents of
+        the arguments."""
         given = tuple(x if is_chosen else None for x, is_chosen in zip(self.outputs, self.chosen, strict=True))
         found = tuple(spec or () for spec in self.inputs)
         return Layouts(self.mesh, (*self.inputs, *given), found, tuple(spec is not None for spec in self.inputs))
@@ -85,7 +85,7 @@ class Layouts(NamedTuple):
 
     @staticmethod
     def from_json(given: Any) -> Layouts:
-        """What `to_json` gave."""
+        """The shardings that `to_json` wrote."""
         names = [str(name) for name, _ in given["axes"]]
         mesh = AbstractMesh([int(n) for _, n in given["axes"]], names)
 
@@ -108,7 +108,7 @@ def _mesh_of(x: Any) -> Mesh | None:
 
 
 def layouts_of(program: Program) -> Layouts | None:
-    """Those of a compiled function; None if it is for one device."""
+    """The shardings of a compiled function; None if it is for one device."""
     if not isinstance(program, PartitionedProgram) or program.mesh.size == 1:
         return None
     inputs, outputs = program.specs

@@ -33,16 +33,12 @@ from tinyxla.transforms.invariants import counting
 
 GROUP_SIZE = VECTOR_ELEMENTS * 2  # instances in lock step; more would wait for the slowest one
 KNOWN_COUNT_GROUP_SIZE = LONG_ROW  # the same, if all have the same trip count
-MAX_GROUP_BYTES = (
-    SCRATCH_BYTES // 2
-)  # bytes that a group carries, for which a loop with a slow path has two sets of rows
+MAX_GROUP_BYTES = SCRATCH_BYTES // 2  # that a group carries; a loop with a slow path has two sets of rows
 MAX_CARRIED_ELEMENTS = MAX_GROUP_BYTES // (4 * KNOWN_COUNT_GROUP_SIZE)  # of 32 bits, that an instance carries
 
 
-def lower(x: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> list[LoweredKernel]:
+def lower(x: Instruction, loop: Instruction, region: ScalarizedRegion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernel of a batch whose instances are a single loop (`single_loop`)."""
-    loop = single_loop(region)
-    assert loop is not None
     return [_LockStepGroup(x, loop, region, plan, users).kernel()]
 
 

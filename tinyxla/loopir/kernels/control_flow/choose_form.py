@@ -41,8 +41,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         return pointwise_while.lower(x, state, plan, users)
     region = scalarized.region_of(x)
     assert region is not None
-    if x.op is lanes and batched_while.single_loop(region) is not None:
-        return batched_while.lower(x, region, plan, users)
+    loop = batched_while.single_loop(region) if x.op is lanes else None
+    if loop is not None:
+        return batched_while.lower(x, loop, region, plan, users)
     return scalarized.lower(x, region, plan, users)
 
 
