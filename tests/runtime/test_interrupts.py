@@ -272,7 +272,7 @@ def test_exception_while_workers_start_is_raised_by_the_call(monkeypatch: pytest
         start(self)
 
     monkeypatch.setattr(thread_pool.ThreadPool, "_start_missing_workers", interrupted)
-    pool = thread_pool.ThreadPool(bytecode._functions, 2)
+    pool = thread_pool.ThreadPool(bytecode.runtime().functions, 2)
     try:
         output = np.zeros(300, np.float32)
         run = split_run(pool, output)
@@ -307,7 +307,7 @@ def split_run(pool: thread_pool.ThreadPool, output: np.ndarray[Any, Any]) -> Cal
     schedule = bytecode.Schedule()
     schedule.kernel(engine.compile_llvm(DOUBLED, ["doubled"])["doubled"], [0], len(output), 10)
     words, slots = schedule.finish(), np.array([output.ctypes.data], np.int64)
-    return lambda: bytecode._run(words.ctypes.data, slots.ctypes.data, pool.address)
+    return lambda: bytecode.runtime().run(words.ctypes.data, slots.ctypes.data, pool.address)
 
 
 # Files and blocks.

@@ -1,5 +1,6 @@
 """`python -m tinyxla.jax script.py arguments` or `python -m tinyxla.jax -m module arguments`."""
 
+import gc
 import os
 import runpy
 import sys
@@ -12,6 +13,7 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
+    gc.freeze()  # the library's modules stay: collections while the program imports its own need not look at them
     first, *rest = arguments
     if first in ("-m", "-c"):
         if not rest:

@@ -366,7 +366,7 @@ def test_chunks_are_stolen_from_the_end_of_a_range() -> None:
 @pytest.fixture(params=["parking", "condition"])
 def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPool]:
     """A pool whose workers sleep as soon as they have nothing to do."""
-    pool = thread_pool.ThreadPool(bytecode._functions, 3)
+    pool = thread_pool.ThreadPool(bytecode.runtime().functions, 3)
     if request.param == "condition":
         pool.state[thread_pool.Word.PARK] = 0
     elif not pool.state[thread_pool.Word.PARK]:
@@ -470,7 +470,7 @@ def meeting_in(pool: thread_pool.ThreadPool, threads: int) -> bool:
     schedule.kernel(kernels["meet"], [0, 1], threads, 1, constants=(threads,))
     steps = schedule.finish()
     slots = (ctypes.c_int64 * 2)(arrived.ctypes.data, met.ctypes.data)
-    bytecode._run(steps.ctypes.data, ctypes.addressof(slots), pool.address)
+    bytecode.runtime().run(steps.ctypes.data, ctypes.addressof(slots), pool.address)
     return bool(met.all())
 
 
@@ -550,7 +550,7 @@ def test_forks_while_another_thread_computes() -> None:
 
 
 @pytest.mark.sample(every=3)
-@pytest.mark.parametrize("spin", ["", "bytecode._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
+@pytest.mark.parametrize("spin", ["", "bytecode.runtime().pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
         import time
@@ -767,7 +767,7 @@ def test_a_call_finds_the_data_of_its_arrays() -> None:
     filled = bytecode.template(steps.ctypes.data, 2, [0, 0, 4, 7])
     first, second = np.array([1, 2], np.int64)[1:], np.array(3, np.int64)
     for _ in range(2):  # the template stays as it is
-        bytecode.call(filled, [first, second])
+        bytecode.runtime().call(filled, [first, second])
     assert (int(first[0]), int(second)) == (244, 377)
 
 

@@ -7,6 +7,7 @@ type; `_NOTATIONS` has others. The first row that fits counts.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -892,7 +893,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r"^tinyxla.random.permutation: x is an integer", "x must be an integer or at least 1-dimensional"),
 )
-_ROWS = [(re.compile(pattern), template) for pattern, template in (*LAX_TABLE, *NUMPY_TABLE, *_TABLE)]
+
+
+@functools.cache
+def _rows() -> list[tuple[re.Pattern[str], str]]:
+    """The table with its patterns compiled, which takes as long as a tenth of the import."""
+    return [(re.compile(pattern), template) for pattern, template in (*LAX_TABLE, *NUMPY_TABLE, *_TABLE)]
 
 
 _KINDS = {"signed": "integer", "unsigned": "integer", "float": "floating", "complex": "complexfloating", "pred": "bool"}
@@ -960,7 +966,7 @@ def jax_words(message: str) -> str:
     >>> jax_words("grad of f: the function must return one floating-point number, but returned f32[3]. Return its sum")
     'Gradient only defined for scalar-output functions. Output had shape: (3,).'
     """
-    for pattern, template in _ROWS:
+    for pattern, template in _rows():
         found = pattern.search(message)
         if found:
             words = template.format(_Group(found[0]), *(_Group(group or "") for group in found.groups()))

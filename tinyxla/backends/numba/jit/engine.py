@@ -21,8 +21,8 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -120,7 +120,7 @@ class _Unit:
     names: Sequence[str]  # with the key as suffix in the text, since all modules share an engine
     text: Callable[[], str]
     pipeline: _Pipeline = "loops"
-    symbol: str = ""  # under which other native code calls the first function
+    symbols: Mapping[str, str] = field(default_factory=dict[str, str])  # under which other native code calls functions
     code: bytes | None = None
     called: Sequence[str] = ()  # external functions
     is_on_disk: bool = False
@@ -280,6 +280,17 @@ def compile_llvm(text: str, names: Sequence[str], is_optimized: bool = False, is
     return dict(_wait_for(_submit(_module(text, names, is_optimized, is_cold))))
 
 
+def start_llvm(text: str, names: Sequence[str], symbols: Mapping[str, str]) -> Callable[[], Mapping[str, int]]:
+    """Queue LLVM text, optimized by hand, and let a thread compile it meanwhile; returns a function that waits for the
+    addresses of its functions `names`. `symbols` are those under which other native code calls some of them."""
+    unit = _module(text, names, is_optimized=True, is_cold=False)
+    unit.symbols = symbols
+    in_flight = _submit(unit)
+    with _lock:
+        _start_tasks(min(get_num_threads() - 1, len(_queue)))
+    return lambda: _wait_for(in_flight)
+
+
 def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
     arguments and that of its parameters. Of a kernel that `is_cold` few instructions are executed: it is compiled
@@ -287,7 +298,7 @@ def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     pipeline = "calls" if is_cold else _pipeline(kernel.body, is_builtin=True)
     key = _key("routine", kernel_fingerprint(kernel), _emission_version(), pipeline)
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
-    in_flight = _submit(_Unit(key, ["kernel"], text, pipeline, symbol))
+    in_flight = _submit(_Unit(key, ["kernel"], text, pipeline, {"kernel": symbol}))
     if in_flight.addresses is not None:
         define_symbol(symbol, in_flight.addresses["kernel"])
 
@@ -310,7 +321,7 @@ def define_symbol(name: str, address: int) -> None:
 def function_address(name: str) -> int:
     """The address of a symbol; 0 if it is not defined."""
     with _lock:
-        if any(unit.symbol == name for unit in _in_flight.values()):
+        if any(name in unit.symbols.values() for unit in _in_flight.values()):
             _finish_all()
     return symbol_address(name)
 
@@ -388,7 +399,7 @@ def _finish_all() -> None:
         _queue.extend(remaining)
         _compile_waiting(_ERRORS)
     _set_options("default")
-    units = sorted(_in_flight.values(), key=lambda unit: not unit.symbol)
+    units = sorted(_in_flight.values(), key=lambda unit: not unit.symbols)
     for unit in units:
         try:
             _load(unit)
@@ -396,7 +407,7 @@ def _finish_all() -> None:
             unit.error = error
     _in_flight.clear()
     for unit in units:
-        if unit.symbol and unit.error:
+        if unit.symbols and unit.error:
             raise _error(unit)
 
 
@@ -405,7 +416,8 @@ def _unfinished() -> list[_Unit]:
 
 
 def _start_tasks(count: int) -> None:
-    """Start up to `count` compiling threads. Exceptions from outside reach the thread that waits, not these."""
+    """Have `count` threads compile. Exceptions from outside reach the thread that waits, not these."""
+    _tasks[:] = [task for task in _tasks if not task.is_over]
     while len(_tasks) < count:
         _tasks.append(Task(functools.partial(_compile_waiting, (Exception,))))
         _tasks[-1].start()
@@ -576,8 +588,8 @@ def _load(unit: _Unit) -> None:
     engine = _shared_engine()
     binding.add_object(engine, unit.code)
     addresses = {name: binding.engine_function(engine, _unique(name, unit.key)) for name in unit.names}
-    if unit.symbol:
-        define_symbol(unit.symbol, addresses[unit.names[0]])
+    for name, symbol in unit.symbols.items():
+        define_symbol(symbol, addresses[name])
     unit.addresses = _addresses[unit.key] = addresses
 
 

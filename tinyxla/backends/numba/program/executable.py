@@ -17,7 +17,7 @@ from tinyxla.backends.numba.program.collectives import Exchanges, is_exchange
 from tinyxla.backends.numba.program.parallelism import assign_parallelism
 from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.backends.numba.runtime.buffer_pool import pool, with_own_memory
-from tinyxla.backends.numba.runtime.bytecode import Schedule, call, template
+from tinyxla.backends.numba.runtime.bytecode import Schedule, runtime, template
 from tinyxla.compiler.buffers.arena import arena_offsets
 from tinyxla.compiler.costs import L1_BYTES
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall, producer_of
@@ -125,6 +125,7 @@ class CompiledModule:
         self._calls_kernels = any(_calls_kernels(step) for step, *_ in walk_steps(self.block))
         self._assign_slots()
         self._build_schedule()
+        self._call = runtime().call
 
     # --- memory
 
@@ -293,9 +294,9 @@ class CompiledModule:
             arrays = after_shortage(self.name, lambda: [*arguments, *[allocate() for allocate in self._allocators]])
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         if self._part is None:
-            call(self._filled(base), arrays)
+            self._call(self._filled(base), arrays)
         else:
-            together(self._part, lambda: call(self._filled(base), arrays))
+            together(self._part, lambda: self._call(self._filled(base), arrays))
         if self._calls_kernels:
             raise_failure()
         del arena  # another call may use its memory

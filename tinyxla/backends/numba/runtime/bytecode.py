@@ -19,7 +19,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from string import Template
 from typing import Any
@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from tinyxla.backends import clock
 from tinyxla.backends.numba.emit.printer import POLL
-from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol
+from tinyxla.backends.numba.jit.engine import define_symbol, start_llvm
 from tinyxla.backends.numba.runtime import denormals, thread_pool
 from tinyxla.loopir.ir.routines import routine_symbol
 from tinyxla.runtime.threads import get_num_threads, watch
@@ -468,40 +468,65 @@ _clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.
 define_symbol("time", thread_pool.address_of(_clock))
 define_symbol("tinyxla_yield", thread_pool.yield_address())
 define_symbol("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
-_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_optimized=True)
-define_symbol(POLL, _functions[POLL])
-for _name in ("wait", "announce"):
-    define_symbol(routine_symbol(_name), _functions[_name])
-_pool = thread_pool.ThreadPool(_functions, get_num_threads())
-watch(_pool.set_threads)
-_pool_address = _pool.address
-_run: Callable[[int, int, int], None] = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-    _functions["launch"]
+_addresses = start_llvm(
+    _source(),
+    ("launch", "call", POLL, "main", *thread_pool.NAMES),
+    {POLL: POLL, "wait": routine_symbol("wait"), "announce": routine_symbol("announce")},
 )
 
 
-def _find_main_thread() -> None:
-    ctypes.c_int64.from_address(_functions["main"]).value = threading.main_thread().ident or 0
+class Runtime:
+    """The native functions that run schedules, and the thread pool that is used by them.
+
+    `call(template, arrays)` runs a schedule with the addresses of a list's NumPy arrays in its first slots; else it is as
+    `launch`.
+    """
+
+    def __init__(self, functions: Mapping[str, int]) -> None:
+        self.functions = functions
+        self.pool = thread_pool.ThreadPool(functions, get_num_threads())
+        watch(self.pool.set_threads)
+        run = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self.run: Callable[[int, int, int], None] = run(functions["launch"])
+        call = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.py_object)
+        self.call: Callable[[ctypes.Array[ctypes.c_int64], list[npt.NDArray[Any]]], None] = call(functions["call"])
+        self._find_main_thread()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._find_main_thread)
+
+    def _find_main_thread(self) -> None:
+        ctypes.c_int64.from_address(self.functions["main"]).value = threading.main_thread().ident or 0
 
 
-_find_main_thread()
+_made: list[Runtime] = []
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork, where the thread that took the lock is not."""
+    global _lock
+    _lock = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_find_main_thread)
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def runtime() -> Runtime:
+    """The runtime of this process. Its functions are compiled from the import of this module on; this waits for them."""
+    with _lock:
+        if not _made:
+            _made.append(Runtime(_addresses()))
+        return _made[0]
 
 
 def launch(schedule: int, slots: int) -> None:
     """Run the schedule at an address on the slots at an address; the GIL is released meanwhile. Raises what a host
     call or the handler of a signal raises."""
-    _run(schedule, slots, _pool_address)
+    runtime().run(schedule, slots, runtime().pool.address)
 
 
 def template(schedule: int, arrays: int, words: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """What `call` takes besides arrays: the schedule's address, and the slots' words, of which those of so many arrays
-    come first."""
-    return (ctypes.c_int64 * (4 + len(words)))(schedule, _pool_address, arrays, len(words), *words)
-
-
-# call(template, arrays): run a schedule with the addresses of a list's NumPy arrays in its first slots. As `launch`.
-call: Callable[[ctypes.Array[ctypes.c_int64], list[npt.NDArray[Any]]], None] = ctypes.PYFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.py_object
-)(_functions["call"])
+    """What `Runtime.call` takes besides arrays: the schedule's address, and the slots' words, of which those of so many
+    arrays come first."""
+    return (ctypes.c_int64 * (4 + len(words)))(schedule, runtime().pool.address, arrays, len(words), *words)
