@@ -448,6 +448,23 @@ def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() 
 # Parts.
 
 
+def chained_loop() -> tuple[Any, Any]:
+    """A loop that carries 24 numbers, each the result of 60 operations."""
+
+    def step(_: Any, state: Any) -> Any:
+        for k in range(30):
+            state = tuple(x * (1 + 0.001 * k) + 0.1 for x in state)
+        return state[1:] + state[:1]
+
+    return lambda x: lax.fori_loop(0, 3, step, x), (tuple(np.float32(k) for k in range(24)),)
+
+
+def test_kernel_of_long_scalar_code_is_compiled_as_straight_line_code() -> None:
+    function, arguments = chained_loop()
+    (kernel,) = CompiledModule(tx.jit(function).lower(*arguments).module).kernels
+    assert engine._pipeline(kernel._kernel.body, False) == "straight-line"
+
+
 def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code() -> None:
     passes_of = {
         count: {

@@ -132,6 +132,24 @@ def test_lowering_of_a_foreign_function() -> None:
         """) == ["[2. 2.]"]
 
 
+def test_a_lowering_is_traced_once_for_operands_of_the_same_types() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.extend.core import Primitive
+        from jax.interpreters import mlir
+        p = Primitive("scaled")
+        p.def_abstract_eval(lambda x, by: x)
+        def scale(x, by):
+            print("traced", x.dtype, by)
+            return x * by
+        mlir.register_lowering(p, mlir.lower_fun(scale, multiple_results=False))
+        @jax.jit
+        def f(x, k):
+            return p.bind(x, by=2) + p.bind(p.bind(x, by=2), by=3), p.bind(k, by=2)
+        print(*f(jnp.ones(2), 1))
+        """) == ["traced float32 2", "traced float32 3", "traced int32 2", "[8. 8.] 2"]
+
+
 def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
     assert printed("""
         import jax, jax.numpy as jnp

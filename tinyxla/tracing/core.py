@@ -407,6 +407,8 @@ class GraphTrace(Trace):
         self.parameters: list[Instruction] = []
         self.captured: dict[int, Array] = {}
         self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
+        outer = state.staging
+        self.recordings: dict[Any, Any] = {} if outer is None else outer.recordings  # functions that were traced inside
 
     def _enter(self) -> None:
         if self.staging:

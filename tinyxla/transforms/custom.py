@@ -28,6 +28,7 @@ from tinyxla.transforms.reverse import TapeTrace, TapeTracer, is_inexact, vjp, z
 
 Values = Sequence[Any]
 Pullback = Callable[[Any], list[Any]]
+Traced = tuple[Computation, list[Any], list[bool]]  # a computation, what it captured, which results are weakly typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,10 @@ class Rule:
         outputs = apply(replace(mapped, axes=others, own=()), *operands)
         return outputs, (0,) * len(outputs)
 
+    def traced(self, shapes: Sequence[Shape], weak_types: Sequence[bool], known: dict[Any, Any]) -> Traced:
+        """The function as a computation. `known` are those that the traces around have."""
+        return trace(self.function, shapes, self.name, weak_types)
+
     def linear(self) -> Rule | None:
         """The rule that counts where the function is applied to tangents in the linear part of another rule; None: the
         ops of the function count."""
@@ -114,7 +119,7 @@ def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
     if not isinstance(owner, GraphTrace):
         return owner.record(rule, values, {})  # type: ignore[arg-type] - a rule has what a trace needs of an op
     weak = [x.weak_type for x in values]
-    made, captured, weakness = trace(rule.function, [Shape.of(x) for x in values], rule.name, weak)
+    made, captured, weakness = rule.traced([Shape.of(x) for x in values], weak, owner.recordings)
     outputs = call(*values, *captured, to_apply=made, rule=rule)
     return tuple(x.with_weak_type(w) for x, w in zip(outputs, weakness, strict=True))
 

@@ -8,7 +8,7 @@ below, under JAX's names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -19,12 +19,15 @@ from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiat
 from tinyxla.jax.jaxprs.recording import region, vectorized
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
 from tinyxla.ops.op import Axes
+from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import innermost, state
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.computations import Mask, chosen, spread
-from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply, transposed
+from tinyxla.transforms.custom import Lanes, Pullback, Rule, Traced, Values, apply, transposed
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.transforms.reverse import is_inexact
 
@@ -166,6 +169,16 @@ class PrimitiveRule(Rule):
             return _lists(primitive, _staged(primitive, values, params))
 
         return cls(primitive.name, key, count, function, primitive, params)
+
+    def traced(self, shapes: Sequence[Shape], weak_types: Sequence[bool], known: dict[Any, Any]) -> Traced:
+        """The lowering, which is traced once for operands of the same types."""
+        key = self, *shapes, *weak_types, config.special, context.key, state.kinds
+        found: Traced | None = known.get(key)
+        if found is None:
+            found = super().traced(shapes, weak_types, known)
+            if not found[1]:  # it captured nothing of a trace that will end
+                known[key] = found
+        return found
 
     def linear(self) -> PrimitiveRule:
         return replace(self, is_linear=True)

@@ -234,7 +234,13 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
         return "inline"
     if not _carries_many_values(statements):
         return "long" if _has_long_body(statements) else "loops"
-    return "straight-line" if _is_straight_line(statements) else "slp"
+    is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2 and _is_explicitly_vectorized(statements)
+    return "straight-line" if is_long or _is_straight_line(statements) else "slp"
+
+
+def _length(statements: Sequence[Statement]) -> int:
+    """The number of statements, those of loops included."""
+    return len(statements) + sum(_length(x.body) for x in statements if isinstance(x, Loop))
 
 
 def _has_long_body(statements: Sequence[Statement]) -> bool:

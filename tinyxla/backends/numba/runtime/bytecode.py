@@ -478,8 +478,7 @@ _addresses = start_llvm(
 class Runtime:
     """The native functions that run schedules, and the thread pool that is used by them.
 
-    `call(template, arrays)` runs a schedule with the addresses of a list's NumPy arrays in its first slots; else it is as
-    `launch`.
+    `call(template, arrays)` is `launch` with the addresses of a list's NumPy arrays in the first slots.
     """
 
     def __init__(self, functions: Mapping[str, int]) -> None:
@@ -513,7 +512,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def runtime() -> Runtime:
-    """The runtime of this process. Its functions are compiled from the import of this module on; this waits for them."""
+    """The runtime of this process. Its functions are being compiled since the import of this module."""
     with _lock:
         if not _made:
             _made.append(Runtime(_addresses()))
