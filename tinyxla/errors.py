@@ -76,7 +76,8 @@ def _public_name(frame: FrameType) -> str:
 
 
 class TinyxlaError(FilteredTraceback, Exception):
-    """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one.
+    """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one. `ending()` is
+    the end of the message: it is asked for when the text is, since programs catch errors and never look at them.
 
     Each is also what NumPy and JAX raise: a `ShapeError` is a `ValueError` and a `TypeError`.
 
@@ -91,26 +92,44 @@ class TinyxlaError(FilteredTraceback, Exception):
 
     _names_function = False  # whether the text begins with the function that was called, where it does not name it
 
-    def __init__(self, message: str, line: SourceLine | None = None) -> None:
+    _ending: Callable[[], str] = staticmethod(str)
+
+    def __init__(self, message: str, line: SourceLine | None = None, ending: Callable[[], str] | None = None) -> None:
         self.line = line or user_line()
         install(TinyxlaError)
         if self._names_function:
             called = _called_function()
             if called and not re.match(rf"([\w.]+\.)?{called.rpartition('.')[2]}\b", message):
                 message = f"{called}: {message}"
-        super().__init__(f"{message}\n  at {self.line}" if self.line else message)
+        self._message = message
+        super().__init__(self._with_line(message))
+        if ending is not None:
+            self._ending = lambda: self._with_line(f"{self._message}{ending()}")
+
+    def _with_line(self, message: str) -> str:
+        return f"{message}\n  at {self.line}" if self.line else message
+
+    def add_prefix(self, prefix: str) -> None:
+        """Say at the beginning of the message of what it is."""
+        self._message = f"{prefix}{self._message}"
+        self.args = (self._with_line(self._message),)
+
+    def __str__(self) -> str:
+        return self._ending() or super().__str__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What pickles hold: the text and the line, so that an error in another process is seen as it is."""
         known = (bool, int, float, str, tuple, type(None))
-        return _unpickled, (type(self), self.args, {k: v for k, v in vars(self).items() if isinstance(v, known)})
+        text = self._ending()
+        arguments = (text,) if text else self.args
+        return _unpickled, (type(self), arguments, {k: v for k, v in vars(self).items() if isinstance(v, known)})
 
     def add_user_line(self) -> None:
         """Name the line of the user who waits for the thread in which this was raised, where there is no such line."""
         line = user_line()
         if self.line is None and line is not None:
             self.line = line
-            self.args = (f"{self.args[0]}\n  at {line}",)
+            self.args = (self._with_line(self._message),)
 
 
 def _unpickled(kind: type[TinyxlaError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TinyxlaError:
@@ -435,21 +454,6 @@ class UnknownNameError(TinyxlaError, AttributeError):
     tinyxla.errors.UnknownNameError: The module tinyxla.numpy has no 'cumsums'. Did you mean 'cumsum'?
       at ...
     """
-
-    _hint: Callable[[], str] = staticmethod(str)
-
-    def __init__(self, message: str, hint: Callable[[], str] = str) -> None:
-        super().__init__(message)
-        self._message = message
-        self._hint = hint
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self._message, self._hint = self._message + self._hint(), str
-        return super().__reduce__()
-
-    def __str__(self) -> str:
-        where = f"\n  at {self.line}" if self.line else ""
-        return f"{self._message}{self._hint()}{where}"
 
 
 class AxisNameError(TinyxlaError, NameError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tinyxla.errors import (
     ConcretizationError,
     UnknownNameError,
 )
+from tinyxla.tracing.core import GraphTracer
 
 tnp = tx.numpy
 A = tnp.ones((3, 3))
@@ -275,3 +277,27 @@ def test_values_that_are_wanted_name_the_arguments_they_depend_on(call: Any, cau
 def test_values_that_depend_on_no_argument_name_the_lines_that_compute_them() -> None:
     with pytest.raises(ConcretizationError, match=r"are known; it is computed by 2 operations, at .*_of_constants"):
         tx.jit(_of_constants)()
+
+
+def test_what_a_value_depends_on_is_looked_for_when_the_error_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs try whether a value is known, at each of many operations."""
+    asked: list[str] = []
+    found = GraphTracer._cause  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(GraphTracer, "_cause", lambda self: asked.append("") or found(self))
+    errors: list[ConcretizationError] = []
+
+    def function(x: Any) -> Any:
+        with pytest.raises(ConcretizationError) as caught:
+            bool(x)
+        errors.append(caught.value)
+        return x
+
+    tx.jit(function)(1.0)
+    assert not asked
+    assert "it depends on the argument x" in str(errors[0])
+    assert str(pickle.loads(pickle.dumps(errors[0]))) == str(errors[0])
+
+
+def test_the_argument_of_which_a_traced_size_is_comes_first() -> None:
+    with pytest.raises(ConcretizationError, match=r"^linspace: num: .* it depends on the argument n"):
+        tx.jit(lambda n: tnp.linspace(0, 1, n))(3)

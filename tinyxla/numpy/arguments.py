@@ -406,7 +406,7 @@ def integer_of(what: str, name: str, value: Any) -> int:
     try:
         return given if type(value) is SymbolicDimension else int(value.__index__())
     except TinyxlaError as error:
-        error.args = (f"{what}: {name}: {error.args[0]}",)
+        error.add_prefix(f"{what}: {name}: ")
         raise
     except (AttributeError, TypeError):  # of an array of several
         raise ArgumentError(f"{what}: {name} is an integer, but got {shown(value)}.") from None

@@ -184,7 +184,8 @@ class Tracer(Interpreted):
         check_active(self)
         raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
-            f"shape and element type are known{self._cause()}. {advice_for(wanted, error)}"
+            "shape and element type are known",
+            ending=lambda: f"{self._cause()}. {advice_for(wanted, error)}",
         )
 
     def _cause(self) -> str:

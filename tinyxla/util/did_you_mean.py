@@ -44,7 +44,7 @@ def missing(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):  # which Python and its tools look for
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise UnknownNameError(f"The module {module} has no {name!r}.", lambda: hint(name, module))
+        raise UnknownNameError(f"The module {module} has no {name!r}.", ending=lambda: hint(name, module))
 
     return __getattr__
 
