@@ -459,6 +459,29 @@ def chained_loop() -> tuple[Any, Any]:
     return lambda x: lax.fori_loop(0, 3, step, x), (tuple(np.float32(k) for k in range(24)),)
 
 
+@pytest.mark.parametrize(
+    ("function", "size", "scalar"),
+    [
+        (lambda x: x * 2.5 + 1, 1, True),
+        (lambda x: x * 2.5 + 1, 2, False),
+        (lambda x: tx.numpy.sum(x * 2.5), 100, False),
+    ],
+)
+def test_kernel_of_one_iteration_without_a_loop_skips_the_passes_over_loops(
+    function: Any, size: int, scalar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    original = engine._object_code
+    monkeypatch.setattr(
+        engine, "_object_code", lambda text, passes, m: seen.append(passes) or original(text, passes, m)
+    )
+    monkeypatch.setattr(engine.cache, "read", lambda key: None)
+    tx.clear_caches()
+    x = np.full(size, 0.375, np.float32)
+    np.testing.assert_allclose(np.asarray(tx.jit(function)(x)), np.asarray(function(tx.numpy.asarray(x))), rtol=1e-6)
+    assert ("scalar" in seen) == scalar
+
+
 def test_kernel_of_long_scalar_code_is_compiled_as_straight_line_code() -> None:
     function, arguments = chained_loop()
     (kernel,) = CompiledModule(tx.jit(function).lower(*arguments).module).kernels

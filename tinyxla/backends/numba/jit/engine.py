@@ -75,7 +75,7 @@ _OptionSet = Literal["default", "fast", "straight-line"]
 _WITH_STRAIGHT_LINE_OPTIONS: tuple[str, ...] = ("straight-line", "long")
 _OPTION_SETS: tuple[_OptionSet, ...] = ("default", "fast", "straight-line")
 _Pipeline = Literal[
-    "calls", "final", "inline", "straight-line", "long", "loops", "slp"
+    "calls", "final", "inline", "scalar", "straight-line", "long", "loops", "slp"
 ]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     costs,
@@ -190,14 +190,16 @@ def compile_kernel(kernel: Kernel, is_builtin: bool = False) -> int:
     return start_kernel(kernel, is_builtin)()
 
 
-def start_kernel(kernel: Kernel, is_builtin: bool = False) -> Callable[[], int]:
-    """Queue a kernel for compilation; returns a function that waits for it and gives its address."""
-    key = _key(kernel_fingerprint(kernel), _emission_version())
+def start_kernel(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) -> Callable[[], int]:
+    """Queue a kernel for compilation; returns a function that waits for it and gives its address. One that `is_scalar`
+    runs a single iteration of its outermost loop."""
+    pipeline = _pipeline(kernel.body, is_builtin, is_scalar)
+    key = _key(kernel_fingerprint(kernel), _emission_version(), pipeline)
     builtin = _builtin_addresses.get(key)
     if builtin is not None:
         return lambda: builtin["kernel"]
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin)
-    unit = _Unit(key, ["kernel"], text, _pipeline(kernel.body, is_builtin))
+    unit = _Unit(key, ["kernel"], text, pipeline)
     in_flight = _submit(unit)
 
     def address() -> int:
@@ -225,13 +227,15 @@ def _carries_many_values(statements: Sequence[Statement]) -> bool:
     return any(len(x.carried) >= _MIN_CARRIED_ARRAY or _carries_many_values(x.body) for x in loops)
 
 
-def _pipeline(statements: Sequence[Statement], is_builtin: bool) -> _Pipeline:
+def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool = False) -> _Pipeline:
     if _only_calls_routines(statements):
         return "calls"
     if is_vector_code(statements):
         return "final"
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
+    if is_scalar and not any(isinstance(y, (Loop, Call)) for x in statements if isinstance(x, Loop) for y in x.body):
+        return "scalar"
     if not _carries_many_values(statements):
         return "long" if _has_long_body(statements) else "loops"
     is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2 and _is_explicitly_vectorized(statements)
@@ -480,23 +484,22 @@ def optimized_text(text: str) -> str:
     return _inspect(text, "loops", lambda compilation, _: compilation.text())
 
 
-def assembly(kernel: Kernel, is_builtin: bool = False) -> str:
+def assembly(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) -> str:
     """The assembly of a kernel for this processor."""
-    return _inspect(
-        kernel_text(kernel, is_builtin=is_builtin), _pipeline(kernel.body, is_builtin), Compilation.assembly
-    )
+    pipeline = _pipeline(kernel.body, is_builtin, is_scalar)
+    return _inspect(kernel_text(kernel, is_builtin=is_builtin), pipeline, Compilation.assembly)
 
 
 def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
     """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
-    costs time and changes nothing in kernels that are loops; `inline` and `straight-line` only inline and combine
-    instructions, since some of LLVM's passes are quadratic in the length of a block; `calls` and `final` run none.
-    `long` is `loops` with other options (`_set_options`)."""
+    costs time and changes nothing in kernels that are loops; `inline`, `scalar` and `straight-line` only inline and
+    combine instructions, where there is no loop to gain from, or since some of LLVM's passes are quadratic in the
+    length of a block; `calls` and `final` run none. `long` is `loops` with other options (`_set_options`)."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if pipeline == "inline":
         compilation.inline(machine)
-    elif pipeline == "straight-line":
+    elif pipeline in ("scalar", "straight-line"):
         compilation.inline(machine, straight=True)
     elif pipeline not in ("calls", "final"):
         compilation.optimize(machine, slp_vectorization=pipeline == "slp")

@@ -104,7 +104,7 @@ class KernelInfo:
     @property
     def assembly(self) -> str:
         """The machine code for this processor, as assembly text."""
-        return assembly(self._kernel, self._is_builtin)
+        return assembly(self._kernel, self._is_builtin, is_scalar=self.extent == 1)
 
 
 class CompiledModule:
@@ -214,13 +214,14 @@ class CompiledModule:
             self._emit_concurrent(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
-            is_cold = work.extent == repeats == 1
-            key = id(work.kernel), work.parameters, work.is_builtin, is_cold
+            is_scalar = work.extent == 1
+            is_cold = is_scalar and repeats == 1
+            key = id(work.kernel), work.parameters, work.is_builtin, is_scalar, is_cold
             if key not in self._started:  # steps may share a kernel
                 kernel, words = work.kernel, list(work.parameters)
                 if not words:
                     kernel, words = generalize(kernel, is_cold=is_cold)
-                self._started[key] = start_kernel(kernel, work.is_builtin), words
+                self._started[key] = start_kernel(kernel, work.is_builtin, is_scalar), words
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
             self._exchanges.progress(schedule)
