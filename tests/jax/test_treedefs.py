@@ -57,6 +57,7 @@ OPERATIONS = """
     outer, inner = jax.tree.structure([0, 0]), jax.tree.structure({"a": 0})
     print(outer.compose(inner), jax.tree.transpose(outer, inner, [{"a": 1}, {"a": 2}]))
     print(tree_util.treedef_tuple([outer, inner]), tree_util.treedef_children(outer))
+    print(*map(tree_util.treedef_is_leaf, map(jax.tree.structure, [1, [1], None, ()])))
     print(outer == jax.tree.structure([1, 2]), outer == inner)
     out_tree = jax.jit(lambda x: [x, {"a": x}]).lower(1.0).out_tree
     print(out_tree == jax.tree.structure([0, {"a": 0}]), isinstance(out_tree, tree_util.PyTreeDef))

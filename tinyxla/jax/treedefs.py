@@ -214,6 +214,12 @@ def treedef_children(treedef: Any) -> list[PyTreeDef]:
     return [PyTreeDef(child) for child in tree_util.treedef_children(_spec(treedef))]
 
 
+def treedef_is_leaf(treedef: Any) -> bool:
+    """Whether a structure has one node: it is a leaf, None or an empty container."""
+    spec = _spec(treedef)
+    return tree_util.treedef_is_leaf(spec) or spec.num_nodes == 1
+
+
 def treedef_tuple(treedefs: Iterable[Any]) -> PyTreeDef:
     """The structure of a tuple of trees of those structures."""
     given: Any = map(_spec, treedefs) if isinstance(treedefs, Iterable) else treedefs  # pyright: ignore[reportUnnecessaryIsInstance]

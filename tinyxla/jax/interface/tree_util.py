@@ -8,5 +8,6 @@ from tinyxla.jax.treedefs import (
     tree_transpose as tree_transpose,
     tree_unflatten as tree_unflatten,
     treedef_children as treedef_children,
+    treedef_is_leaf as treedef_is_leaf,
     treedef_tuple as treedef_tuple,
 )
