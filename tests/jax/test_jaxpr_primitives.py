@@ -168,3 +168,24 @@ def test_make_jaxpr_inside_of_an_option_that_is_set_for_all_leaves_the_option() 
             jax.make_jaxpr(jnp.sin)(1.0)
         print(jax.config.jax_numpy_rank_promotion)
         """) == ["raise"]
+
+
+def test_equations_know_their_line_and_the_scopes_around_it() -> None:
+    program = """
+        import jax
+        import jax.numpy as jnp
+        from jax.extend import source_info_util
+
+        @jax.named_scope("layer")
+        def f(x):
+            with jax.named_scope("inner"):
+                y = jnp.sin(x)
+            return jnp.cos(y)[None]
+
+        for equation in jax.make_jaxpr(f)(1.0).eqns:
+            print(equation.primitive, equation.source_info.name_stack)
+        print("(f)" in source_info_util.summarize(equation.source_info))
+        with jax.named_scope("outer"):
+            print(source_info_util.current().name_stack, source_info_util.current_name_stack())
+        """
+    assert printed(program) == ["sin layer/inner", "cos layer", "broadcast_in_dim layer", "True", "outer outer"]

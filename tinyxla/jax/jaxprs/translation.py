@@ -39,6 +39,7 @@ from tinyxla.jax.jaxprs.op_translations import (
 )
 from tinyxla.jax.jaxprs.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.jaxprs.recording import Region
+from tinyxla.jax.source_info import source_info
 from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
@@ -145,7 +146,8 @@ class Translation:
         effects = frozenset({IO_EFFECT}) if x.has_side_effect else no_effects
         order = RESULT_ORDERS.get(primitive.name, range(len(outvars)))
         context = context_of(x.source)
-        equation = JaxprEqn(invars, [outvars[k] for k in order], primitive, params, effects, x.source, context)
+        results = [outvars[k] for k in order]
+        equation = JaxprEqn(invars, results, primitive, params, effects, source_info(x.source), context)
         self.equations.append(equation)
         return outvars
 
@@ -208,9 +210,8 @@ class Translation:
         longer = shape.with_dimensions((*shape.dimensions, 1))
         params = {"shape": longer.dimensions, "broadcast_dimensions": tuple(range(shape.rank)), "sharding": None}
         result = Var(of_shape(longer))
-        self.equations.append(
-            JaxprEqn([indices], [result], primitives["broadcast_in_dim"], params, no_effects, x.source)
-        )
+        source = source_info(x.source)
+        self.equations.append(JaxprEqn([indices], [result], primitives["broadcast_in_dim"], params, no_effects, source))
         return result
 
 
