@@ -340,3 +340,25 @@ def test_probabilities_of_nan_and_invalid_parameters_are_nan() -> None:
 
 def test_cauchy_quantile_of_one_is_infinite() -> None:
     check(stats.cauchy.ppf, np.array([0, 0.5, 1], F), gives=np.array([-INF, 0, INF], F))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("option", ["multiply", "select"])
+def test_product_with_a_mask_selects_where_that_is_asked_for(option: str, compiled: bool) -> None:
+    x = jnp.array([[np.inf, -1.0, np.nan], [np.nan, 3.0, -np.inf]])
+    mask = jnp.array([[False, False, True], [False, True, False]])
+    pairs = [(x, mask), (mask, x), (x[0], mask), (x, mask[0]), (-np.inf, mask), (mask, x.astype("float16"))]
+    pairs += [(mask, x.astype(complex)), (mask, True), (mask, mask), (x[0, 0], mask[0, 0]), (x, False), (mask, 2)]
+    tx.config.update("boolean_products", option)
+    try:
+        for a, b in pairs:
+            expected = np.multiply(a, b)
+            is_mask = [isinstance(o, tx.Array) and o.dtype.kind == "b" and o.shape == expected.shape for o in (a, b)]
+            if option == "select" and sum(is_mask) == 1:
+                expected = np.where((a, b)[is_mask.index(True)], expected, 0)
+            call = tx.jit(jnp.multiply) if compiled else jnp.multiply
+            for _ in range(2):  # the second eager call takes a short cut
+                with np.errstate(invalid="ignore"):
+                    np.testing.assert_array_equal(call(a, b), expected)
+    finally:
+        tx.config.update("boolean_products", "multiply")

@@ -198,6 +198,7 @@ def install() -> None:
     config.update("out_of_bounds_updates", "drop")
     config.update("list_indices", "refuse")
     config.update("weak_integer_overflow", "wrap")
+    config.update("boolean_products", "select")
     set_from_environment()
     pytrees.rebuild_dicts_with_sorted_keys()
     sys.meta_path.insert(0, JaxFinder())

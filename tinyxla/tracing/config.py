@@ -23,6 +23,7 @@ _CHOICES = {
     "legacy_prng_key": ("allow", "warn", "error"),
     "explicit_x64_dtypes": ("allow", "warn", "error"),
     "weak_integer_overflow": ("error", "wrap"),
+    "boolean_products": ("multiply", "select"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "out_of_bounds_reads": ("raise", "clamp"),
@@ -116,6 +117,8 @@ class Config(threading.local):
             gives it, "warn" gives that of 32 bits with a warning, "error" refuses.
         weak_integer_overflow: what a Python integer becomes beside an array whose integer type does not hold it: an
             "error", or with "wrap" its low bits.
+        boolean_products: what `x * mask` is of numbers and booleans, if the booleans have the shape of the result:
+            "multiply" gives NaN where x is not finite and mask is false, as in NumPy, "select" gives 0 there.
         disable_jit: compiled functions run as plain Python.
         debug_nans: results with a NaN are errors that name the operation and the user's line.
         debug_infs: the same for infinities.
@@ -171,6 +174,7 @@ class Config(threading.local):
     enable_x64: bool = os.environ.get("TINYXLA_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
     explicit_x64_dtypes: str = "allow"
     weak_integer_overflow: str = "error"
+    boolean_products: str = "multiply"
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False

@@ -28,7 +28,7 @@ from tinyxla.numpy.arguments import (
     refuse_out,
     type_of,
 )
-from tinyxla.numpy.elementwise.definitions import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
+from tinyxla.numpy.elementwise.definitions import Binary, OfMask, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.array import Array
@@ -37,7 +37,12 @@ from tinyxla.util.tracebacks import boundary
 
 add = binary("add", ops.add, "x + y; of booleans, whether either is true.")
 subtract = binary("subtract", ops.sub, "x - y.")
-multiply = binary("multiply", ops.mul, "x * y; of booleans, whether both are true.")
+multiply = binary(
+    "multiply",
+    ops.mul,
+    "x * y; of booleans, whether both are true.",
+    of_mask=OfMask(lambda mask, x: ops.select(mask, x, like(0, x)), lambda mask, x: np.where(mask, x, x.dtype.type(0))),
+)
 true_divide = binary("true_divide", ops.div, "x / y, in floating point also for integers.", to_inexact=True)
 divide = true_divide
 maximum = binary("maximum", ops.max_, "The larger of x and y; NaN if either is.")

@@ -43,6 +43,26 @@ Function = Callable[..., Any]  # of arrays of one type and shape, made of elemen
 _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what computes it, and the places of the operands
 
 
+class OfMask(NamedTuple):
+    """What a function of two arrays is of a mask, whose elements are booleans, and an array of numbers, if the mask has
+    the shape of the result: of arrays of one shape, and of a mask and numbers as NumPy arrays."""
+
+    function: Function
+    of_numpy: Function
+
+    def of_small(self, otherwise: Function, mask_at: int) -> Function:
+        """The function of NumPy arrays and scalars in the order of the operands, `otherwise` where it is of a mask of
+        another shape."""
+
+        def compute(*operands: Any) -> Any:
+            mask, x = operands[mask_at], operands[1 - mask_at]
+            if mask.shape == np.broadcast_shapes(mask.shape, x.shape):
+                return self.of_numpy(mask, x)
+            return otherwise(mask.astype(x.dtype), x)
+
+        return compute
+
+
 class _Plan(NamedTuple):
     """For one combination of types: how operands get the common type (None: they have it), what is computed, and
     whether the result is weakly typed."""
@@ -198,14 +218,25 @@ def binary(
     to_integer: bool = False,
     strong: bool = False,
     of_signed: Function | None = None,
+    of_mask: OfMask | None = None,
 ) -> Binary:
     """The function of any two arrays that `function` is of arrays of one type and shape.
 
     Of integers it is that of floats if `to_inexact`, of booleans that of integers if `to_integer`. Results are weakly
     typed if the common type of the operands is, unless `strong`. Of small arrays of integers with a sign NumPy's
-    `of_signed` does what the function would do in many steps.
+    `of_signed` does what the function would do in many steps. Of numbers and a mask it is `of_mask` if the option
+    `boolean_products` is "select".
     """
     plans: dict[Any, _Plan] = {}
+    if of_mask is not None:
+        config.watch(plans.clear)
+
+    def mask_among(x: Any, y: Any) -> int | None:
+        """Which operand is the mask beside numbers for which there is a function of its own."""
+        if of_mask is None or config.boolean_products != "select":
+            return None
+        is_mask = [type(o) is not bool and type_of(o)[0].kind == "b" for o in (x, y)]
+        return is_mask.index(True) if sum(is_mask) == 1 else None
 
     @cache
     def large(*kept: int) -> Function:
@@ -215,15 +246,22 @@ def binary(
         x, y = operand(x, name), operand(y, name)
         dtype, weak = _common([x, y], to_inexact, to_integer)
         weak = weak and not strong
+        mask_at = mask_among(x, y)
         pair = broadcasted(name, [cast(x, dtype), cast(y, dtype)])
-        result = function(*pair).with_weak_type(weak)
+        if of_mask is not None and mask_at is not None and (x, y)[mask_at].shape == pair[0].shape:
+            result = of_mask.function((x, y)[mask_at], pair[1 - mask_at]).with_weak_type(weak)
+        else:
+            result = function(*pair).with_weak_type(weak)
         if key is not None:
             if of_signed is not None and dtype.kind == "i":
                 compute = np.errstate(all="ignore")(of_signed)
             else:
                 compute = _numpy_function(function, dtype, 2)
             if compute is not None:
-                plans[key] = _Plan(_converter(x, dtype), _converter(y, dtype), compute, weak)
+                of_x, of_y = (None if mask_at == k else _converter(o, dtype) for k, o in enumerate((x, y)))
+                if of_mask is not None and mask_at is not None:
+                    compute = of_mask.of_small(compute, mask_at)
+                plans[key] = _Plan(of_x, of_y, compute, weak)
         return result
 
     def apply(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
