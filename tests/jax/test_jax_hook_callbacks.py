@@ -37,6 +37,24 @@ def test_callback_that_raises_gives_a_runtime_error_that_names_the_exception(nam
     assert lines(PROGRAM.format(call=CALLS[name])) == ["True False True", "Refused"]
 
 
+def test_debug_callback_outside_of_compiled_functions_raises_what_the_function_raises() -> None:
+    found = lines("""
+        import jax, jax.numpy as jnp
+
+        class Refused(KeyError): pass
+        def refuse(*x): raise Refused("no")
+        def look(x):
+            jax.debug.callback(refuse, x)
+            return x
+        for call in (look, jax.grad(look), lambda x: jax.vmap(look)(jnp.ones(2))):
+            try:
+                call(1.0)
+            except Refused as error:
+                print(error)
+    """)
+    assert found == ["'no'"] * 3
+
+
 def test_callback_of_equal_functions_is_traced_without_compiling_again() -> None:
     found = lines("""
         import jax, jax.numpy as jnp, numpy as np

@@ -1,7 +1,8 @@
 """Callbacks whose exceptions are runtime errors of the program, as JAX reports them.
 
 tinyxla hands an exception of a callback to the caller as it is. Programs for JAX catch `JaxRuntimeError`, and look in
-its text for the type and the text of the exception.
+its text for the type and the text of the exception. `debug.callback` of JAX calls the function itself outside of
+compiled functions, and so its exceptions are those of the function there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from tinyxla import debug
 from tinyxla.api.callbacks import io_callback as _io_callback, pure_callback as _pure_callback
 from tinyxla.errors import TinyxlaError
+from tinyxla.tracing.core import state
 
 
 class CallbackError(TinyxlaError, RuntimeError):
@@ -43,16 +45,18 @@ class _Reporting:
             raise CallbackError(f"INTERNAL: callback {name} raised {said}") from error
 
 
-def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its callback, the first argument, made to report."""
+def _reporting(function: Callable[..., Any], when_eager: bool = True) -> Callable[..., Any]:
+    """The function with its callback, the first argument, made to report; outside of compiled functions only
+    `when_eager`."""
 
     @functools.wraps(function)
     def with_report(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return function(_Reporting(callback) if callable(callback) else callback, *args, **kwargs)
+        reports = callable(callback) and (when_eager or state.staging is not None)
+        return function(_Reporting(callback) if reports else callback, *args, **kwargs)
 
     return with_report
 
 
 pure_callback = _reporting(_pure_callback)
 io_callback = _reporting(_io_callback)
-debug_callback = _reporting(debug.callback)
+debug_callback = _reporting(debug.callback, when_eager=False)
