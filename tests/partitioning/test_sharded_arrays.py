@@ -46,6 +46,16 @@ def test_computation_follows_a_device_and_devices_do_not_mix() -> None:
     np.testing.assert_array_equal(tx.device_put(x, tx.devices()[0]) + tx.device_put(y, tx.devices()[0]), 2 * _grid(4))
 
 
+@pytest.mark.parametrize("kind", [tx.sharding.AxisType.Auto, tx.sharding.AxisType.Explicit])
+def test_arrays_over_a_mesh_of_one_device_keep_their_sharding(kind: Any) -> None:
+    mesh = tx.make_mesh((1,), ("x",), axis_types=(kind,))
+    x = tx.device_put(_grid(4), _on(mesh, "x"))
+    for found in (x + 1, tx.jit(lambda a: 2 * a)(x), tx.grad(lambda a: (a * a).sum())(x)):
+        assert found.sharding == _on(mesh, "x")
+    with tx.set_mesh(mesh):
+        assert jnp.ones(3).sharding.is_equivalent_to(_on(mesh), 1)
+
+
 def test_deleted_array_is_not_read() -> None:
     x = tx.device_put(_grid(8), _on(tx.make_mesh((8,), ("x",)), "x"))
     y = tx.jit(lambda a: a + 1, donate_argnums=0)(x)

@@ -202,6 +202,8 @@ def resharded(x: Array, sharding: NamedSharding) -> ShardedArray:
     """The array under another sharding; it moves only where that is a different one."""
     mesh: Any = sharding.mesh
     if isinstance(x, ShardedArray) and x.mesh == mesh:
+        if x.layout == sharding:
+            return x
         if x.spec == sharding.dimension_axes(x.shape, "device_put"):
             return ShardedArray(x.block, x.shape, sharding, x.weak_type)
         made = _constrained(Shape.of(x), sharding)

@@ -1,5 +1,4 @@
-"""Arrays put where a placement says: on a device, or over a mesh. On the default device alone nothing moves, but an
-array tells the sharding with which it was placed."""
+"""Arrays put where a placement says: on a device, or over a mesh."""
 
 from __future__ import annotations
 
@@ -124,6 +123,4 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
         return constrained(array, layout) if is_abstract or is_spread(layout) else array
     if is_spread(layout):
         return resharded(array, layout)
-    whole = array.concrete(what)
-    named = isinstance(layout.mesh, Mesh) and bool(layout.mesh.axis_names)
-    return whole.with_sharding(layout) if named and whole.sharding != layout else whole
+    return array.concrete(what)

@@ -1203,7 +1203,7 @@ def _is_operand(value: Any) -> bool:
 class ConcreteArray(Array):
     """An array with a value."""
 
-    __slots__ = ("_sharding", "_signature", "_value", "weak_type")
+    __slots__ = ("_signature", "_value", "weak_type")
 
     def __init__(self, value: Any, weak_type: bool = False) -> None:
         self._value = value  # an ndarray, or the NumPy scalar that NumPy makes of one without dimensions
@@ -1237,17 +1237,8 @@ class ConcreteArray(Array):
 
     @property
     def sharding(self) -> Sharding:
-        """How the elements are laid out over the mesh with which the array was placed; else the one device."""
-        try:
-            return self._sharding
-        except AttributeError:
-            return SingleDeviceSharding()
-
-    def with_sharding(self, sharding: Sharding) -> ConcreteArray:
-        """The same elements, which are not copied, with a sharding."""
-        placed = ConcreteArray(self._value, self.weak_type)
-        placed._sharding = sharding
-        return placed
+        """The one device."""
+        return SingleDeviceSharding()
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         return self

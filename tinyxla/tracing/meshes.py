@@ -273,8 +273,9 @@ class Mesh(AbstractMesh, ContextDecorator):
 
     @property
     def is_default_device(self) -> bool:
-        """Whether its one device is that on which arrays are that were not placed."""
-        return self._ids == (default_device().id,)
+        """Whether it stands for the device on which arrays are that were not placed: it has no axes that arrays could
+        be split along."""
+        return not self.axis_names and self._ids == (default_device().id,)
 
     def count_processes(self, axes: Sequence[Any]) -> int:
         """The number of blocks of processes along axes.
