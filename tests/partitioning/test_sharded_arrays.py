@@ -56,6 +56,28 @@ def test_arrays_over_a_mesh_of_one_device_keep_their_sharding(kind: Any) -> None
         assert jnp.ones(3).sharding.is_equivalent_to(_on(mesh), 1)
 
 
+def _constrained(x: Any) -> Any:
+    return tx.lax.with_sharding_constraint(x, _on(tx.make_mesh((2, 4), ("x", "y")), "y"))
+
+
+def _of_parts(x: Any) -> Any:
+    mesh = tx.make_mesh((2, 4), ("x", "y"))
+    return tx.shard_map(lambda a: a + tx.lax.psum(a, "y"), mesh=mesh, in_specs=P("y"), out_specs=P("y"))(x)
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize("function", [_constrained, _of_parts, tx.jit(_constrained)])
+def test_examples_are_split_along_a_named_mesh_axis_where_shardings_are_stated(function: Any, wrap: Any) -> None:
+    x = _grid(4, 8)
+    found = wrap(tx.vmap(function, spmd_axis_name="x"))(x)
+    assert found.sharding.spec == P("x", "y")
+    np.testing.assert_allclose(found, np.stack([function(row) for row in x]), rtol=1e-6)
+    with pytest.raises(ShapeError, match="along the mesh axis 'y' by spmd_axis_name"):
+        tx.vmap(function, spmd_axis_name="y")(x)
+    with pytest.raises(ShapeError, match="the mesh has the axes"):
+        tx.vmap(function, spmd_axis_name="z")(x)
+
+
 def test_deleted_array_is_not_read() -> None:
     x = tx.device_put(_grid(8), _on(tx.make_mesh((8,), ("x",)), "x"))
     y = tx.jit(lambda a: a + 1, donate_argnums=0)(x)

@@ -18,6 +18,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
 from tinyxla.tracing.references import Reference, write_all
+from tinyxla.tracing.shardings import axes_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.util.tracebacks import boundary
@@ -45,7 +46,8 @@ def vmap(
         axis_name: a name of the axis, over which examples can talk to each other: `lax.psum(x, axis_name)` and the
             like. Where a name is given twice, the inner axis has it.
         axis_size: the number of examples, needed only where no argument has the axis.
-        spmd_axis_name: accepted for JAX's sake; there is one device.
+        spmd_axis_name: an axis of a mesh, or a tuple of such, along which the examples are split wherever the function
+            states a sharding, by `lax.with_sharding_constraint` or as a `shard_map`.
         sum_match: where `out_axes` is None for a result that differs between examples, give their sum.
 
     Returns:
@@ -70,7 +72,12 @@ def vmap(
     _check_axes(f"{what}: out_axes", out_axes)
     if not isinstance(axis_name, Hashable):
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
-    mapping = _Mapping(what, cast(Any, fun), in_axes, out_axes, axis_name, axis_size, sum_match)
+    if not isinstance(spmd_axis_name, Hashable):
+        raise ArgumentError(
+            f"{what}: spmd_axis_name must be an axis of a mesh, or a tuple of such, but is {spmd_axis_name!r}."
+        )
+    mesh_axes = axes_of(spmd_axis_name)
+    mapping = _Mapping(what, cast(Any, fun), in_axes, out_axes, axis_name, axis_size, sum_match, mesh_axes)
 
     @transformed("vmap", fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -90,6 +97,7 @@ class _Mapping:
     axis_name: Hashable | None
     axis_size: int | None
     sum_match: bool
+    mesh_axes: tuple[Hashable, ...] = ()
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         what = self.what
@@ -115,7 +123,9 @@ class _Mapping:
             return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
 
         names = () if self.axis_name is None else (self.axis_name,)
-        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names)
+        results = batch_flat(
+            of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=self.mesh_axes
+        )
         placed = self._placed(results, flat.tree, size)
         return flat.result(as_float0(x) if results_are_zeros[k] else x for k, x in enumerate(placed))
 

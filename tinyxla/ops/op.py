@@ -287,6 +287,9 @@ def _unbound(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     raise RuntimeError("operations are called through tinyxla.tracing, which has not been imported")
 
 
+_OF_PROGRAMS = ("call", "conditional", "while")  # whose attributes have computations of any operations
+
+
 class Op:
     """An operation: its name in HLO and all its rules. Constructing one with a part missing fails.
 
@@ -333,6 +336,7 @@ class Op:
         self.samples = samples
         self.expand = expand
         self.sharding = sharding
+        self.may_have_mesh = "mesh" in attributes._fields or name in _OF_PROGRAMS
         self.structural = structural  # only regroups values, so it evaluates alike on arrays and tracers
         if name in ops:
             raise ValueError(f"there are two ops named {name}")

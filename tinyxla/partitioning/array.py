@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, ConcretizationError, DeletedError, Sha
 from tinyxla.ops import Op
 from tinyxla.partitioning.lanes import block_sizes
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, without_memory, wrap
-from tinyxla.tracing.core import Interpreted, Trace, set_trace_of_mesh
+from tinyxla.tracing.core import Interpreted, Trace
 from tinyxla.tracing.device import Device, process_index
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import (
@@ -315,9 +315,6 @@ def is_spread(sharding: Any) -> bool:
     return (
         isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and not sharding.mesh.is_default_device
     )
-
-
-set_trace_of_mesh(lambda mesh: ShardedArray.owner if isinstance(mesh, Mesh) and not mesh.is_default_device else None)
 
 
 def layout_of(x: Any) -> Any:

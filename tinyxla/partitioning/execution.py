@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from tinyxla.backends import Executable, compile_module
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
+from tinyxla.hlo.graph import computations_in
 from tinyxla.ops import Op
 from tinyxla.partitioning.array import (
     ShardedArray,
@@ -26,7 +27,7 @@ from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options
-from tinyxla.tracing.core import GraphTrace, set_on_current_mesh
+from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
@@ -154,6 +155,19 @@ def _meshes_in(computation: Computation) -> Iterator[Mesh]:
 _OF_MESHES = ("shard-map", "sharding-constraint")
 
 
+def _trace_of_meshes(attributes: Mapping[str, Any]) -> Trace | None:
+    """Where an operation goes that is over a mesh, or has programs with such."""
+    mesh = attributes.get("mesh")
+    if mesh is not None:
+        is_over_mesh = isinstance(mesh, Mesh) and not mesh.is_default_device
+    else:
+        is_over_mesh = any(next(_meshes_in(x), None) for x in computations_in(attributes.values()))
+    return ShardedArray.owner if is_over_mesh else None
+
+
+set_trace_of_meshes(_trace_of_meshes)
+
+
 def _layout_of(x: Any) -> Any:
     """Which part of an argument is where; a description of an array may say it over an abstract mesh."""
     sharding = None if isinstance(x, Array) else getattr(x, "sharding", None)
@@ -235,7 +249,7 @@ def _moved(x: Array, mesh: Mesh, spec: tuple[Any, ...]) -> ShardedArray:
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
     if op is sharding_constraint and isinstance(attributes["mesh"], Mesh):
-        return _moved(*operands, **attributes)
+        return _moved(operands[0], attributes["mesh"], attributes["spec"])
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)

@@ -627,8 +627,8 @@ def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
             owner, _ = state.axes.get(name, (None, 0))
             if owner is not None and (trace is None or owner.level > trace.level):
                 trace = owner
-    if trace is None and "mesh" in attributes:
-        trace = _trace_of_mesh(attributes["mesh"])
+    if trace is None and op.may_have_mesh:
+        trace = _trace_of_meshes(attributes)
     if trace is not None:
         return trace.record(op, operands, attributes)
     return on_current_mesh(compute(op, operands, attributes))
@@ -653,13 +653,13 @@ def on_current_mesh(found: Any) -> Any:
     return found if context.programs is None or state.staging is not None else _on_current_mesh(found)
 
 
-_trace_of_mesh: Callable[[Any], Trace | None]
+_trace_of_meshes: Callable[[Mapping[str, Any]], Trace | None]
 
 
-def set_trace_of_mesh(function: Callable[[Any], Trace | None]) -> None:
-    """Say where operations over a mesh go, which is a matter of other layers."""
-    global _trace_of_mesh
-    _trace_of_mesh = function
+def set_trace_of_meshes(function: Callable[[Mapping[str, Any]], Trace | None]) -> None:
+    """Say where operations with these attributes go, which may be over a mesh: that is a matter of other layers."""
+    global _trace_of_meshes
+    _trace_of_meshes = function
 
 
 def set_on_current_mesh(function: Callable[[Any], Any]) -> None:

@@ -46,10 +46,11 @@ class BatchTracer(CarryingTracer):
 class BatchTrace(Trace):
     what = "a batched function (vmap)"
 
-    def __init__(self, size: int, names: Sequence[Hashable] = ()) -> None:
+    def __init__(self, size: int, names: Sequence[Hashable] = (), mesh_axes: tuple[Hashable, ...] = ()) -> None:
         super().__init__()
         self.size = size
         self.names = names
+        self.mesh_axes = mesh_axes  # along which examples are split, where shardings are stated
 
     def _enter(self) -> None:
         if self.names:
@@ -68,6 +69,8 @@ class BatchTrace(Trace):
         values, axes = tuple(v for v, _ in pairs), tuple(a for _, a in pairs)
         for name in self.names:
             attributes = with_own_axis(attributes, name)
+        if self.mesh_axes:
+            attributes = _with_example_axes(attributes, self.mesh_axes)
         result, axis = calls.apply_batched(op, self.size, values, axes, attributes)
         if isinstance(result, tuple):
             return tuple(self.join(r, a) for r, a in zip(result, axis, strict=True))
@@ -80,10 +83,11 @@ def batch(
     inputs: Sequence[Any],
     axes: Sequence[int | None],
     *names: Hashable,
+    mesh_axes: tuple[Hashable, ...] = (),
 ) -> list[tuple[Any, int | None]]:
     """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes. Inside
-    the mapped axis has these names."""
-    mapped = BatchTrace(size, names)
+    the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`."""
+    mapped = BatchTrace(size, names, mesh_axes)
     mapped.function = function
 
     def apply() -> list[tuple[Any, int | None]]:
@@ -125,4 +129,21 @@ def _in_computation(computation: Computation, name: Hashable) -> Computation:
     made, _ = computation.copy()
     for x in made.instructions:
         x.attributes = x.attributes._replace(**with_own_axis(x.attributes._asdict(), name))
+    return made
+
+
+def _with_example_axes(attributes: dict[str, Any], names: tuple[Hashable, ...]) -> dict[str, Any]:
+    """Attributes of an operation, and of those in its computations, with the mesh axes along which examples are split;
+    operations that state shardings have them."""
+    changed = map_computations(attributes, lambda computation: _with_examples_along(computation, names))
+    return {**changed, "example_axes": names} if "example_axes" in changed else changed
+
+
+@lru_cache(1024)
+def _with_examples_along(computation: Computation, names: tuple[Hashable, ...]) -> Computation:
+    if computation.all_opcodes.isdisjoint(("shard-map", "sharding-constraint")):
+        return computation
+    made, _ = computation.copy()
+    for x in made.instructions:
+        x.attributes = x.attributes._replace(**_with_example_axes(x.attributes._asdict(), names))
     return made

@@ -9,7 +9,7 @@ Sources: custom calls "Sharding", and `sdy.manual_computation` of the Shardy dia
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,7 +23,15 @@ from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, J
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, SingleDeviceSharding, Spec, splitting
+from tinyxla.tracing.shardings import (
+    UNCONSTRAINED,
+    NamedSharding,
+    SingleDeviceSharding,
+    Spec,
+    axes_of,
+    spec_of,
+    splitting,
+)
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.calls import split_reverse
 from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
@@ -35,20 +43,22 @@ _ONE = AbstractMesh((1,), ("x",))
 
 
 class ShardingConstraint(NamedTuple):
-    """`spec` is a `PartitionSpec` with an entry for each dimension."""
+    """`spec` is a `PartitionSpec` with an entry for each dimension. The examples of a map around are split along
+    `example_axes`; without them that is left open."""
 
     mesh: AbstractMesh
     spec: tuple[Any, ...]
+    example_axes: tuple[Hashable, ...] = ()
 
 
-def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...]) -> Shape:
+def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...], **others: Any) -> Shape:
     shape = movement.array_operand("sharding-constraint", x)
     if len(spec) != shape.rank:
         raise ShapeError(f"sharding-constraint: spec must have an entry for each dimension of {shape}, but is {spec}.")
     return shape
 
 
-def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any) -> tuple[Any]:
+def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any, **others: Any) -> tuple[Any]:
     """The cotangent where the operand is, if that was on other devices."""
     layout: Any = getattr(x, "sharding", None)
     layout = layout.layout if isinstance(layout, SingleDeviceSharding) else layout
@@ -56,13 +66,33 @@ def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any) -> tuple[Any]
     is_placed = isinstance(own, Mesh) and not own.is_default_device
     if is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist():
         mesh, spec = own, layout.dimension_axes(x.shape)
-    return (sharding_constraint(g, mesh=mesh, spec=spec),)
+    return (sharding_constraint(g, mesh=mesh, spec=spec, **others),)
 
 
-def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any) -> Any:
+def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any, example_axes: Any) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
-    return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], UNCONSTRAINED, *spec[axis:])), axis
+    used = {name for part in spec for name in axes_of(part)}
+    _check_example_axes("lax.with_sharding_constraint", example_axes, mesh, used, spec_of(tuple(map(axes_of, spec))))
+    examples = example_axes or UNCONSTRAINED
+    return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], examples, *spec[axis:])), axis
+
+
+def _check_example_axes(
+    what: str, names: tuple[Hashable, ...], mesh: AbstractMesh, used: Set[Hashable], by: Any
+) -> None:
+    """An error for axes of examples that the mesh does not have, or along which each example is split by itself."""
+    for name in names:
+        if name not in mesh.axis_names:
+            raise ShapeError(
+                f"{what}: the examples of vmap are to be split along the mesh axis {name!r} by spmd_axis_name, but the "
+                f"mesh has the axes {mesh.axis_names}."
+            )
+        if name in used:
+            raise ShapeError(
+                f"{what}: the examples of vmap are to be split along the mesh axis {name!r} by spmd_axis_name, but "
+                f"each of them is split along it, by {by}; leave the axis out of one of these."
+            )
 
 
 def _constraint_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -74,6 +104,7 @@ sharding_constraint = Op(
     attributes=ShardingConstraint,
     shape=_constraint_shape,
     evaluate=lambda x, **attributes: x,
+    fill_defaults=True,
     derivative=Linear(_constraint_transpose),
     batch=_constraint_batch,
     samples=_constraint_samples,
@@ -85,7 +116,7 @@ class ShardMap(NamedTuple):
     """`to_apply` is the function of a device, whose axes have the names of the mesh's. With `check_vma` it says by
     `pvary` where what is the same on all devices meets what varies (`tinyxla.transforms.manual`). `manual_axes` are
     the axes of the mesh that the function is about, all if it is empty; it may talk over others, which belong to a
-    function around it."""
+    function around it. The examples of a map around are split along `example_axes`."""
 
     to_apply: Computation
     mesh: AbstractMesh
@@ -93,6 +124,7 @@ class ShardMap(NamedTuple):
     out_specs: tuple[Spec, ...]
     check_vma: bool = False
     manual_axes: tuple[Hashable, ...] = ()
+    example_axes: tuple[Hashable, ...] = ()
 
     @property
     def own_axes(self) -> Sequence[Hashable]:
@@ -371,10 +403,19 @@ def _derivative(**attributes: Any) -> Derivative:
 
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     a = ShardMap(**attributes)
+    given, a = a.example_axes, a._replace(example_axes=())
+    attributes = a._asdict()
+    _check_example_axes(
+        "shard_map",
+        given,
+        a.mesh,
+        frozenset().union(*map(named, (*a.in_specs, *a.out_specs))),
+        (a.in_specs, a.out_specs),
+    )
     if not a.to_apply.axis_names <= {*a.own_axes, OWN}:  # over which a `vmap` around talks
         pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
         return tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
-    names = _axes_of_examples(a, operands, axes)
+    names = given if given and {*given} <= {*a.own_axes} else _axes_of_examples(a, operands, axes)
     own = size // math.prod(a.mesh.shape[name] for name in names)  # examples of a device
     made, found = _traced(a, lambda: batched(a.to_apply, own, axes))
     inputs = tuple(_with_dimension(spec, axis, names) for spec, axis in zip(a.in_specs, axes, strict=True))
