@@ -81,7 +81,7 @@ def test_collectives_of_what_all_devices_have() -> None:
     ("in_specs", "out_specs", "error", "said"),
     [
         (P("z"), P("x"), ShapeError, "names 'z', but the mesh has the axes"),
-        (P("x", "x"), P("x"), ShapeError, "must not name an axis twice"),
+        (P("x", "x"), P("x"), ShapeError, "must not name the axis 'x' twice"),
         (P(None, ("x", "y")), P("x"), ShapeError, "the size of dimension 1 of (8, 4) must be a multiple of 8"),
         (P("x"), P(), ShapeError, "must be the same on all devices along 'x', but may vary there"),
         ((P("x"), P("x")), P("x"), PytreeError, "in_specs has another structure"),

@@ -136,3 +136,20 @@ def test_compiled_functions_are_kept_for_each_mesh() -> None:
         assert doubled(jnp.ones(8)).sharding.mesh.shape == {"x": 2}
     with tx.set_mesh(tx.sharding.AbstractMesh()), pytest.raises(MeshError, match="needs a mesh"):
         doubled(jnp.ones(8))
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_functions_of_parts_are_split_as_types_say(wrap: Any) -> None:
+    x = _split((4, 2, 3), "x", "y")
+    rows = tx.shard_map(lambda a: 2 * a.squeeze(0)[None], out_specs=P("x"), axis_names={"x"})
+    found = wrap(rows)(x)
+    np.testing.assert_array_equal(found, 2 * np.asarray(x))
+    assert _type(found) == ("x", "y", None)
+    assert tx.shard_map(lambda a: a, out_specs=P("x", "y"))(x).sharding == x.sharding
+
+
+def test_constraint_along_other_axes_keeps_the_type() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with tx.set_mesh(mesh):
+        found = tx.jit(lambda a: tx.lax.with_sharding_constraint(a, P("y")))(_split((8, 4), "x"))
+        assert found.sharding.is_equivalent_to(tx.NamedSharding(mesh, P(("x", "y"))), 2)

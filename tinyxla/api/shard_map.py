@@ -18,6 +18,7 @@ from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
@@ -26,6 +27,7 @@ from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_o
 from tinyxla.transforms.computations import run, subgraph
 from tinyxla.transforms.manual import ManualTrace, trace_parts
 from tinyxla.transforms.sharded import ShardMap, applied, named, part_shape, shard_map as shard_map_op
+from tinyxla.transforms.sharding_types import type_of
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -52,7 +54,7 @@ def shard_map(
         out_specs: a pytree of `PartitionSpec`s that may stop earlier than the result: along which dimension the parts
             of the devices along an axis are put together. Along axes that a spec does not name they must be the same.
         in_specs: for the arguments, how they are split into parts. Along axes that a spec does not name all devices
-            have the same part.
+            have the same part. By default they are split along explicit axes as their types say.
         mesh: the devices; by default the current mesh.
         axis_names: the axes that f is about, by default all. Arrays are not split along others inside of it.
         check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
@@ -95,7 +97,8 @@ def shard_map(
         if inside or config.disable_jit:
             return function(*args)
         found = Jitted(wraps(f)(function), frozenset(), frozenset())(*args)  # traced anew: f may use what has changed
-        return placed("shard_map: out_specs", found, function.out_shardings())
+        others = explicit_axes(function.mesh) if axis_names else ()  # the types of results may name these
+        return found if others else placed("shard_map: out_specs", found, function.out_shardings())
 
     return whole
 
@@ -240,8 +243,11 @@ class _OfParts:
         mesh = self.mesh
         names: frozenset[Hashable] = frozenset(self._axis_names or mesh.axis_names)
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
-        specs = self._specs("in_specs", self._in_specs, args, mesh)
-        ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
+        if self._in_specs is None:
+            ins = [tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x)) for x in leaves]
+        else:
+            specs = self._specs("in_specs", self._in_specs, args, mesh)
+            ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
         parts = [
             (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, named(spec))
             for x, spec in zip(leaves, ins, strict=True)

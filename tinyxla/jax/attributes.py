@@ -18,7 +18,7 @@ from tinyxla.jax.error_words.rows import in_jax, with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
-from tinyxla.jax.jaxprs.avals import ShapedArray
+from tinyxla.jax.jaxprs.avals import ShapedArray, sharding_along_explicit_axes
 from tinyxla.jax.jaxprs.random_primitives import record_generators
 from tinyxla.jax.jaxprs.recorded_functions import recorded_power
 from tinyxla.jax.key_reuse import checking
@@ -41,8 +41,9 @@ from tinyxla.transforms.key_arrays import KeyArray
 
 
 def _aval(self: Any) -> ShapedArray:
-    """The shape, element type and weakness."""
-    return ShapedArray(self.shape, self.dtype, getattr(self, "weak_type", False))
+    """The shape, element type, weakness, and how the array is split along explicit axes."""
+    weak_type, sharding = getattr(self, "weak_type", False), sharding_along_explicit_axes(self)
+    return ShapedArray(self.shape, self.dtype, weak_type, sharding=sharding)
 
 
 def _trace(self: Any) -> Trace:
@@ -74,6 +75,7 @@ def set_attributes() -> None:
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
+    array_type._committed = property(lambda self: self.committed)
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
     array_type.unsafe_buffer_pointer = memories.address
     array_type.committed = False  # what is on the one device goes to where other arguments are

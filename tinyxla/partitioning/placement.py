@@ -10,13 +10,21 @@ from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, resharded
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.axis_types import EVERY, with_auto_axes
+from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, SingleDeviceSharding, layout_on
+from tinyxla.tracing.shardings import (
+    UNCONSTRAINED,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+    axes_of,
+    layout_on,
+)
+from tinyxla.transforms.sharding_types import type_of
 
 
 def is_placement(x: Any) -> bool:
@@ -110,11 +118,24 @@ def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool) -> Any:
     return pytrees.map_tree(lambda x: x if is_float0(x) else _put(what, x, layout, only_even), tree)
 
 
+def _beside_type(x: Any, layout: NamedSharding) -> NamedSharding:
+    """A constraint that is about the axes left to the compiler: along explicit ones an array stays as its type says."""
+    explicit = frozenset(explicit_axes(layout.mesh))
+    if not explicit or explicit == frozenset(layout.mesh.axis_names) or not explicit.isdisjoint(layout.named_axes):
+        return layout
+    parts = (*layout.spec, *[None] * (x.ndim - len(layout.spec)))
+    pairs = zip(type_of(x), parts, strict=True)
+    joined = [part if part is UNCONSTRAINED or not own else (*own, *axes_of(part)) for own, part in pairs]
+    return NamedSharding(layout.mesh, PartitionSpec(*joined))
+
+
 def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
     if hasattr(x, "update") and not isinstance(x, Array):  # a description of an array
         layout.dimension_axes(x.shape, what)
         return x.update(sharding=shown(layout))
     array = x if isinstance(x, Array) else as_array(x)
+    if isinstance(array, Tracer) and not only_even and array.ndim >= len(layout.spec):
+        layout = _beside_type(array, layout)
     if isinstance(array, Tracer) and not only_even:
         layout = layout.with_even_parts(array.shape)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit

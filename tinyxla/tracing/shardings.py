@@ -412,7 +412,10 @@ class NamedSharding(Sharding):
             if name not in mesh.axis_names:
                 raise ShapeError(f"NamedSharding: {self.spec} names {name!r}, but the mesh has the axes {mesh.shape}.")
         if len(set(names)) < len(names):
-            raise ShapeError(f"NamedSharding: {self.spec} must not name an axis twice; a part is along one dimension.")
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ShapeError(
+                f"NamedSharding: {self.spec} must not name the axis {twice!r} twice; a part is along one dimension."
+            )
 
     def update(self, *, spec: Any = None, **ignored: Any) -> NamedSharding:
         """The same with another spec.
@@ -458,6 +461,11 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         """Whether each device has all of an array."""
         return math.prod(self._parts(part) for part in self.spec) == 1
+
+    @property
+    def named_axes(self) -> frozenset[Any]:
+        """The axes that the spec names."""
+        return frozenset(name for part in self.spec for name in axes_of(part))
 
     @property
     def replicated_axes(self) -> frozenset[Any]:

@@ -11,6 +11,7 @@ Source: the documentation of JAX, section "Explicit sharding (a.k.a. 'sharding i
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -207,6 +208,7 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
         return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
 
     axes: dict[int, tuple[Any, ...]] = {}
+    contracted = {factor for factor, _ in factors.reductions}
     for spec, dimensions in zip(operands, factors.operands, strict=True):
         for d, (names, factor) in enumerate(zip(spec, dimensions, strict=True)):
             if not names or (factor is None and x.op is reduction.reduce):  # a sum over parts is not ambiguous
@@ -215,7 +217,8 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
                 raise error(f"dimension {d} must be whole, but is split along {_names(names)}")
             if axes.setdefault(factor, names) != names:
                 both = f"{_names(axes[factor])} and {_names(names)}"
-                raise error(f"dimensions that go together are split in different ways, along {both}")
+                which = "contracted dimensions" if factor in contracted else "dimensions that go together"
+                raise error(f"{which} are split in different ways, along {both}")
     for factor, _ in factors.reductions:
         _check_reduced(x, factors, factor, operands, error)
     found: list[Spec] = []
@@ -266,7 +269,14 @@ def _constraint(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[
 
 
 def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
-    return [_kept(spec, sizes) for spec in x.attributes.out_specs]
+    """Along the axes that the function is about as its specs say, along others as the types inside of it."""
+    a = x.attributes
+    others = {name: size for name, size in sizes.items() if name not in a.own_axes}
+    outside = [_kept(spec, sizes) for spec in a.out_specs]
+    if not others:
+        return outside
+    inside = output_types(a.to_apply, [_kept(spec, others) for spec in operands], others)
+    return [tuple(map(operator.add, *pair)) for pair in zip(outside, inside, strict=True)]
 
 
 def _call(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:

@@ -158,6 +158,88 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Sharding {1} implies that array axis {2} is partitioned {4} times, but the dimension size is {0:size} "
         "(full shape: {3}, per-dimension tiling factors: {5} should evenly divide the shape)",
     ),
+    # sharding types
+    (
+        r"select: dimensions that go together are split in different ways, along .*, of \S+ and (\S+) and (\S+);",
+        "select cases must have the same shardings, got [{1}, {2}].",
+    ),
+    (
+        r"dot: dimensions that go together are split in different ways, along .*, of (\S+) and (\S+);",
+        "dot_general requires lhs batch dimensions and rhs batch dimensions to have the consistent sharding, got {1} "
+        "and {2}.",
+    ),
+    (
+        r"dot: contracted dimensions are split in different ways, along (.*), of",
+        "dot_general requires contracting dimensions to have consistent sharding, got {1}.",
+    ),
+    (
+        r"dot: both operands are split along .* where they are contracted, so it is ambiguous",
+        "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please specify the "
+        "output sharding via the `out_sharding` parameter.",
+    ),
+    (
+        r"dot: two dimensions of the result would be split along the same axis, as (\S+), of (\S+) and (\S+);",
+        "dot_general operation with inputs: {2}, {3} produces an illegally sharded result: {1}",
+    ),
+    (
+        r"(\S+): dimensions that go together are split in different ways, along (.*), of",
+        "{1:op} got incompatible shardings for broadcasting: {2}.",
+    ),
+    (
+        r"reshape: dimension .*, of (.*); give",
+        "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
+        "jax.lax.reshape. Got operand type: {1}",
+    ),
+    (r"lax.split: slice: dimension \d+ of the result has the size", "split on sharded dims"),
+    (r"slice: dimension \d+ of the result has the size", "slicing on sharded dims where the sizes do not divide"),
+    (r"pad: dimension \d+ of the result has the size", "padding on sharded dims where the sizes do not divide"),
+    # programs over several meshes
+    (
+        r"the arrays of one program must be sharded over one mesh, but are over (.*);",
+        "Received incompatible devices for jitted computation. Got arrays over {1}",
+    ),
+    (
+        r"^jit of .*: in_shardings: an argument of shape (.*) must have the sharding (.*), but has (.*); use",
+        "Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {2}, arg "
+        "sharding: {3} for arg shape: {1}",
+    ),
+    (
+        r"^\S+: an argument of shape (.*) must have the sharding (.*), but has (.*); use",
+        "Computation was compiled for input shardings {2} that disagree with the shardings {3} of arguments passed to "
+        "it. Here are the mismatches: shape {1}",
+    ),
+    (
+        r"^lax.with_sharding_constraint: the examples of vmap are .* mesh axis (.*) by spmd_axis_name, .*, by (P.*);",
+        "vmap spmd_axis_name ({1},) cannot appear in with_sharding_constraint spec, but got spec {2}",
+    ),
+    (
+        r"^lax.with_sharding_constraint: P.* needs a mesh;",
+        "with_sharding_constraint requires a non-empty mesh in context if you are passing `PartitionSpec`s.",
+    ),
+    (
+        r"^lax.with_sharding_constraint: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
+        "One of with_sharding_constraint arguments is incompatible with its sharding annotation {1}: Sharding {1} is "
+        "only valid for values of rank at least {2}, but was applied to a value of rank {3:rank}.",
+    ),
+    (
+        r"^jit of .*: in_shardings: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
+        "One of pjit arguments is incompatible with its sharding annotation {1}: Sharding {1} is only valid for values "
+        "of rank at least {2}, but was applied to a value of rank {3:rank}.",
+    ),
+    (
+        r"^jit of .*: out_shardings: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
+        "One of pjit outputs is incompatible with its sharding annotation {1}: Sharding {1} is only valid for values "
+        "of rank at least {2}, but was applied to a value of rank {3:rank}.",
+    ),
+    (
+        r"^NamedSharding: (P.*) names '(.*)', but the mesh has the axes (.*)\.",
+        "Resource axis: {2} of {1} is not found in mesh: ({3}).",
+    ),
+    (
+        r"^NamedSharding: (P.*) must not name the axis '(.*)' twice;",
+        "A single NamedSharding specification can map every mesh axis to at most one positional dimension, but {1} has "
+        "duplicate entries for `{2}`",
+    ),
     # trees
     (r"^tree_reduce: the tree .* has no leaves", "reduce() of empty iterable with no initial value"),
     (r"^tree_transpose: (?:an inner tree has the structure|the tree does not begin as)", "Mismatch"),

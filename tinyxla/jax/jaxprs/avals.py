@@ -135,12 +135,12 @@ def get_aval(x: Any) -> AbstractValue:
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
-        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False), sharding=_in_type(x))
+        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False), sharding=sharding_along_explicit_axes(x))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 
 
-def _in_type(x: Any) -> NamedSharding | None:
+def sharding_along_explicit_axes(x: Any) -> NamedSharding | None:
     """The sharding of an array along the axes that are explicit: those along which it is part of the type."""
     layout = getattr(x, "sharding", None)
     if not isinstance(layout, NamedSharding):
