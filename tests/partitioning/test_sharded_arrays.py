@@ -106,6 +106,12 @@ def test_shardings_that_do_not_fit() -> None:
         tx.lax.with_sharding_constraint(_grid(8), P("x"))
     with pytest.raises(ArgumentError, match="take 16 devices"):
         tx.make_mesh((16,), ("x",))
+    with pytest.raises(ArgumentError, match="must be a sequence of integers"):
+        tx.make_mesh(("4", 2), ("x", "y"))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="has manual axes"):
+        tx.set_mesh(tx.make_mesh((4,), ("x",), axis_types=tx.sharding.AxisType.Manual))
+    with pytest.raises(ArgumentError, match=r"takes a mesh and a PartitionSpec, but got .* and None"):
+        tx.NamedSharding(mesh, None)
 
 
 def test_results_are_placed_by_keywords() -> None:

@@ -153,3 +153,33 @@ def test_constraint_along_other_axes_keeps_the_type() -> None:
     with tx.set_mesh(mesh):
         found = tx.jit(lambda a: tx.lax.with_sharding_constraint(a, P("y")))(_split((8, 4), "x"))
         assert found.sharding.is_equivalent_to(tx.NamedSharding(mesh, P(("x", "y"))), 2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda where: tx.reshard(jnp.ones((8, 4)), where),
+        lambda where: jnp.zeros((8, 4), out_sharding=where),
+        lambda where: auto_axes(jnp.dot)(jnp.ones((8, 3)), jnp.ones((3, 4)), out_sharding=where),
+        lambda where: tx.nn.initializers.he_normal()(tx.random.key(0), (8, 4), out_sharding=where),
+    ],
+)
+def test_shardings_that_are_types_speak_of_all_dimensions(make: Callable[[Any], Any]) -> None:
+    assert make(P("x")).sharding.spec == P("x", None)
+
+
+def test_descriptions_of_results_have_types() -> None:
+    x = _split((8, 4), "x", "y")
+    found = tx.eval_shape(tx.jit(lambda a, b: (2 * a, a.sum(1), b)), x, 1.0)
+    mesh = get_abstract_mesh()
+    assert found[0].sharding == tx.NamedSharding(mesh, P("x", "y"))
+    assert found[1].sharding == tx.NamedSharding(mesh, P("x"))
+    described = tx.ShapeDtypeStruct((8, 4), np.float32, sharding=P("x"))
+    assert described.sharding.mesh == tx.sharding.get_mesh()
+    assert tx.jit(lambda a: 2 * a).lower(described).compile().input_shardings[0][0].spec == P("x")
+
+
+@pytest.mark.parametrize("batch_size", [2, 10])
+def test_map_of_several_elements_keeps_types(batch_size: int) -> None:
+    found = tx.lax.map(lambda a: a + 1, _split((5, 4, 2), None, "x"), batch_size=batch_size)
+    assert _type(found) == (None, "x", None)

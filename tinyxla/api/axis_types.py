@@ -51,7 +51,8 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: A
     def function(*args: Any, **kwargs: Any) -> Any:
         where = _given("auto_axes", "out_sharding", "results", out_sharding, kwargs)
         names = _names("auto_axes", axes)
-        return placed("auto_axes: out_sharding", with_auto_axes(names, lambda: f(*args, **kwargs)), where)
+        found = with_auto_axes(names, lambda: f(*args, **kwargs))
+        return placed("auto_axes: out_sharding", found, where, is_type=True)
 
     return function
 

@@ -21,8 +21,10 @@ from tinyxla.tracing.array import Array, converts
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
+from tinyxla.tracing.meshes import current_mesh
 from tinyxla.tracing.promotion import MASKED, as_array
 from tinyxla.tracing.references import Reference, discovered, threaded, values_of
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.transforms.sharding_types import sharding_in_type
@@ -61,6 +63,8 @@ class ShapeDtypeStruct:
             said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
             raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
         check_placement("ShapeDtypeStruct: sharding", sharding)
+        if isinstance(sharding, PartitionSpec) and not current_mesh().empty:
+            sharding = NamedSharding(current_mesh(), sharding)
         object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
         named = getattr(dtype, "dtype", None)  # of a scalar constructor, such as tinyxla.numpy.float32
         object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)  # pyright: ignore[reportUnknownArgumentType]
@@ -397,7 +401,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
 
     Returns:
-        A pytree of `ShapeDtypeStruct`s.
+        A pytree of `ShapeDtypeStruct`s; those of results that are split along explicit axes say so.
 
     Raises:
         ArgumentError: an argument that is no array, number, or pytree of them.
@@ -408,10 +412,13 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         (2, 2)
     """
     check_callable("eval_shape", function)
+    shardings: list[NamedSharding | None] = []
 
     @wraps(function)
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
-        return pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
+        result = pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
+        shardings[:] = map(sharding_in_type, pytrees.leaves(result))
+        return result
 
     def run(references: list[Reference]) -> Any:
         """References have their values, and what the function writes is dropped."""
@@ -421,7 +428,18 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         made, _, weak, tree = trace_tree(traced if references else of_arrays, args, kwargs)
         return shapes_of(made, weak, tree)
 
-    return discovered(run)
+    found = discovered(run)
+    return _with_types(found, shardings) if any(x is not None for x in shardings) else found
+
+
+def _with_types(structs: Any, shardings: Sequence[NamedSharding | None]) -> Any:
+    """Descriptions of arrays with their shardings along explicit axes, over a mesh without devices."""
+    leaves, tree = pytrees.flatten(structs)
+    typed = [
+        x if layout is None else x.update(sharding=NamedSharding(layout.mesh.abstract_mesh, layout.spec))
+        for x, layout in zip(leaves, shardings, strict=True)
+    ]
+    return pytrees.unflatten(tree, typed)
 
 
 def _zeros_of_struct(x: Any) -> Any:

@@ -40,7 +40,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         >>> tx.reshard(tx.numpy.arange(2), tx.NamedSharding(mesh, tx.P("x"))).sharding.spec
         PartitionSpec('x')
     """
-    return placed("reshard", xs, out_shardings)
+    return placed("reshard", xs, out_shardings, is_type=True)
 
 
 def _sharding(what: str, sharding: Any) -> Sharding:

@@ -75,6 +75,7 @@ def set_attributes() -> None:
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
+    array_type._value = property(lambda self: self.numpy())
     array_type._committed = property(lambda self: self.committed)
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
     array_type.unsafe_buffer_pointer = memories.address
@@ -98,6 +99,7 @@ def set_attributes() -> None:
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     sharding: Any = NamedSharding
     sharding.check_compatible_aval = lambda self, aval_shape: self.dimension_axes(aval_shape) and None
+    sharding._device_assignment = property(lambda self: tuple(self.mesh.devices.flat))
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device
     device.addressable_memories, device.default_memory = memories.memories, memories.default_memory

@@ -16,6 +16,7 @@ import numpy as np
 from tinyxla import lax, numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.numpy.arguments import named, python_dtype, shape_of
+from tinyxla.partitioning.placement import placed
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -23,9 +24,9 @@ Axes = int | Sequence[int]
 
 
 class Initializer(Protocol):
-    """A function of a key, a shape and a dtype."""
+    """A function of a key, a shape, a dtype, and how the result is sharded."""
 
-    def __call__(self, key: Array, shape: Sequence[int], dtype: Any = None) -> Array: ...
+    def __call__(self, key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array: ...
 
 
 def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
@@ -97,8 +98,9 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def _drawing(default: Any, draw: Callable[[Array, Sequence[int], Any], Array]) -> Initializer:
     """The dtype is what is asked for at last, or when the initializer was made, or the usual one."""
 
-    def init(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
-        return draw(key, shape, next(kind for kind in (dtype, default, float) if kind is not None))
+    def init(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
+        drawn = draw(key, shape, next(kind for kind in (dtype, default, float) if kind is not None))
+        return placed("nn.initializers: out_sharding", drawn, out_sharding, is_type=True)
 
     return init
 
@@ -372,7 +374,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     make = orthogonal(scale, column_axis, dtype)
     what = "nn.initializers.delta_orthogonal"
 
-    def init(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    def init(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
         sizes = shape_of(what, shape)
         if not 3 <= len(sizes) <= 5 or sizes[-1] < sizes[-2]:
             raise ShapeError(
@@ -381,7 +383,8 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
             )
         matrix = make(key, sizes[-2:], dtype)
         middle = tuple((n - 1) // 2 for n in sizes[:-2])
-        return tnp.zeros(sizes, matrix.dtype).at[middle].set(matrix)
+        kernel = tnp.zeros(sizes, matrix.dtype).at[middle].set(matrix)
+        return placed(f"{what}: out_sharding", kernel, out_sharding, is_type=True)
 
     return init
 

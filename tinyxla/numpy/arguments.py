@@ -74,7 +74,8 @@ def with_device(function: _Function) -> _Function:
         if device is not None or out_sharding is not None:
             check_device(function.__name__, device)
             where = device if out_sharding is None else out_sharding
-            return placed_result(f"{function.__name__}: out_sharding", lambda: function(*args, **kwargs), where)
+            what, is_type = f"{function.__name__}: out_sharding", out_sharding is not None
+            return placed_result(what, lambda: function(*args, **kwargs), where, is_type)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tinyxla.errors import ArgumentError, MeshError, PytreeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, resharded
@@ -38,7 +40,7 @@ def says_where(placements: Any) -> bool:
     return any(isinstance(x, Placement | Device) for x in leaves)
 
 
-def placed(what: str, tree: Any, placements: Any, only_even: bool = True) -> Any:
+def placed(what: str, tree: Any, placements: Any, only_even: bool = True, is_type: bool = False) -> Any:
     """The arrays of a pytree where placements say; traced arrays are constrained to them.
 
     Args:
@@ -46,6 +48,8 @@ def placed(what: str, tree: Any, placements: Any, only_even: bool = True) -> Any
         tree: a pytree of arrays, and of descriptions of such, which then say it.
         placements: a pytree of devices, shardings, specs for the current mesh, and None, that may stop earlier.
         only_even: whether each dimension must have equal parts; else traced arrays stay whole along one that has not.
+        is_type: whether the placements say the types of the arrays, if the axes of a mesh are explicit; then their
+            shardings speak of all dimensions.
 
     Raises:
         ArgumentError: a device that there is not.
@@ -57,13 +61,13 @@ def placed(what: str, tree: Any, placements: Any, only_even: bool = True) -> Any
     if not says_where(placements):
         return tree
     structure, pairs = _pairs(what, tree, placements)
-    moved = [x if layout is None else _moved(what, x, layout, only_even) for x, layout in pairs]
+    moved = [x if layout is None else _moved(what, x, layout, only_even, is_type) for x, layout in pairs]
     return pytrees.unflatten(structure, moved)
 
 
-def placed_result(what: str, function: Callable[[], Any], placements: Any) -> Any:
+def placed_result(what: str, function: Callable[[], Any], placements: Any, is_type: bool = True) -> Any:
     """The result of a function where placements say; what it computes on the way is split as the compiler chooses."""
-    return placed(what, with_auto_axes(EVERY, function), placements)
+    return placed(what, with_auto_axes(EVERY, function), placements, is_type=is_type)
 
 
 def check_agrees(what: str, tree: Any, placements: Any) -> None:
@@ -114,8 +118,13 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
     return placement if isinstance(placement, NamedSharding) else None
 
 
-def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool) -> Any:
-    return pytrees.map_tree(lambda x: x if is_float0(x) else _put(what, x, layout, only_even), tree)
+def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool, is_type: bool) -> Any:
+    is_type = is_type and bool(explicit_axes(layout.mesh))
+
+    def moved(x: Any) -> Any:
+        return x if is_float0(x) else _put(what, x, layout.with_rank(np.ndim(x)) if is_type else layout, only_even)
+
+    return pytrees.map_tree(moved, tree)
 
 
 def _beside_type(x: Any, layout: NamedSharding) -> NamedSharding:

@@ -426,7 +426,7 @@ def set_mesh(mesh: AbstractMesh) -> _MeshContext:
         A context manager, at whose end the mesh is the one before.
 
     Raises:
-        ArgumentError: what is no mesh.
+        ArgumentError: what is no mesh, or one of manual axes.
 
     Example:
         >>> import tinyxla as tx
@@ -437,6 +437,11 @@ def set_mesh(mesh: AbstractMesh) -> _MeshContext:
     if not isinstance(mesh, AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mesh).__name__
         raise ArgumentError(f"set_mesh: takes a mesh, such as make_mesh gives, but got {mesh!r} of type {kind}.")
+    if AxisType.Manual in mesh.axis_types:
+        raise ArgumentError(
+            f"set_mesh: {mesh} has manual axes, which are those of a function of shard_map; make a mesh whose axes are "
+            "Auto or Explicit."
+        )
     return _MeshContext(mesh)
 
 
@@ -455,7 +460,7 @@ def make_mesh(
         A mesh.
 
     Raises:
-        ArgumentError: there are fewer devices.
+        ArgumentError: sizes that are no integers, or there are fewer devices.
 
     Example:
         >>> import tinyxla as tx
@@ -463,6 +468,8 @@ def make_mesh(
         Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
     given = list(all_devices() if devices is None else devices)
+    if not all(hasattr(n, "__index__") for n in axis_shapes):
+        raise ArgumentError(f"make_mesh: axis_shapes must be a sequence of integers, but is {axis_shapes!r}.")
     count = math.prod(axis_shapes)
     if count > len(given):
         raise ArgumentError(

@@ -395,6 +395,7 @@ class NamedSharding(Sharding):
     does not name the parts are the same.
 
     Raises:
+        ArgumentError: what is no mesh, or no spec.
         ShapeError: the spec names an axis that the mesh does not have, or one twice.
 
     Example:
@@ -406,6 +407,8 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: AbstractMesh, spec: Any, *, memory_kind: str | None = None) -> None:
         self.mesh = mesh
+        if spec is None or not isinstance(mesh, AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"NamedSharding: takes a mesh and a PartitionSpec, but got {mesh!r} and {spec!r}.")
         self.spec: PartitionSpec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
         names = [name for part in self.spec for name in axes_of(part)]
         for name in names:
@@ -508,6 +511,23 @@ class NamedSharding(Sharding):
                     f"{[self._parts(a) for a in spec]} parts; pad it, or leave it whole."
                 )
         return spec
+
+    def with_rank(self, rank: int) -> NamedSharding:
+        """The same, with an entry in the spec for each dimension of an array.
+
+        Args:
+            rank: the number of dimensions.
+
+        Returns:
+            A sharding over the same mesh; this one, if its spec has as many entries.
+
+        >>> from tinyxla import NamedSharding, P
+        >>> from tinyxla.sharding import AbstractMesh
+        >>> NamedSharding(AbstractMesh((2,), ("x",)), P("x")).with_rank(2).spec
+        PartitionSpec('x', None)
+        """
+        missing = rank - len(self.spec)
+        return NamedSharding(self.mesh, PartitionSpec(*self.spec, *[None] * missing)) if missing > 0 else self
 
     def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:
         """The same, but whole along dimensions of an array that have no equal parts.

@@ -158,6 +158,18 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Sharding {1} implies that array axis {2} is partitioned {4} times, but the dimension size is {0:size} "
         "(full shape: {3}, per-dimension tiling factors: {5} should evenly divide the shape)",
     ),
+    (
+        r"^make_mesh: axis_shapes must be a sequence of integers, but is (.*)\.",
+        "`axis_shapes` passed to `make_mesh` should be a sequence of ints, but got {1}",
+    ),
+    (
+        r"^set_mesh: (.*) has manual axes",
+        "mesh {1} contains manual axes which is not allowed when using `jax.set_mesh`.",
+    ),
+    (
+        r"^NamedSharding: takes a mesh and a PartitionSpec, but got (.*) and None\.",
+        "Unexpected None passed as spec for {1}",
+    ),
     # sharding types
     (
         r"select: dimensions that go together are split in different ways, along .*, of \S+ and (\S+) and (\S+);",

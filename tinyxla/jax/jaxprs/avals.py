@@ -57,7 +57,8 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
-        self.sharding: Any = sharding or NamedSharding(get_abstract_mesh(), [None] * len(self.shape))
+        layout = sharding or NamedSharding(get_abstract_mesh(), ())
+        self.sharding: Any = layout.with_rank(len(self.shape)) if isinstance(layout, NamedSharding) else layout
 
     def _key(self) -> Any:
         return type(self), self.shape, self.dtype, self.weak_type

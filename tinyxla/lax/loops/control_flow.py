@@ -688,6 +688,8 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     if batch_size < 1:
         raise ArgumentError(f"{what}: batch_size must not be negative, but is {batch_size}.")
     rounds = count // batch_size
+    if not rounds:
+        return vmap(f)(xs)
     whole = [movement.slice_axis(x, 0, 0, rounds * batch_size) for x in rows]
     grouped = [movement.reshape_to(x, (rounds, batch_size, *x.shape[1:])) for x in whole]
     several = map_(vmap(f), pytrees.unflatten(tree, grouped))
