@@ -183,3 +183,15 @@ def test_descriptions_of_results_have_types() -> None:
 def test_map_of_several_elements_keeps_types(batch_size: int) -> None:
     found = tx.lax.map(lambda a: a + 1, _split((5, 4, 2), None, "x"), batch_size=batch_size)
     assert _type(found) == (None, "x", None)
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_examples_stay_split_along_explicit_axes(wrap: Any) -> None:
+    rows, places = _split((8, 4, 3), "x", "y"), tx.device_put(np.ones((8, 2), np.int32), P("x"))
+    looked_up = wrap(tx.vmap(lambda a, k: a.at[k].get(out_sharding=P(None, "y"))))
+    assert _type(looked_up(_split((8, 4, 2), "x"), places)) == ("x", None, "y")
+    assert _type(wrap(tx.vmap(lambda a: jnp.zeros(5), out_axes=-1))(rows)) == (None, "x")
+    with pytest.raises(ShardingTypeError, match="examples of arguments are split in different ways, along 'x' and 'y'"):
+        wrap(tx.vmap(lambda a, b: a))(rows, _split((8,), "y"))
+    with pytest.raises(ShardingTypeError, match="spmd_axis_name is"):
+        wrap(tx.vmap(lambda a: a, spmd_axis_name="y"))(rows)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tinyxla.api.functions import Function, OfLeaves, argument_names, arrays_of, check_callable, name_of
-from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError, ShardingTypeError
 from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
@@ -21,6 +21,7 @@ from tinyxla.tracing.references import Reference, write_all
 from tinyxla.tracing.shardings import axes_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
+from tinyxla.transforms.sharding_types import type_of_examples, with_examples_along
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
 
@@ -58,6 +59,7 @@ def vmap(
         PytreeError: axes in another structure than the arguments or results.
         AttributeValueError: no argument is mapped over, or `out_axes` is None for a result that differs.
         ShapeError: an axis that an array does not have, or axes of different sizes.
+        ShardingTypeError: the examples of arguments are split along different explicit axes of a mesh.
 
     Example:
         >>> import tinyxla as tx
@@ -123,10 +125,15 @@ class _Mapping:
             return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
 
         names = () if self.axis_name is None else (self.axis_name,)
-        results = batch_flat(
-            of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=self.mesh_axes
-        )
-        placed = self._placed(results, flat.tree, size)
+        typed = type_of_examples(what, leaves, axes)
+        if typed and self.mesh_axes:
+            raise ShardingTypeError(
+                f"{what}: spmd_axis_name is {self.mesh_axes}, but the examples are split along {typed[1]} by their "
+                "type; leave it out, or reshard the arguments."
+            )
+        mesh_axes = typed[1] if typed else self.mesh_axes
+        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=mesh_axes)
+        placed = self._placed(results, flat.tree, size, typed)
         return flat.result(as_float0(x) if results_are_zeros[k] else x for k, x in enumerate(placed))
 
     def _of_numbers(self, results_are_zeros: list[bool]) -> Function:
@@ -141,8 +148,11 @@ class _Mapping:
 
         return of_numbers
 
-    def _placed(self, results: Sequence[tuple[Any, int | None]], tree: pytrees.TreeDef, size: int) -> Iterator[Any]:
-        """Results, each with the axis of examples where `out_axes` says."""
+    def _placed(
+        self, results: Sequence[tuple[Any, int | None]], tree: pytrees.TreeDef, size: int, typed: Any
+    ) -> Iterator[Any]:
+        """Results, each with the axis of examples where `out_axes` says; what is the same for all examples is split
+        among these as the arguments are."""
         whole = pytrees.with_placeholders(tree)
         targets = pytrees.broadcast_prefix(self.out_axes, whole, f"{self.what}: out_axes")
         of_keys = pytrees.key_leaves(tree)
@@ -151,7 +161,9 @@ class _Mapping:
                 yield reduction.reduce_sum(value, (axis,))
             else:
                 name = lambda k=k: f"{self.what}: the result{pytrees.leaf_names(whole)[k]}"  # noqa: E731
-                yield _placed(value, axis, to, size, of_keys[k], name)
+                found = _placed(value, axis, to, size, of_keys[k], name)
+                is_new = typed and axis is None and to is not None and not of_keys[k]
+                yield with_examples_along(found, to % found.ndim, *typed) if is_new else found
 
     def _with_references(self, leaves: list[Any], treedef: pytrees.TreeDef, axes: list[Any]) -> Any:
         """References among the arguments: each example has one of its own, and what these hold is written back."""

@@ -9,7 +9,7 @@ Sources: custom calls "Sharding", and `sdy.manual_computation` of the Shardy dia
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -72,26 +72,25 @@ def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any, **others: Any
 def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any, example_axes: Any) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
-    used = {name for part in spec for name in axes_of(part)}
-    _check_example_axes("lax.with_sharding_constraint", example_axes, mesh, used, spec_of(tuple(map(axes_of, spec))))
+    _check_example_axes(example_axes, mesh, spec)
     examples = example_axes or UNCONSTRAINED
     return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], examples, *spec[axis:])), axis
 
 
-def _check_example_axes(
-    what: str, names: tuple[Hashable, ...], mesh: AbstractMesh, used: Set[Hashable], by: Any
-) -> None:
+def _check_example_axes(names: tuple[Hashable, ...], mesh: AbstractMesh, spec: tuple[Any, ...]) -> None:
     """An error for axes of examples that the mesh does not have, or along which each example is split by itself."""
+    own = {name for part in spec for name in axes_of(part)}
     for name in names:
         if name not in mesh.axis_names:
             raise ShapeError(
-                f"{what}: the examples of vmap are to be split along the mesh axis {name!r} by spmd_axis_name, but the "
+                f"lax.with_sharding_constraint: the examples of vmap are split along the mesh axis {name!r}, but the "
                 f"mesh has the axes {mesh.axis_names}."
             )
-        if name in used:
+        if name in own:
             raise ShapeError(
-                f"{what}: the examples of vmap are to be split along the mesh axis {name!r} by spmd_axis_name, but "
-                f"each of them is split along it, by {by}; leave the axis out of one of these."
+                f"lax.with_sharding_constraint: the examples of vmap are split along the mesh axis {name!r}, by "
+                f"spmd_axis_name or their type, but each of them is split along it, too, by "
+                f"{spec_of(tuple(map(axes_of, spec)))}; leave the axis out of one of these."
             )
 
 
@@ -403,19 +402,11 @@ def _derivative(**attributes: Any) -> Derivative:
 
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     a = ShardMap(**attributes)
-    given, a = a.example_axes, a._replace(example_axes=())
+    names, a = _axes_of_examples(a), a._replace(example_axes=())
     attributes = a._asdict()
-    _check_example_axes(
-        "shard_map",
-        given,
-        a.mesh,
-        frozenset().union(*map(named, (*a.in_specs, *a.out_specs))),
-        (a.in_specs, a.out_specs),
-    )
     if not a.to_apply.axis_names <= {*a.own_axes, OWN}:  # over which a `vmap` around talks
         pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)
         return tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
-    names = given if given and {*given} <= {*a.own_axes} else _axes_of_examples(a, operands, axes)
     own = size // math.prod(a.mesh.shape[name] for name in names)  # examples of a device
     made, found = _traced(a, lambda: batched(a.to_apply, own, axes))
     inputs = tuple(_with_dimension(spec, axis, names) for spec, axis in zip(a.in_specs, axes, strict=True))
@@ -423,19 +414,11 @@ def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attribu
     return tuple(applied(a._replace(to_apply=made, in_specs=inputs, out_specs=outputs), operands)), found
 
 
-def _axes_of_examples(a: ShardMap, operands: Sequence[Any], axes: Axes) -> tuple[Hashable, ...]:
-    """The axes along which the types of operands say that their examples are split, if the function has no use for
-    them: then each device computes its own examples."""
-    for x, axis in zip(operands, axes, strict=True):
-        layout = getattr(x, "sharding", None)
-        if axis is None or not isinstance(layout, NamedSharding):
-            continue
-        split = layout.dimension_axes(x.shape)[axis]
-        names = tuple(name for name in split if name in layout.mesh.explicit_axes)
-        if names:
-            used = a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs)))
-            return names if used.isdisjoint(names) and {*names} <= {*a.own_axes} else ()
-    return ()
+def _axes_of_examples(a: ShardMap) -> tuple[Hashable, ...]:
+    """The axes along which examples are to be split, if the function has no use for them: then each device computes
+    its own examples."""
+    used = a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs)))
+    return a.example_axes if used.isdisjoint(a.example_axes) and {*a.example_axes} <= {*a.own_axes} else ()
 
 
 def _with_dimension(spec: Spec, axis: int | None, names: tuple[Hashable, ...]) -> Spec:

@@ -22,6 +22,7 @@ from tinyxla.ops import Op, calls, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
+from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.core import GraphTrace, set_trace_of_values, state, trace
 from tinyxla.tracing.meshes import AbstractMesh, current_mesh
@@ -53,6 +54,40 @@ def sharding_in_type(x: Any) -> NamedSharding | None:
     if not isinstance(layout, NamedSharding) or not explicit_axes(layout.mesh):
         return None
     return NamedSharding(layout.mesh, spec_of(type_of(x), x.ndim))
+
+
+def type_of_examples(
+    what: str, values: Sequence[Any], places: Sequence[int | None]
+) -> tuple[AbstractMesh, tuple[Any, ...]] | None:
+    """The mesh and the explicit axes along which the examples of mapped arrays are split; None if they are not.
+
+    Args:
+        what: names the map in errors.
+        values: arrays and tracers.
+        places: for each the dimension of examples, or None.
+
+    Raises:
+        ShardingTypeError: they are split in different ways.
+    """
+    if state.staging is not None and not isinstance(state.staging, TypedTrace):
+        return None
+    found: dict[tuple[Any, ...], AbstractMesh] = {}
+    for x, d in zip(values, places, strict=True):
+        if d is None or type(x) is ConcreteArray:
+            continue
+        layout = x.sharding
+        if isinstance(layout, NamedSharding) and (names := type_of(x)[d]):
+            found[names] = layout.mesh
+    if len(found) > 1:
+        both = " and ".join(map(_names, found))
+        raise ShardingTypeError(f"{what}: the examples of arguments are split in different ways, along {both}; {_FIX}.")
+    return next(((mesh, names) for names, mesh in found.items()), None)
+
+
+def with_examples_along(value: Any, d: int, mesh: AbstractMesh, names: tuple[Any, ...]) -> Any:
+    """An array whose dimension d, of examples that are all the same, is split along axes."""
+    spec = type_of(value)
+    return sharding_constraint(value, mesh=mesh, spec=constraint_of((*spec[:d], names, *spec[d + 1 :]), mesh))
 
 
 def _kept(spec: Spec, sizes: Sizes) -> Spec:

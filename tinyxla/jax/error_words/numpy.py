@@ -172,6 +172,15 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     # sharding types
     (
+        r"^vmap of .*: the examples of arguments are split in different ways, along (.*);",
+        "Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis specs: {1}",
+    ),
+    (
+        r"^vmap of .*: spmd_axis_name is (.*), but the examples are split along (.*) by their type",
+        "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got spmd_axis_name={1} "
+        "and arrays sharded on {2}",
+    ),
+    (
         r"select: dimensions that go together are split in different ways, along .*, of \S+ and (\S+) and (\S+);",
         "select cases must have the same shardings, got [{1}, {2}].",
     ),
@@ -221,7 +230,7 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "it. Here are the mismatches: shape {1}",
     ),
     (
-        r"^lax.with_sharding_constraint: the examples of vmap are .* mesh axis (.*) by spmd_axis_name, .*, by (P.*);",
+        r"^lax.with_sharding_constraint: the examples of vmap are .* mesh axis (.*), by spmd_axis_name .*, by (P.*);",
         "vmap spmd_axis_name ({1},) cannot appear in with_sharding_constraint spec, but got spec {2}",
     ),
     (
