@@ -195,3 +195,33 @@ def test_examples_stay_split_along_explicit_axes(wrap: Any) -> None:
         wrap(tx.vmap(lambda a, b: a))(rows, _split((8,), "y"))
     with pytest.raises(ShardingTypeError, match="spmd_axis_name is"):
         wrap(tx.vmap(lambda a: a, spmd_axis_name="y"))(rows)
+
+
+def test_types_inside_of_explicit_axes_of_compiled_functions() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    seen: list[Any] = []
+
+    def rows(a: Any) -> Any:
+        seen.append(_type(a))
+        return (2 * a).sum(1)
+
+    with tx.set_mesh(mesh):
+        x = tx.device_put(np.ones((8, 4), np.float32), P("x", "y"))
+        found = tx.jit(lambda a: explicit_axes(rows, in_sharding=P("x"))(a + 1) + 1)(x)
+        np.testing.assert_array_equal(found, np.full(8, 17))
+        assert seen == [("x", None)]
+        assert found.sharding.spec == P("x")
+        described = tx.ShapeDtypeStruct((8, 4), np.float32, sharding=tx.NamedSharding(mesh.abstract_mesh, P("x")))
+        assert jnp.zeros_like(described).sharding == tx.NamedSharding(mesh, P("x"))
+
+
+def test_meshes_of_shardings_stand_for_the_current_one() -> None:
+    mesh = tx.make_mesh((8,), ("z",), axis_types=(AxisType.Explicit,))
+    where = tx.NamedSharding(mesh, P("z"))
+    x = tx.device_put(np.arange(8.0), where)
+    with tx.set_mesh(tx.sharding.AbstractMesh((), ())):
+        assert auto_axes(lambda a: 2 * a, out_sharding=where)(x).sharding == where
+        abstract = tx.NamedSharding(mesh.abstract_mesh, P())
+        assert tx.lax.with_sharding_constraint(x, abstract).sharding == tx.NamedSharding(mesh, P())
+        with pytest.raises(ArgumentError, match="and the array is on one device"):
+            tx.lax.with_sharding_constraint(jnp.ones(8), abstract)

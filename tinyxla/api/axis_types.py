@@ -6,13 +6,16 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from tinyxla.api.functions import check_callable
+from tinyxla.api.jit import Jitted
 from tinyxla.errors import ArgumentError, MeshError
-from tinyxla.partitioning.placement import placed
+from tinyxla.partitioning.placement import is_placement, placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.axis_types import with_auto_axes, with_explicit_axes
+from tinyxla.tracing.core import state
 from tinyxla.tracing.meshes import current_mesh
-from tinyxla.transforms.sharding_types import with_type_of
-from tinyxla.util.wrapping import transformed
+from tinyxla.tracing.shardings import NamedSharding
+from tinyxla.transforms.sharding_types import has_types, with_type_of
+from tinyxla.util.wrapping import transformed, wraps
 
 Function = Callable[..., Any]
 
@@ -50,7 +53,7 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: A
     @transformed("auto_axes", f)
     def function(*args: Any, **kwargs: Any) -> Any:
         where = _given("auto_axes", "out_sharding", "results", out_sharding, kwargs)
-        names = _names("auto_axes", axes)
+        names = _names("auto_axes", axes, where)
         found = with_auto_axes(names, lambda: f(*args, **kwargs))
         return placed("auto_axes: out_sharding", found, where, is_type=True)
 
@@ -88,11 +91,16 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
     def function(*args: Any, **kwargs: Any) -> Any:
         where = _given("explicit_axes", "in_sharding", "arguments", in_sharding, kwargs)
 
-        def typed() -> Any:
-            result = f(*placed("explicit_axes: in_sharding", args, where), **kwargs)
+        def typed(*given: Any) -> Any:
+            result = f(*placed("explicit_axes: in_sharding", given, where), **kwargs)
             return pytrees.map_tree(lambda x: with_type_of(x, x), result)
 
-        return with_explicit_axes(_names("explicit_axes", axes), typed)
+        def call() -> Any:
+            if state.staging is None or has_types(state.staging):
+                return typed(*args)
+            return Jitted(wraps(f)(typed), frozenset(), frozenset())(*args)  # a trace of its own, which knows of types
+
+        return with_explicit_axes(_names("explicit_axes", axes, where), call)
 
     return function
 
@@ -105,9 +113,10 @@ def _given(what: str, option: str, arrays: str, sharding: Any, kwargs: dict[str,
     return where
 
 
-def _names(what: str, axes: Any) -> frozenset[Hashable]:
-    """Axes of the current mesh: those that are named, or all."""
-    mesh = current_mesh()
+def _names(what: str, axes: Any, shardings: Any) -> frozenset[Hashable]:
+    """Axes of the current mesh, or of that of shardings: those that are named, or all."""
+    leaves, _ = pytrees.flatten_shown(shardings, is_placement)
+    mesh = next((x.mesh for x in leaves if current_mesh().empty and isinstance(x, NamedSharding)), current_mesh())
     if mesh.empty:
         raise MeshError(f"{what}: there is no mesh; make one the current by set_mesh.")
     if axes is None:

@@ -46,6 +46,7 @@ from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, 
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size, on_current_mesh, state
 from tinyxla.tracing.float_zeros import is_float0
+from tinyxla.tracing.meshes import Mesh, current_mesh
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -57,6 +58,7 @@ from tinyxla.tracing.promotion import (
     promote_types,
     refuse_masked,
 )
+from tinyxla.tracing.shardings import NamedSharding
 from tinyxla.tracing.views import read_only_view
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, filled, of_key_type
 from tinyxla.util.tracebacks import boundary
@@ -518,9 +520,21 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
-    if shape is None and layout_of(a) is not None:
+    if shape is None and (layout_of(a) is not None or _is_over_current_mesh(a)):
         made = placed("full_like", made, a.sharding)
     return made if is_float0(made) else made.with_weak_type(weak and dtype is None)
+
+
+def _is_over_current_mesh(a: Any) -> bool:
+    """Whether it is a description of an array over an abstract mesh, of which the current one has the devices."""
+    layout = None if isinstance(a, Array) else getattr(a, "sharding", None)
+    current = current_mesh()
+    return (
+        isinstance(layout, NamedSharding)
+        and isinstance(current, Mesh)
+        and layout.mesh.shape_tuple == current.shape_tuple
+        and not current.empty
+    )
 
 
 def _template(a: Any) -> tuple[np.dtype[Any], bool]:

@@ -16,7 +16,7 @@ from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.float_zeros import is_float0
-from tinyxla.tracing.meshes import Mesh, current_mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import (
     UNCONSTRAINED,
@@ -151,6 +151,19 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
     if isinstance(array, Tracer):
         is_abstract = not isinstance(layout.mesh, Mesh) and not layout.mesh.empty
         return constrained(array, layout) if is_abstract or is_spread(layout) else array
-    if is_spread(layout):
-        return resharded(array, layout)
-    return array.concrete(what)
+    if not isinstance(layout.mesh, Mesh) and not layout.mesh.empty:
+        layout = NamedSharding(_with_devices(what, array, layout.mesh), layout.spec)
+    return resharded(array, layout) if is_spread(layout) else array.concrete(what)
+
+
+def _with_devices(what: str, array: Any, mesh: AbstractMesh) -> Mesh:
+    """The mesh of devices that an abstract one stands for: that of the array, or the current one."""
+    own = array.mesh if isinstance(array, ShardedArray) else None
+    for found in (own, current_mesh()):
+        if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
+            return found
+    where = "is on one device" if own is None else f"is over a mesh of the axes {own.shape_tuple}"
+    raise ArgumentError(
+        f"{what}: an abstract mesh of the axes {mesh.shape_tuple} has no devices, and the array {where}; pass one over "
+        "such a mesh, or set it by set_mesh."
+    )

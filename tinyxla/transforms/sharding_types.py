@@ -69,7 +69,7 @@ def type_of_examples(
     Raises:
         ShardingTypeError: they are split in different ways.
     """
-    if state.staging is not None and not isinstance(state.staging, TypedTrace):
+    if state.staging is not None and not has_types(state.staging):
         return None
     found: dict[tuple[Any, ...], AbstractMesh] = {}
     for x, d in zip(values, places, strict=True):
@@ -142,6 +142,11 @@ class TypedTrace(AnnotatedTrace[Spec]):
     def sharding_of(self, x: Instruction) -> NamedSharding:
         """The type of an array as a sharding."""
         return NamedSharding(self.mesh.abstract_mesh, spec_of(self.known[x][0], len(x.array_shape.dimensions)))
+
+
+def has_types(graph: GraphTrace) -> bool:
+    """Whether a trace knows the sharding types of arrays."""
+    return isinstance(graph, TypedTrace)
 
 
 def _trace_of_values(what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:

@@ -170,6 +170,15 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"^NamedSharding: takes a mesh and a PartitionSpec, but got (.*) and None\.",
         "Unexpected None passed as spec for {1}",
     ),
+    (
+        r"^lax.with_sharding_constraint: an abstract mesh of the axes .*, and the array is on one device;",
+        "with_sharding_constraint requires the input passed should be a `jax.Array` with a `NamedSharding`. The "
+        "sharding on the input must be a `NamedSharding` when the target sharding has an `AbstractMesh`.",
+    ),
+    (
+        r"^lax.with_sharding_constraint: an abstract mesh of the axes (.*) has no .*, and the array .* the axes (.*);",
+        "Mesh shape of the input {2} does not match the mesh shape of the target sharding {1}",
+    ),
     # sharding types
     (
         r"^vmap of .*: the examples of arguments are split in different ways, along (.*);",
