@@ -79,6 +79,21 @@ def test_examples_are_split_along_a_named_mesh_axis_where_shardings_are_stated(f
             tx.vmap(function, spmd_axis_name="z")(x)
 
 
+def test_functions_compiled_anew_with_equal_shardings_are_traced_once() -> None:
+    traces: list[Any] = []
+
+    def double(x: Any) -> Any:
+        traces.append(x)
+        return 2 * x
+
+    for axis in ("x", "x", "y"):
+        rows = _on(tx.make_mesh((4, 2), ("x", "y")), axis)
+        found = tx.jit(double, in_shardings=rows, out_shardings=rows)(_grid(8))
+        assert found.sharding == rows
+        np.testing.assert_array_equal(found, 2 * _grid(8))
+    assert len(traces) == 2
+
+
 def test_deleted_array_is_not_read() -> None:
     x = tx.device_put(_grid(8), _on(tx.make_mesh((8,), ("x",)), "x"))
     y = tx.jit(lambda a: a + 1, donate_argnums=0)(x)

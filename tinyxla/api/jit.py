@@ -448,7 +448,9 @@ class Jitted(Described, Generic[P, R]):
         donated: frozenset[int] = frozenset(),
         donated_names: frozenset[str] = frozenset(),
         inline: bool = False,
+        shared_by: tuple[Function, Any] | None = None,
     ) -> None:
+        """`shared_by` is the function, and what else decides, whose programs these are, if not `function` alone."""
         wraps(function)(self)
         self._inline = inline
         self.__name__ = name_of(function)
@@ -459,7 +461,8 @@ class Jitted(Described, Generic[P, R]):
         self._donated = donated
         self._donated_names = donated_names
         self._flatten = pytrees.Flattener()
-        made = _programs_of(function, (static, static_names, donated, donated_names))
+        owner, more = (function, None) if shared_by is None else shared_by
+        made = _programs_of(owner, (static, static_names, donated, donated_names, more))
         self._programs: dict[Any, Program] = made.by_key
         self._by_signatures: dict[Any, Program] = made.by_signatures
         self._references: list[Reference] = []  # that the function closes over
@@ -888,7 +891,8 @@ class PlacingJitted(Jitted[P, R]):
         def constrained(*args: Any, **kwargs: Any) -> Any:
             return self._placed_result(function(*self._placed_arguments(args, kwargs), **kwargs))
 
-        super().__init__(wraps(function)(constrained), *arguments)
+        key = (type(self), moves, _hashable(in_shardings), _hashable(out_shardings))
+        super().__init__(wraps(function)(constrained), *arguments, shared_by=(function, key))
         self._given = in_shardings, out_shardings
         self._moves = moves  # arguments that are over another mesh
 
@@ -942,6 +946,17 @@ class PlacingJitted(Jitted[P, R]):
 
     def _placed_result(self, result: Any) -> Any:
         return placed(f"jit of {self.__name__}: out_shardings", result, self.out_shardings)
+
+
+def _hashable(shardings: Any) -> Any:
+    """What is equal for equal pytrees of shardings; itself alone, if nodes of the tree cannot be hashed."""
+    leaves, structure = pytrees.flatten_shown(shardings, is_placement)
+    key = (*leaves, structure)
+    try:
+        hash(key)
+    except TypeError:
+        return object()
+    return key
 
 
 def _forget_programs() -> None:
