@@ -587,6 +587,21 @@ class LeakedTracerError(TracerError):
     """
 
 
+class ClosedOverTracerError(DifferentiationError, LeakedTracerError):
+    """A function with derivative rules of its own, or such a rule, closes over a tracer that the rules know nothing of.
+
+    >>> import tinyxla
+    >>> def f(x):
+    ...     g = tinyxla.custom_jvp(lambda y: x * y)
+    ...     g.defjvp(lambda primals, tangents: (g(*primals), x * tangents[0]))
+    ...     return g(2.0)
+    >>> tinyxla.grad(f)(3.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ClosedOverTracerError: <lambda>: the function uses an outer value that a derivative is wanted ...
+    """
+
+
 class WorkError(TinyxlaError, RuntimeError):
     """Something is traced or run where an option says that nothing must be."""
 
@@ -795,6 +810,7 @@ __all__ = [
     "AxisNameError",
     "CallbackError",
     "ChannelError",
+    "ClosedOverTracerError",
     "ConcretizationError",
     "ConcretizationTypeError",
     "DTypeError",

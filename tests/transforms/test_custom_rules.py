@@ -670,3 +670,62 @@ def test_results_of_custom_vmap_that_are_the_same_for_all_examples_stay_one(
     for ours, theirs in zip(program(tx), program(jax), strict=True):
         assert ours.shape == theirs.shape
         np.testing.assert_array_equal(ours, theirs)
+
+
+def closed_over_by_jvp(jx: Any, x: Any) -> Any:
+    f = jx.custom_jvp(lambda y: x * y)
+    f.defjvp(lambda p, t: (x * p[0], 5 * x * t[0]))
+    return f
+
+
+def closed_over_by_vjp(jx: Any, x: Any) -> Any:
+    f = jx.custom_vjp(lambda y: x * y)
+    f.defvjp(lambda y: (x * y, x), lambda x, g: (5 * x * g,))
+    return f
+
+
+@pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
+@pytest.mark.parametrize("transform", ["grad", "jit of grad", "vmap of grad", "nested"])
+def test_rules_may_close_over_mapped_arrays(make: Any, transform: str) -> None:
+    def total(z: Any) -> Any:
+        def one(x: Any) -> Any:
+            f = make(tx, x)
+            if transform == "nested":
+                return tx.vmap(lambda w: w * f(z))(tx.numpy.ones(1)).sum()
+            return f(z)
+
+        return tx.vmap(one)(V).sum()
+
+    gradient = tx.grad(total)
+    if transform == "jit of grad":
+        gradient = tx.jit(gradient)
+    if transform == "vmap of grad":
+        np.testing.assert_allclose(tx.vmap(gradient)(tx.numpy.ones(2)), np.full(2, 5 * V.sum()), rtol=1e-5)
+    else:
+        np.testing.assert_allclose(gradient(2.0), 5 * V.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
+def test_unmapped_call_stays_unmapped(make: Any) -> None:
+    value, gradient = tx.value_and_grad(lambda z: tx.vmap(lambda x: make(tx, 2.0)(z), out_axes=None)(V))(3.0)
+    assert (value, gradient) == (6, 10)
+
+
+def in_scan(f: Any) -> Any:
+    return lambda z: tx.lax.scan(lambda c, _: (f(c), None), z, None, length=2)[0]
+
+
+@pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda make: tx.grad(lambda x: make(tx, x)(1.0))(2.0),
+        lambda make: tx.vmap(lambda x: tx.grad(in_scan(make(tx, x)))(2.0))(V),
+        lambda make: tx.grad(lambda z: tx.vmap(lambda x: in_scan(make(tx, x))(z))(V).sum())(2.0),
+        lambda make: tx.grad(lambda z: tx.vmap(lambda x: tx.jit(make(tx, x))(z))(V).sum())(2.0),
+    ],
+    ids=["derivative by it", "vmap of grad of scan", "grad of vmap of scan", "grad of vmap of jit"],
+)
+def test_tracer_closed_over_that_rule_cannot_use_is_an_error(make: Any, program: Any) -> None:
+    with pytest.raises(tx.errors.LeakedTracerError, match=r"pass the value|pass the array|Return the value"):
+        program(make)

@@ -6,9 +6,10 @@ a name, also in computations: so these, and what is made and kept of them, say b
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from tinyxla.hlo import Computation, axis_names
 from tinyxla.hlo.graph import computations_in
@@ -18,6 +19,15 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, check_leaks, infer_shape, state
 from tinyxla.tracing.shardings import Sharding
+
+_Result = TypeVar("_Result")
+
+
+class _Active(threading.local):
+    innermost: BatchTrace | None = None
+
+
+active = _Active()
 
 
 class BatchTracer(CarryingTracer):
@@ -51,6 +61,18 @@ class BatchTrace(Trace):
         self.size = size
         self.names = names
         self.mesh_axes = mesh_axes  # along which examples are split, where shardings are stated
+        self.enclosing: BatchTrace | None = None  # the next one outside, while this one is active
+
+    def run(self, function: Callable[[], _Result]) -> _Result:
+        """Call a function while the trace is active. A trace may be entered again, also after it has ended, for rules
+        that close over its tracers."""
+        before = active.innermost, self.enclosing, self.level, self.active
+        try:
+            self.enclosing, self.level = active.innermost, state.depth
+            active.innermost = self
+            return super().run(function)
+        finally:
+            active.innermost, self.enclosing, self.level, self.active = before
 
     def _enter(self) -> None:
         if self.names:
@@ -84,18 +106,22 @@ def batch(
     axes: Sequence[int | None],
     *names: Hashable,
     mesh_axes: tuple[Hashable, ...] = (),
+    trace: BatchTrace | None = None,
 ) -> list[tuple[Any, int | None]]:
     """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes. Inside
-    the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`."""
-    mapped = BatchTrace(size, names, mesh_axes)
-    mapped.function = function
+    the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`. A
+    `trace` that is given is entered again, so that the function may close over its tracers."""
+    mapped = trace or BatchTrace(size, names, mesh_axes)
+    if trace is None:
+        mapped.function = function
 
     def apply() -> list[tuple[Any, int | None]]:
         tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
         return [mapped.split(x) for x in function(*tracers)]
 
     found = mapped.run(apply)
-    check_leaks(mapped)
+    if trace is None:
+        check_leaks(mapped)
     return found
 
 

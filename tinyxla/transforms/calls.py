@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DifferentiationError, ShapeError
+from tinyxla.errors import ClosedOverTracerError, ShapeError
 from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import state, trace
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -240,11 +240,16 @@ def has_rules(computation: Computation) -> bool:
 def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], moving: Sequence[bool]) -> Rule:
     """The rule of a recorded call. What the function captured comes after its arguments among the operands."""
     if any(moving[rule.count :]):
-        raise DifferentiationError(
-            f"{rule.name}: the function uses an outer value that a derivative is wanted for, but its rule gives "
-            "derivatives by its arguments alone; pass the value as an argument."
-        )
+        raise closed_over_error(rule.name)
     return rule.of(to_apply, operands[rule.count :])
+
+
+def closed_over_error(name: str) -> ClosedOverTracerError:
+    return ClosedOverTracerError(
+        f"{name}: the function uses an outer value that a derivative is wanted for, but its rule gives derivatives by "
+        "its arguments alone; pass the value as an argument.",
+        state.source,
+    )
 
 
 class Split(NamedTuple):
@@ -284,9 +289,10 @@ def _batch(
 ) -> Any:
     if rule is not None and all(a is None for a in axes[rule.count :]):
         own = rule.of(to_apply, operands[rule.count :])
-        return own.batch(size, operands[: rule.count], axes[: rule.count], rule.own)
+        return own.batch(own.lanes(size), operands[: rule.count], axes[: rule.count])
     made, found = batched(to_apply, size, axes)
-    outputs = call(*operands, to_apply=made, checkpoint=checkpoint)
+    own = None if rule is None else rule.without_derivatives(len(operands))
+    outputs = call(*operands, to_apply=made, checkpoint=checkpoint, rule=own)
     return grouped(to_apply, outputs), grouped(to_apply, found)
 
 

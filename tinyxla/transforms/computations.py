@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from tinyxla.errors import DifferentiationError
+from tinyxla.errors import ClosedOverTracerError, DifferentiationError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import OWN, Axes
@@ -99,8 +99,21 @@ def forward(computation: Computation, present: Mask, wanted: Mask | None = None)
         moving.extend(t is not None for t in found)
         return [*values, *(t for t in found if t is not None)]
 
-    made, _, _ = trace(function, [*shapes, *chosen(shapes, present)], f"{computation.name}_jvp")
+    made = _transformed(function, [*shapes, *chosen(shapes, present)], f"{computation.name}_jvp")
     return made, tuple(moving)
+
+
+def _transformed(function: Callable[..., list[Any]], shapes: Sequence[AnyShape], name: str) -> Computation:
+    """The computation of a function of its parameters alone."""
+    made, captured, _ = trace(function, shapes, name)
+    if captured:
+        raise ClosedOverTracerError(
+            f"{name}: a rule of custom_jvp, custom_vjp or custom_vmap closes over a traced array "
+            f"{Shape.of(captured[0])} from outside of the compiled function, loop or branch that it is used in; pass "
+            "the array as an argument.",
+            state.source,
+        )
+    return made
 
 
 class Reversed(NamedTuple):
@@ -134,7 +147,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
         return [*values, *(c for c in found if c is not None)]
 
     outputs = [x.shape for x in computation.outputs]
-    made, _, _ = trace(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
+    made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
     return Reversed(made, tuple(flows), effects_there)
 
 
@@ -153,7 +166,7 @@ def batched(computation: Computation, size: int, axes: Axes, wanted: Mask | None
         return [value for value, _ in pairs]
 
     shapes = [_with_axis(s, a, size) for s, a in zip(computation.parameter_shapes, axes, strict=True)]
-    made, _, _ = trace(function, shapes, f"{computation.name}_vmap")
+    made = _transformed(function, shapes, f"{computation.name}_vmap")
     return made, tuple(found)
 
 

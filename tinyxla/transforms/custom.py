@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tinyxla.errors import DifferentiationError
+from tinyxla.errors import ClosedOverTracerError, DifferentiationError
 from tinyxla.hlo import Computation
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
-from tinyxla.transforms.batch import BatchTrace, batch, map_computations
-from tinyxla.transforms.calls import call, has_rules
+from tinyxla.tracing.core import CarryingTracer, GraphTrace, Tracer, innermost, state, trace
+from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
+from tinyxla.transforms.calls import call, closed_over_error, has_rules
 from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
-from tinyxla.transforms.forward import jvp
+from tinyxla.transforms.forward import TangentTracer, jvp
 from tinyxla.transforms.reverse import TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
 
 Values = Sequence[Any]
@@ -46,6 +46,9 @@ class Rule:
     function: Callable[..., Sequence[Any]]
     has_derivatives: bool = field(default=False, init=False)  # of its own
     maps_zeros: bool = field(default=False, init=False)  # whether cotangents may come of ones that are zero
+    closes_over_tracers: bool = field(
+        default=False, init=False
+    )  # of a `vmap` around, whether or not operands are mapped
     axes: tuple[Hashable, ...] = field(default_factory=lambda: tuple(state.axes), kw_only=True)
     own: tuple[Hashable, ...] = field(default=(), kw_only=True)  # of `axes`: the names of the axis that is mapped
 
@@ -63,6 +66,10 @@ class Rule:
     @property
     def axis_names(self) -> frozenset[Hashable]:
         return frozenset(self.axes)
+
+    def lanes(self, size: int) -> Lanes:
+        """The axis that is mapped."""
+        return Lanes(size, self.own)
 
     def with_own_axis(self, name: Hashable) -> Rule:
         return replace(self, axes=(*self.axes, OWN), own=(name, OWN))
@@ -85,13 +92,18 @@ class Rule:
         """The same mapped over these axes of the values, and over the first one of all results."""
         raise NotImplementedError
 
-    def batch(
-        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
-    ) -> tuple[tuple[Any, ...], Axes]:
-        mapped = self.batched(Lanes(size, names), axes)
-        others = tuple(name for name in self.axes if name not in names)
+    def batch(self, lanes: Lanes, operands: tuple[Any, ...], axes: Axes) -> tuple[tuple[Any, ...], Axes]:
+        """The results of the function mapped over axes of the operands, and their mapped axes."""
+        if self.closes_over_tracers and all(axis is None for axis in axes):
+            lanes.is_mapped.clear()
+        mapped = self.batched(lanes, axes)
+        others = tuple(name for name in self.axes if name not in lanes.names)
         outputs = apply(replace(mapped, axes=others, own=()), *operands)
-        return outputs, (0,) * len(outputs)
+        return outputs, (0 if lanes.is_mapped[0] else None,) * len(outputs)
+
+    def without_derivatives(self, count: int) -> Rule | None:
+        """The rule of a call of so many operands that is mapped over some that the function captured."""
+        return Underivable(self.name, (self.key, count), count, self.function) if self.closes_over_tracers else None
 
     def traced(self, shapes: Sequence[Shape], weak_types: Sequence[bool], known: dict[Any, Any]) -> Traced:
         """The function as a computation. `known` are those that the traces around have."""
@@ -111,24 +123,53 @@ def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
     """The results of a function with rules of its own."""
     owner = innermost(values)
     if owner is None or owner.level < 0:  # outside of all traces
-        return tuple(rule.function(*values))
+        outputs = tuple(rule.function(*values))
+        if rule.closes_over_tracers:
+            _check_undifferentiated(rule, outputs, -1)
+        return outputs
+    if rule.closes_over_tracers and active.innermost is not None and active.innermost.level > owner.level:
+        owner = active.innermost
     if isinstance(owner, BatchTrace):
-        inner, axes = zip(*map(owner.split, values), strict=True)
-        outputs, places = rule.batch(owner.size, inner, axes, tuple(owner.names))
-        return tuple(map(owner.join, outputs, places))
+        return _apply_batched(rule, owner, values)
     if not isinstance(owner, GraphTrace):
-        return owner.record(rule, values, {})  # type: ignore[arg-type] - a rule has what a trace needs of an op
+        outputs = owner.record(rule, values, {})  # type: ignore[arg-type] - a rule has what a trace needs of an op
+        if rule.closes_over_tracers:
+            _check_undifferentiated(rule, outputs, owner.level)
+        return outputs
     weak = [x.weak_type for x in values]
     made, captured, weakness = rule.traced([Shape.of(x) for x in values], weak, owner.recordings)
     outputs = call(*values, *captured, to_apply=made, rule=rule)
     return tuple(x.with_weak_type(w) for x, w in zip(outputs, weakness, strict=True))
 
 
-class Lanes(NamedTuple):
-    """A mapped axis: its size, and the names that it has inside."""
+def _check_undifferentiated(rule: Rule, outputs: Sequence[Any], level: int) -> None:
+    """An error for results that depend on a tracer of a derivative other than through the arguments."""
+    for x in outputs:
+        inner = x.value if isinstance(x, CarryingTracer) and x.owner.level == level else x
+        if isinstance(inner, TapeTracer | TangentTracer) and inner.owner.level > level:
+            raise closed_over_error(rule.name)
+
+
+def _apply_batched(rule: Rule, owner: BatchTrace, values: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = [owner.split(x) for x in values]
+    outer = active.innermost
+    try:
+        active.innermost = owner.enclosing
+        inner, axes = tuple(x for x, _ in pairs), tuple(axis for _, axis in pairs)
+        outputs, places = rule.batch(Lanes(owner.size, tuple(owner.names), owner), inner, axes)
+    finally:
+        active.innermost = outer
+    return tuple(map(owner.join, outputs, places))
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A mapped axis: its size, the names that it has inside, and the trace whose tracers functions may close over."""
 
     size: int
     names: tuple[Any, ...]
+    trace: BatchTrace | None = field(default=None, compare=False)
+    is_mapped: list[bool] = field(default_factory=lambda: [True], compare=False)  # whether results are; [] if unknown
 
     def map(self, function: Callable[[Values], Values], values: Values, axes: Sequence[int | None]) -> _Mapped:
         """A function of a list mapped over axes of its values; these and the results may be None."""
@@ -140,12 +181,28 @@ class Lanes(NamedTuple):
             flows.extend(x is not None for x in found)
             return chosen(found, flows)
 
-        pairs = batch(flat, self.size, chosen(values, present), chosen(axes, present), *self.names)
+        inputs = chosen(values, present)
+        pairs = batch(flat, self.size, inputs, chosen(axes, present), *self.names, trace=self.trace)
         return _Mapped(self.size, spread((x for x, _ in pairs), flows), spread((a for _, a in pairs), flows))
 
     def mapped(self, function: Callable[..., Values], axes: Axes) -> Callable[..., Values]:
         """A function mapped over axes of its arguments, and over the first one of its results."""
-        return lambda *values: self.map(lambda inputs: function(*inputs), values, axes).first
+        return lambda *values: self.results(self.map(lambda inputs: function(*inputs), values, axes))
+
+    def results(self, found: _Mapped, count: int | None = None) -> list[Any]:
+        """The first `count`, with the mapped axis first, unless what ran first has no mapped argument or result."""
+        over = any(axis is not None for axis in found.axes)
+        if not self.is_mapped:
+            self.is_mapped.append(over)
+        if self.is_mapped[0]:
+            return _Mapped(self.size, found.values[:count], found.axes[:count]).first
+        if over:
+            raise ClosedOverTracerError(
+                "The rule of a custom_jvp or custom_vjp function closes over an array that is mapped by vmap, but the "
+                "function itself does not; pass the array as an argument.",
+                state.source,
+            )
+        return list(found.values[:count])
 
 
 class _Mapped(NamedTuple):
@@ -256,12 +313,29 @@ def transposed(
 
 
 @dataclass(frozen=True, eq=False)
+class Underivable(Rule):
+    """A function whose rules close over arrays that are mapped outside of the compiled function or loop around it."""
+
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        raise closed_over_error(self.name)
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        raise closed_over_error(self.name)
+
+    def batched(self, lanes: Lanes, axes: Axes) -> Underivable:
+        return replace(self, key=(self.key, lanes, axes), function=lanes.mapped(self.function, axes))
+
+
+@dataclass(frozen=True, eq=False)
 class CustomJvp(Rule):
     """`push(values, tangents)` gives results and tangents. It is linear in the tangents, so that the way back is its
     transpose."""
 
     push: Callable[[Values, Values], tuple[Values, Values]]
     has_derivatives: bool = field(default=True, init=False)
+    closes_over_tracers: bool = field(default=True, init=False)
 
     def linear(self) -> Rule | None:
         return None
@@ -280,7 +354,7 @@ class CustomJvp(Rule):
                 outputs, moves = self.push(inputs[: self.count], inputs[self.count :])
                 return [*outputs, *moves]
 
-            found = lanes.map(flat, [*values, *tangents], [*axes, *axes]).first
+            found = lanes.results(lanes.map(flat, [*values, *tangents], [*axes, *axes]))
             return found[: len(found) // 2], found[len(found) // 2 :]
 
         return replace(self, key=(self.key, lanes, axes), function=lanes.mapped(self.function, axes), push=push)
@@ -342,6 +416,7 @@ class CustomVjp(Rule):
     back: Callable[[Any, Values, Values], Values]
     has_derivatives: bool = field(default=True, init=False)
     maps_zeros: bool = field(default=True, init=False)
+    closes_over_tracers: bool = field(default=True, init=False)
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The derivative forward is the transpose of the way back."""
@@ -368,17 +443,19 @@ class CustomVjp(Rule):
 
             found = lanes.map(flat, values, axes)
             count, rest = kept
-            outputs = _Mapped(lanes.size, found.values[:count], found.axes[:count]).first
+            outputs = lanes.results(found, count)
             return outputs, found.values[count:], (rest, tuple(found.axes[count:]))
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
             inner, places = rest
             count = len(residuals)
-            return lanes.map(
+            axis = 0 if lanes.is_mapped[0] else None
+            found = lanes.map(
                 lambda x: self.back(inner, x[:count], x[count:]),
                 [*residuals, *cotangents],
-                [*places, *(0 for _ in cotangents)],
-            ).gathered(axes)
+                [*places, *(axis for _ in cotangents)],
+            )
+            return found.gathered(axes) if lanes.is_mapped[0] else lanes.results(found)
 
         key = (self.key, lanes, axes)
         return replace(self, key=key, function=lanes.mapped(self.function, axes), there=there, back=back)
@@ -438,14 +515,12 @@ class LinearCall(Rule):
                 state.source,
             )
 
-    def batch(
-        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
-    ) -> tuple[tuple[Any, ...], Axes]:
+    def batch(self, lanes: Lanes, operands: tuple[Any, ...], axes: Axes) -> tuple[tuple[Any, ...], Axes]:
         """Linear arguments are mapped over the first axis all together, so that the transpose is, too."""
         linear = zip(operands[self.residuals :], axes[self.residuals :], strict=True)
-        aligned = [movement.align_axis(x, axis, 0, size) for x, axis in linear]
+        aligned = [movement.align_axis(x, axis, 0, lanes.size) for x, axis in linear]
         mapped_axes = (*axes[: self.residuals], *(0 for _ in aligned))
-        return super().batch(size, (*operands[: self.residuals], *aligned), mapped_axes, names)
+        return super().batch(lanes, (*operands[: self.residuals], *aligned), mapped_axes)
 
     def batched(self, lanes: Lanes, axes: Axes) -> LinearCall:
         def transpose(*values: Any) -> list[Any]:
@@ -511,10 +586,9 @@ class CustomVmap(Rule):
         moving = [axis is not None for axis in found.axes]
         return [x if m else y for x, y, m in zip(found.first, found.values, moving, strict=True)], moving
 
-    def batch(
-        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
-    ) -> tuple[tuple[Any, ...], Axes]:
+    def batch(self, lanes: Lanes, operands: tuple[Any, ...], axes: Axes) -> tuple[tuple[Any, ...], Axes]:
         mapped = tuple(a is not None for a in axes)
-        values = [x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+        size, pairs = lanes.size, zip(operands, axes, strict=True)
+        values = [x if a is None else movement.align_axis(x, a, 0, size) for x, a in pairs]
         outputs, over = self.rule(size, values, mapped)
         return tuple(outputs), leading(over)

@@ -101,10 +101,7 @@ class Region(Rule):
     params: dict[str, Any]
     batcher: Batcher | None = None
 
-    def batch(
-        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
-    ) -> tuple[tuple[Any, ...], Axes]:
-        lanes = Lanes(size, names)
+    def batch(self, lanes: Lanes, operands: tuple[Any, ...], axes: Axes) -> tuple[tuple[Any, ...], Axes]:
         if self.batcher is not None and is_recording():
             results = self.batcher(self, lanes, operands, axes)
             if results is not None:
