@@ -14,7 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops.checkpoint_name import checkpoint_name as named
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
-from tinyxla.tracing.references import Carried, Reference, discovered, threaded
+from tinyxla.tracing.references import Carried, Reference, discovered, filled, has_references, slotted, threaded
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
@@ -92,11 +92,15 @@ def checkpoint(
 
     @transformed("checkpoint", fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        function = fun
+        if has_references((args, kwargs)):
+            (args, kwargs), passed = slotted((args, kwargs))
+            function = wraps(fun)(lambda *args, **kwargs: fun(*filled(args, passed), **filled(kwargs, passed)))
         if not state.depth:  # nothing is transformed
-            return called(fun, args, kwargs)
-        return discovered(lambda references: with_references(references, args, kwargs))
+            return called(function, args, kwargs)
+        return discovered(lambda references: with_references(function, references, args, kwargs))
 
-    def with_references(references: list[Reference], args: Any, kwargs: Any) -> Any:
+    def with_references(fun: Callable[..., Any], references: list[Reference], args: Any, kwargs: Any) -> Any:
         if not references:
             return called(fun, args, kwargs)
         carried, function = Carried(references), threaded(fun, references)

@@ -22,6 +22,7 @@ from tinyxla.api.functions import (
     as_integers,
     check_callable,
     name_of,
+    parameter_names,
     trace_tree,
 )
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, MissingRuleError, ShapeError
@@ -32,7 +33,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import float0
-from tinyxla.tracing.references import Reference, filled, has_references, slotted
+from tinyxla.tracing.references import Reference, check_aliases, filled, has_references, slotted
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.batch import BatchTracer
 from tinyxla.transforms.computations import run
@@ -193,7 +194,9 @@ class CustomFunction(Described, Generic[P, R]):
             raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.{self._setter}.")
         references: list[Reference] = []
         if has_references(others):
+            check_aliases(f"{self}", others, lambda: parameter_names(self.fun, others, {}))
             others, references = slotted(others)
+            Reference.in_rules = True
         leaves, tree = arrays_of(others, f"{self}: argument ")
         traced = _Traced.among(handed_on) if self._hands_tracers_on else _Traced(handed_on)
         call = BoundCall(self, traced, fixed, tree, references)
@@ -282,6 +285,15 @@ class BoundCall:
                 f"{self.of}: {what} must give the function's result first, of the {kind} {wanted}, but gives {given}."
             )
         return found
+
+    def check_references(self, what: str, residuals: Any) -> None:
+        """An error for a reference among residuals that is no argument."""
+        for name, x in zip(pytrees.leaf_names(residuals), pytrees.leaves(residuals), strict=True):
+            if isinstance(x, Reference) and not any(x is r for r in self.references):
+                raise ArgumentError(
+                    f"{self.of}: the residuals{name} of {what} have a Ref that is no argument; give it as one, or the "
+                    "array, ref[...]."
+                )
 
     def structure(self, shapes: Sequence[Shape], weak: Sequence[bool]) -> pytrees.TreeDef:
         """That of the function's result, for arguments with leaves of these shapes."""
@@ -497,7 +509,8 @@ class custom_vjp(CustomFunction[P, R]):
 
     The rules are set by `defvjp(fwd, bwd)`: `fwd(*args)` takes all arguments and gives `(result, residuals)`;
     `bwd(*nondiff, residuals, cotangent)` gives a tuple with a cotangent for each of the other arguments (None for
-    zero). It must be linear in the cotangent: forward mode transposes it.
+    zero). It must be linear in the cotangent: forward mode transposes it, unless the option
+    `custom_vjp_forward_mode` is "refuse".
 
     Raises:
         DifferentiationError: there are no rules, or they give something else.
@@ -518,8 +531,8 @@ class custom_vjp(CustomFunction[P, R]):
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Set the rules.
 
-        With `symbolic_zeros`, `fwd` gets `CustomVJPPrimal` objects. `optimize_remat` is accepted for JAX's sake:
-        nothing is computed twice here.
+        With `symbolic_zeros`, `fwd` gets `CustomVJPPrimal` objects. `optimize_remat` is accepted for JAX's sake: where
+        a checkpointed function keeps nothing for the way back, this function runs there and not `fwd`, always.
 
         Args:
             fwd: takes the arguments, and gives the result and residuals.
@@ -551,7 +564,10 @@ class custom_vjp(CustomFunction[P, R]):
             name = f"the forward rule {name_of(self._rules[0])}"
             result, residuals = _pair(f"{self}: {name}", "(result, residuals)", pair)
             outputs = call.outputs_of_rule(name, result)
-            residuals, references = slotted(residuals) if has_references(residuals) else (residuals, [])
+            references: list[Reference] = []
+            if has_references(residuals):
+                call.check_references(name, residuals)
+                residuals, references = slotted(residuals)
             kept, tree = pytrees.flatten(residuals)
             return outputs, kept, (tree, _described(outputs), _described(values), references)
 

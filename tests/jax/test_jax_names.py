@@ -194,8 +194,8 @@ def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
         "True 1 Ref{int32[5]} True",
         "True 0",
         "eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.",
-        "jit of <lambda>: a Ref is passed twice, the second time as argument 1; a function takes it one way only.",
-        "jit of <lambda>: a Ref is used from around and passed as an argument; a function takes it one way only.",
+        "jit of <lambda>: a Ref is passed twice, as the arguments a and b; a function takes it one way only.",
+        "jit of <lambda>: a Ref is used from around and passed as the argument a; a function takes it one way only.",
     ]
 
 

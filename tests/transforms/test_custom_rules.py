@@ -729,3 +729,25 @@ def in_scan(f: Any) -> Any:
 def test_tracer_closed_over_that_rule_cannot_use_is_an_error(make: Any, program: Any) -> None:
     with pytest.raises(tx.errors.LeakedTracerError, match=r"pass the value|pass the array|Return the value"):
         program(make)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, tx.jit, tx.vmap, tx.checkpoint], ids=["eager", "jit", "vmap", "checkpoint"]
+)
+def test_forward_mode_of_custom_vjp_is_refused_where_that_is_asked_for(wrap: Any) -> None:
+    tx.config.update("custom_vjp_forward_mode", "refuse")
+    try:
+        f = wrap(closed_over_by_vjp(tx, 1.0))
+        np.testing.assert_allclose(tx.grad(lambda x: f(x).sum())(V[:1]), [5])
+        np.testing.assert_allclose(tx.jacrev(tx.grad(lambda x: f(x).sum()))(V[:1]), [[0]])
+        with pytest.raises(tx.errors.DifferentiationError, match="no derivative in forward mode"):
+            tx.jvp(f, (V,), (V,))
+    finally:
+        tx.config.update("custom_vjp_forward_mode", "transpose")
+
+
+def test_checkpoint_that_keeps_nothing_runs_the_function_of_custom_vjp() -> None:
+    f = tx.custom_vjp(tx.numpy.tan)
+    f.defvjp(lambda x: (tx.numpy.sin(x), x), lambda x, g: (tx.numpy.cos(x) * g,), optimize_remat=True)
+    value, gradient = tx.value_and_grad(lambda x: tx.checkpoint(f)(x) ** 2)(3.2)
+    np.testing.assert_allclose((value, gradient), (np.tan(3.2) ** 2, 2 * np.tan(3.2) * np.cos(3.2)), rtol=1e-4)

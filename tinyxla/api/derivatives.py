@@ -28,6 +28,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.references import filled, has_references, slotted
 from tinyxla.tracing.signatures import Argument, Arguments, Aux, P, R, SomeArray, Transformed, Unary
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
@@ -82,6 +83,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     """
     check_callable("vjp", fun)
     _check_no_axes("vjp", reduce_axes)
+    if has_references(primals):
+        return _vjp_with_references(fun, primals, has_aux)
     inputs, treedef = _arguments(primals, f"vjp of {name_of(fun)}")
     flat = OfLeaves(fun, treedef, has_aux)
     outputs, flat_pullback = vjp_flat(flat, inputs)
@@ -92,6 +95,18 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
 
     pullback = Pullback(name_of(fun), typed, (inputs, treedef), (outputs, flat.tree))
     return flat.with_aux(flat.result(outputs), pullback)
+
+
+def _vjp_with_references(fun: Function, primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`vjp` by the other arguments. In the place of the gradient of a reference stands one that holds zeros."""
+    others, references = slotted(primals)
+    of_slots = wraps(fun)(lambda *args: fun(*filled(args, references)))
+    value, pullback, *aux = vjp(of_slots, *others, has_aux=has_aux)
+
+    def with_references(cotangent: Any) -> Any:
+        return filled(pullback(cotangent), [type(r)(zeros_like(r)) for r in references])
+
+    return (value, with_references, *aux)
 
 
 class Pullback:

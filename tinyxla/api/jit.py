@@ -75,6 +75,8 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import (
     OuterReferenceError,
     Reference,
+    check_aliases,
+    closed_over_error,
     discovered,
     filled,
     has_references,
@@ -88,6 +90,7 @@ from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects, program_of_op, run
+from tinyxla.transforms.reverse import TapeTracer
 from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
 from tinyxla.util.wrapping import Described, wraps
 
@@ -542,7 +545,10 @@ class Jitted(Described, Generic[P, R]):
         closed = list(known)
         (given, named), passed = slotted((args, kwargs))
         whole = args, kwargs
-        self._check_aliases(args, kwargs)
+        what = f"jit of {self.__name__}"
+        check_aliases(what, whole, lambda: parameter_names(self._function, *whole))
+        if Reference.in_rules and any(isinstance(x, TapeTracer) for x in pytrees.leaves(whole)):
+            return self._function(*args, **kwargs)  # backward rules read and write references while they run
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
@@ -552,10 +558,8 @@ class Jitted(Described, Generic[P, R]):
                 result, after = function(values[:number])
             except OuterReferenceError as error:
                 if any(error.reference is r for r in passed):
-                    raise ArgumentError(
-                        f"jit of {self.__name__}: a Ref is used from around and passed as an argument; a function "
-                        "takes it one way only."
-                    ) from None
+                    names = lambda: parameter_names(self._function, *whole)  # noqa: E731
+                    raise closed_over_error(what, error.reference, whole, names) from None
                 raise
             for name, x in zip(pytrees.leaf_names(result), pytrees.leaves(result), strict=True):
                 if isinstance(x, Reference):
@@ -591,17 +595,6 @@ class Jitted(Described, Generic[P, R]):
                 numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given]
                 return f"passed in as the argument {parameter_names(self._function, *whole)[numbers[0]]}"
         return f"made at {reference.source}"
-
-    def _check_aliases(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """An error for a reference that is two arguments."""
-        given = [(k, x) for k, x in enumerate(pytrees.leaves((args, kwargs))) if isinstance(x, Reference)]
-        twice = [k for n, (k, x) in enumerate(given) if any(x is y for _, y in given[:n])]
-        if twice:
-            name = argument_names(args, kwargs)[twice[0]]
-            raise ArgumentError(
-                f"jit of {self.__name__}: a Ref is passed twice, the second time as argument {name}; a function takes "
-                "it one way only."
-            )
 
     def _nested_too_deeply(self, error: RecursionError) -> NestingError:
         if isinstance(error, NestingError):

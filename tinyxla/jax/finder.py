@@ -199,6 +199,7 @@ def install() -> None:
     config.update("list_indices", "refuse")
     config.update("weak_integer_overflow", "wrap")
     config.update("boolean_products", "select")
+    config.update("custom_vjp_forward_mode", "refuse")
     set_from_environment()
     pytrees.rebuild_dicts_with_sorted_keys()
     sys.meta_path.insert(0, JaxFinder())

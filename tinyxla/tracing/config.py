@@ -29,6 +29,7 @@ _CHOICES = {
     "out_of_bounds_reads": ("raise", "clamp"),
     "out_of_bounds_updates": ("raise", "drop"),
     "list_indices": ("allow", "refuse"),
+    "custom_vjp_forward_mode": ("transpose", "refuse"),
     "traceback_filtering": MODES,
 }
 _CHECKS = [
@@ -148,6 +149,8 @@ class Config(threading.local):
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
+        custom_vjp_forward_mode: what the derivative of a `custom_vjp` function is in forward mode: the "transpose" of
+            its backward rule, or an error ("refuse").
         check_tracer_leaks: whether a traced or batched function that leaves a tracer in an outer variable or container
             is an error when it ends; else it is one where the tracer is used.
         disabled_passes: names of passes of the compiler that are left out, to find out which one matters: see
@@ -193,6 +196,7 @@ class Config(threading.local):
     out_of_bounds_reads: str = "raise"
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
+    custom_vjp_forward_mode: str = "transpose"
     check_tracer_leaks: bool = False
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")

@@ -34,6 +34,7 @@ class Reference:
     """A value that can be replaced, by the function that made it or to which it is bound."""
 
     exist = False  # whether any has been made: else nobody need look for them
+    in_rules = False  # whether any has been given to a function with derivative rules of its own
 
     def __init__(self, value: Any) -> None:
         Reference.exist = True
@@ -196,6 +197,25 @@ def slotted(tree: Any) -> tuple[Any, list[Reference]]:
         return Slot(numbers[0] if numbers else len(references) - 1, type(x))
 
     return pytrees.map_tree(slot, tree), references
+
+
+def check_aliases(what: str, tree: Any, names: Callable[[], Sequence[str]]) -> None:
+    """An error for a reference that is two leaves; `names` are those of the leaves."""
+    given = [(k, x) for k, x in enumerate(pytrees.leaves(tree)) if isinstance(x, Reference)]
+    pairs = ((j, k) for n, (k, x) in enumerate(given) for j, y in given[:n] if x is y)
+    for j, k in pairs:
+        raise ArgumentError(
+            f"{what}: a Ref is passed twice, as the arguments {names()[j]} and {names()[k]}; a function takes it one "
+            "way only."
+        )
+
+
+def closed_over_error(what: str, reference: Reference, tree: Any, names: Callable[[], Sequence[str]]) -> ArgumentError:
+    """For a reference that a function uses from around, and that is a leaf among its arguments."""
+    (k, *_) = (k for k, x in enumerate(pytrees.leaves(tree)) if x is reference)
+    return ArgumentError(
+        f"{what}: a Ref is used from around and passed as the argument {names()[k]}; a function takes it one way only."
+    )
 
 
 def filled(tree: Any, references: Sequence[Reference]) -> Any:

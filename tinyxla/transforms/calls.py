@@ -18,6 +18,7 @@ from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.references import OuterReferenceError
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -32,7 +33,7 @@ from tinyxla.transforms.computations import (
     spread,
     subgraph,
 )
-from tinyxla.transforms.reverse import zeros_like
+from tinyxla.transforms.reverse import vjp, zeros_like
 
 if TYPE_CHECKING:
     from tinyxla.transforms.custom import Rule
@@ -128,6 +129,8 @@ def _reverse(
         return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
     try:
         split = split_reverse(to_apply, wanted, checkpoint, inexact(to_apply))
+    except OuterReferenceError:
+        return _reverse_inline(wanted, operands, to_apply)
     except Exception:
         if not has_rules(to_apply):
             raise
@@ -150,6 +153,15 @@ def _reverse(
         return spread(found, wanted)
 
     return grouped(to_apply, outputs), pullback
+
+
+def _reverse_inline(
+    wanted: Mask, operands: tuple[Any, ...], to_apply: Computation
+) -> tuple[Any, Callable[[Any], list[Any]]]:
+    """The same where a backward rule reads or writes mutable references from around, which is done where it runs."""
+    moved = chosen(operands, wanted)
+    outputs, pullback = vjp(lambda *x: run(to_apply, spread(x, wanted, operands), inline=True), moved)
+    return grouped(to_apply, outputs), lambda g: spread(pullback(results(g)), wanted)
 
 
 def _reverse_later(
@@ -177,7 +189,7 @@ def _pull_later(
 
 def _there(split: Split, operands: Sequence[Any], to_apply: Computation) -> tuple[Sequence[Any], list[Any]]:
     """The results of the forward pass and the residuals."""
-    outputs = call(*operands, to_apply=split.there)
+    outputs = results(call(*operands, to_apply=split.there))
     count = len(to_apply.outputs)
     computed = iter(outputs[count:])
     return outputs[:count], [next(computed) if place is None else operands[place] for place in split.residuals]
@@ -273,6 +285,8 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     number = {x: k for k, x in enumerate(early.parameters)}
     residuals = [number.get(x) for x in early.outputs[count:]]
     computed = [x for x in early.outputs[count:] if x not in number]
+    if checkpoint is not None and not computed and not effects(both):
+        return Split(computation, residuals, late, flows)  # not what forward rules of custom_vjp give
     there = subgraph(early.name, early.parameters, [*early.outputs[:count], *computed], effects=effects(early))
     return Split(there, residuals, late, flows)
 

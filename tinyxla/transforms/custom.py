@@ -19,6 +19,7 @@ from tinyxla.hlo import Computation
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
 from tinyxla.transforms.calls import call, closed_over_error, has_rules
@@ -420,6 +421,13 @@ class CustomVjp(Rule):
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The derivative forward is the transpose of the way back."""
+        if config.custom_vjp_forward_mode == "refuse":
+            raise DifferentiationError(
+                f"{self.name}: a custom_vjp function has no derivative in forward mode (jvp, jacfwd, hessian) where "
+                "custom_vjp_forward_mode is 'refuse'; differentiate it by grad, vjp or jacrev, or give it a rule by "
+                "custom_jvp.",
+                state.source,
+            )
         given = tuple(t is not None for t in tangents)
         outputs, residuals, rest = self.there(given, values)
         inexact = tuple(map(is_inexact, outputs))

@@ -188,6 +188,17 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "arguments passed when closure_convert was called.",
     ),
     (r"^custom_jvp of (.*) has no rule", "No JVP defined for custom_jvp function {1} using defjvp."),
+    (
+        r": a custom_vjp function has no derivative in forward mode",
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function.",
+    ),
+    (
+        r"^.*: the function uses an outer value that a derivative is wanted for",
+        "Detected differentiation of a custom_jvp or custom_vjp function with respect to a closed-over value. That's "
+        "not supported because the custom rule only specifies how to differentiate the function with respect to "
+        "explicit input parameters. Try passing the closed-over value into the function as an argument, and adapting "
+        "the rule.",
+    ),
     (r"^custom_vjp of (.*) has no rule", "No VJP defined for custom_vjp function {1} using defvjp."),
     (r"^custom_vmap of (.*) has no rule", "No batching rule defined for custom_vmap function {1} using def_vmap."),
     (
@@ -501,6 +512,21 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "function {1} traced for jit returned a mutable array reference of type Ref at output tree path result{2}, but "
         "mutable array references cannot be returned.\n\nThe returned mutable array was created on line {3} or was "
         "{4}.",
+    ),
+    (
+        r"^(?:lax\.)?(\w+) of (.*): a Ref is passed twice, as the arguments (.*) and (.*); a",
+        "only one reference to a mutable array may be passed as an argument to a function, but when tracing {2} for "
+        "{1} the mutable array reference of type Ref appeared at both {3} and {4}.",
+    ),
+    (
+        r"^(?:lax\.)?(\w+) of (.*): a Ref is used from around and passed as the argument (.*); a",
+        "when tracing {2} for {1}, a mutable array reference of type Ref was both closed over and passed as the "
+        "argument {3}",
+    ),
+    (
+        r"^(.*): the residuals(\S*) of the forward rule (.*) have a Ref that is no argument",
+        "custom_vjp fwd function {3} returned a mutable array reference of type Ref at output tree path {2} that was "
+        "not an argument.",
     ),
     (
         r"^A Ref is used inside a batched function \(vmap\)",

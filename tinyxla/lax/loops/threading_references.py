@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from tinyxla.api.functions import name_of, parameter_names
 from tinyxla.tracing.references import (
     Carried,
     OuterReferenceError,
     Reference,
+    check_aliases,
+    closed_over_error,
     discovered,
     filled,
     has_references,
@@ -33,6 +36,8 @@ def scanning(scan: Function) -> Function:
     @wraps(scan)
     def with_references(f: Any, init: Any, *args: Any, **kwargs: Any) -> Any:
         xs = args[0] if args else kwargs.get("xs")
+        if has_references(init):
+            check_aliases(f"lax.scan of {name_of(f)}", init, lambda: parameter_names(f, (init,), {}))
         if has_references(xs):
             given = kwargs if args else {name: x for name, x in kwargs.items() if name != "xs"}
             return over_references(f, init, xs, *args[1:], **given)
@@ -145,6 +150,9 @@ def branching(choose: Function) -> Function:
     @wraps(choose)
     def with_references(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
         given, passed = slotted(args) if has_references(args) else (args, [])
+        whole = f"{what} of {name_of(functions[0])}", args, lambda: parameter_names(functions[0], args, {})
+        if passed:
+            check_aliases(*whole)
 
         def of_slots(function: Function) -> Function:
             return wraps(function)(lambda *operands: function(*filled(operands, passed))) if passed else function
@@ -154,6 +162,9 @@ def branching(choose: Function) -> Function:
         def run(references: list[Reference]) -> Any:
             if not references:
                 return choose(what, index, branches, given)
+            for r in references:
+                if any(r is x for x in passed):
+                    raise closed_over_error(whole[0], r, *whole[1:])
             carried = Carried(references)
             chosen = [wraps(f)(threaded(f, references)) for f in branches]
             result, values = choose(what, index, chosen, (carried.values, *given))
