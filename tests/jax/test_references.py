@@ -222,6 +222,41 @@ def draws_inside_transformations():
     rng = random.stateful_rng(0)
     return made, passed, gradient, jax.lax.scan(lambda c, _: (c, rng.uniform()), 0, None, length=3)[1], rng.uniform()
 
+@case
+def given_to_backward_rules():
+    @jax.custom_vjp
+    def kept(ref, x):
+        return x
+    def back(ref, g):
+        ref[...] = 2 * g + ref[...]
+        return None, g
+    kept.defvjp(lambda ref, x: (x, ref), back)
+    def f(x, ref):
+        return 3 * kept(ref, jnp.sin(x))
+    found = []
+    for function in (f, jax.jit(f)):
+        for transform in (jax.grad, lambda f: jax.jit(jax.grad(f)), lambda f: lambda *x: jax.vjp(f, *x)[1](1.0)[0]):
+            ref = jax.new_ref(jnp.float32(1))
+            found += [transform(function)(jnp.float32(2), ref), ref[...]]
+    ref = jax.new_ref(jnp.float32(1))
+    return found, jax.grad(jax.checkpoint(f))(jnp.float32(2), ref), ref[...]
+
+@case
+def written_under_derivatives():
+    found = []
+    def f(x, ref):
+        ref[...] = 0.5 * ref[...] + jax.lax.stop_gradient(x)
+        return jnp.sin(x) * ref[...]
+    def loop(x, ref):
+        return jax.lax.scan(lambda c, _: (f(c, ref), None), x, None, length=2)[0]
+    def branch(x, ref):
+        return jax.lax.cond(x > 0, lambda: f(x, ref), lambda: x)
+    for function in (f, jax.jit(f), loop, branch):
+        for transform in (jax.grad(function), jax.jit(jax.grad(function))):
+            ref = jax.new_ref(jnp.float32(1))
+            found += [transform(jnp.float32(2), ref), ref[...]]
+    return found
+
 print(json.dumps(found))
 """
 CASES = [line.split()[1].partition("(")[0] for line in PROGRAM.split("@case\n")[1:] for line in [line.splitlines()[0]]]
@@ -271,6 +306,14 @@ jax.jit(lambda x: kept.append(jax.new_ref(x)))(1.0)
 refused(lambda: jax.jit(lambda: kept[0][...])())
 refused(lambda: jax.jit(lambda: random.stateful_rng().uniform())())
 refused(lambda: random.stateful_rng(0).split(2).uniform())
+same = jax.custom_vjp(lambda x, y: 1.0)
+same.defvjp(lambda x, y: (1.0, None), lambda _, g: (None, None))
+refused(lambda: same(ref, ref))
+refused(lambda: jax.lax.cond(True, lambda x: x[...] + ref[...], lambda x: 0.0, ref))
+refused(lambda: jax.lax.scan(lambda pair, _: (None, None), (ref, ref), None, length=1))
+fresh = jax.custom_vjp(lambda x, r: x)
+fresh.defvjp(lambda x, r: (x, {"a": jax.new_ref(0.0)}), lambda _, g: (g, None))
+refused(lambda: jax.vjp(fresh, 1.0, ref))
 print(ref[...])
 print(jax.eval_shape(lambda x: x + ref[...], 1.0).shape)
 kept = jax.new_ref(jnp.full(2, 3.0))
@@ -293,6 +336,10 @@ def test_wrong_uses_of_references_are_errors() -> None:
         outer,
         "stateful_rng: inside a transformed function there must be a seed; pass one.",
         "StatefulPRNG: a generator that was split into several draws nothing; map over it with vmap.",
+        "custom_vjp of <lambda>: a Ref is passed twice, as the arguments x and y",
+        "lax.cond of <lambda>: a Ref is used from around and passed as the argument x",
+        "lax.scan of <lambda>: a Ref is passed twice, as the arguments pair[0] and pair[1]",
+        "custom_vjp of <lambda>: the residuals['a'] of the forward rule <lambda> have a Ref that is no argument",
         "0.0",
         "()",
         "6.0 6.0",

@@ -69,7 +69,7 @@ class Reference:
     def write(self, new: Any) -> None:
         """Replace the value by another one of its shape and type."""
         old = self.read()
-        if isinstance(new, Tracer) and self._scope != (state.depth, state.staging):
+        if isinstance(new, Tracer) and new.owner.level >= self._scope[0]:  # of a trace inside
             raise OuterReferenceError(self, new.owner.what)
         self._value = new.with_weak_type(old.weak_type)
         self.is_written = True

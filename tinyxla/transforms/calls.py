@@ -24,6 +24,7 @@ from tinyxla.transforms.computations import (
     batched,
     chosen,
     effects,
+    flowing,
     forward,
     inexact,
     partition,
@@ -139,10 +140,11 @@ def _reverse(
     if not any(split.flows):
         return grouped(to_apply, outputs), None
     seeded = inexact(to_apply)
+    moving = flowing(to_apply, wanted)
     pull_later = _pull_later(wanted, operands, to_apply, checkpoint)
 
     def pullback(g: Any) -> list[Any]:
-        present = tuple(c is not None for c in chosen(results(g), seeded))
+        present = tuple(c is not None or not m for c, m in chosen(zip(results(g), moving, strict=True), seeded))
         if not all(present) and _is_affine(split.back, len(present)):
             return pull_later(g)
         cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs, strict=True)]
@@ -264,6 +266,12 @@ def closed_over_error(name: str) -> ClosedOverTracerError:
     )
 
 
+def _flows(wanted: Mask, *, to_apply: Computation, rule: Rule | None = None, **others: Any) -> Sequence[bool]:
+    if rule is not None and rule.has_derivatives:
+        return [True] * len(to_apply.outputs)
+    return flowing(to_apply, wanted)
+
+
 class Split(NamedTuple):
     there: Computation  # of the operands: results, and what is computed for the way back
     residuals: list[int | None]  # for each value that the way back needs the operand it is; None: one computed there
@@ -327,7 +335,7 @@ call = Op(
     attributes=Call,
     shape=_shape,
     evaluate=lambda *operands, to_apply, **others: execute(*operands, to_apply=to_apply),
-    derivative=Joint(_forward, _reverse, symbolic_zeros=True),
+    derivative=Joint(_forward, _reverse, symbolic_zeros=True, flows=_flows),
     batch=_batch,
     samples=_samples,
 )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from tinyxla.errors import ClosedOverTracerError, DifferentiationError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
-from tinyxla.ops.op import OWN, Axes
+from tinyxla.ops.op import OWN, Axes, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import GraphTrace, state, trace
 from tinyxla.transforms.batch import batch
@@ -114,6 +114,27 @@ def _transformed(function: Callable[..., list[Any]], shapes: Sequence[AnyShape],
             state.source,
         )
     return made
+
+
+@lru_cache(1024)
+def flowing(computation: Computation, mask: Mask) -> Mask:
+    """Which results a derivative by these parameters can flow to."""
+    reached = set(chosen(computation.parameters, mask))
+    parts: dict[Instruction, Sequence[bool]] = {}  # of tuples of which some elements are not reached
+    for x in computation.instructions:
+        flows = None
+        if x.op is calls.get_tuple_element and x.operands[0] in parts:
+            is_reached = bool(parts[x.operands[0]][x.attributes.index])
+        else:
+            derivative: Any = getattr(x.op, "derivative", None)
+            is_reached = any(o in reached for o in x.operands) and not isinstance(derivative, Zero)
+            flows = getattr(derivative, "flows", None)
+        if is_reached and flows is not None:
+            parts[x] = flows(tuple(o in reached for o in x.operands), **x.attributes._asdict())
+        arrays = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        if is_reached and any(isinstance(s, TupleShape) or is_inexact(s) for s in arrays):
+            reached.add(x)
+    return tuple(x in reached for x in computation.outputs)
 
 
 class Reversed(NamedTuple):

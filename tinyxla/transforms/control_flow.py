@@ -30,6 +30,7 @@ from tinyxla.transforms.computations import (
     batched,
     chosen,
     effects,
+    flowing,
     forward,
     inexact,
     leading,
@@ -41,7 +42,7 @@ from tinyxla.transforms.computations import (
     with_parameters,
 )
 from tinyxla.transforms.invariants import carrying, counting, hoisted, literal_of, step_of, unchanged
-from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+from tinyxla.transforms.reverse import vjp, zeros_like
 from tinyxla.transforms.while_reverse import (
     allocated,
     counting_steps,
@@ -306,7 +307,7 @@ def _while_reverse(
     further, before = vjp(lambda *x: run(made.before, spread(x, wanted, operands)), chosen(operands, wanted))
     step = carrying(made.step, own)
     test = with_parameters(condition, step.parameter_shapes)
-    whole = (*wanted, *_flowing(made.before, wanted))
+    whole = (*wanted, *flowing(made.before, wanted))
     outputs, back = _reversed(whole, (*operands, *further), test, step, count, most)
 
     def pullback(g: Any) -> list[Any]:
@@ -328,21 +329,19 @@ def _reversed(
     return with_residuals(active, operands, body, count)
 
 
+def _while_flows(wanted: Mask, *, body: Computation, **ignored: Any) -> Mask:
+    return _reached(body, wanted)
+
+
+def _conditional_flows(wanted: Mask, *, branch_computations: tuple[Computation, ...]) -> list[bool]:
+    return [any(masks) for masks in zip(*(flowing(c, wanted[1:]) for c in branch_computations), strict=True)]
+
+
 @lru_cache(1024)
 def _reached(body: Computation, wanted: Mask) -> Mask:
     """Which of the values carried a derivative can flow through, if these are wanted."""
 
-    return until_stable(wanted, lambda mask: _flowing(body, mask))
-
-
-def _flowing(computation: Computation, mask: Mask) -> list[bool]:
-    """Which results a derivative can flow to from these parameters."""
-    reached = set(chosen(computation.parameters, mask))
-    for x in computation.instructions:
-        arrays = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
-        if any(o in reached for o in x.operands) and any(isinstance(s, TupleShape) or is_inexact(s) for s in arrays):
-            reached.add(x)
-    return [x in reached for x in computation.outputs]
+    return until_stable(wanted, lambda mask: flowing(body, mask))
 
 
 # --- known trip counts ------------------------------------------------------------------------------------------------
@@ -632,7 +631,7 @@ while_ = Op(
     attributes=While,
     shape=_while_shape,
     evaluate=_while_evaluate,
-    derivative=Joint(_while_forward, _while_reverse),
+    derivative=Joint(_while_forward, _while_reverse, flows=_while_flows),
     batch=_while_batch,
     samples=_while_samples,
 )
@@ -641,7 +640,7 @@ conditional = Op(
     attributes=Conditional,
     shape=_conditional_shape,
     evaluate=_conditional_evaluate,
-    derivative=Joint(_conditional_forward, _conditional_reverse),
+    derivative=Joint(_conditional_forward, _conditional_reverse, flows=_conditional_flows),
     batch=_conditional_batch,
     samples=_conditional_samples,
 )

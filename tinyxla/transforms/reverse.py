@@ -7,6 +7,7 @@ A `TapeTracer` carries its value, which is one of the enclosing level - a concre
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from tinyxla.errors import DifferentiationError, SourceLine
@@ -89,7 +90,9 @@ class TapeTrace(Trace):
         if pullback is None:
             return ans
         results = ans if isinstance(ans, tuple) else (ans,)
-        tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
+        flows = derivative.flows if isinstance(derivative, Joint) else None
+        moving = repeat(True) if flows is None else flows(wanted, **attributes)
+        tracked = tuple(self.track(x) if m and is_inexact(x) else x for x, m in zip(results, moving, strict=False))
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
         templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results

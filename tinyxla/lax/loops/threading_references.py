@@ -7,6 +7,7 @@ there, it calls it again with functions that carry the reference's value, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, TypeVar, cast
 
 from tinyxla.api.functions import name_of, parameter_names
@@ -154,8 +155,10 @@ def branching(choose: Function) -> Function:
         if passed:
             check_aliases(*whole)
 
+        own = [copy(r) for r in passed]
+
         def of_slots(function: Function) -> Function:
-            return wraps(function)(lambda *operands: function(*filled(operands, passed))) if passed else function
+            return wraps(function)(lambda *operands: function(*filled(operands, own))) if passed else function
 
         branches = [of_slots(f) for f in functions]
 
@@ -171,6 +174,10 @@ def branching(choose: Function) -> Function:
             carried.write(values)
             return result
 
-        return discovered(run)
+        result = discovered(run)
+        for r, held in zip(passed, own, strict=True):
+            if held.read() is not r.read():
+                r.write(held.read())
+        return result
 
     return with_references
