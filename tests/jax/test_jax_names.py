@@ -360,6 +360,40 @@ def test_stages_tell_which_arguments_are_donated() -> None:
     ]
 
 
+def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
+    assert printed("""
+        import contextlib, io
+        import jax, jax.numpy as jnp
+        from jax import lax
+        from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
+        policies = jax.checkpoint_policies
+        def f(x):
+            return jnp.cos(checkpoint_name(jnp.sin(jnp.sin(x) @ x), "named")) * jnp.cosh(x)
+        for policy in (
+            lambda prim, *avals, **params: prim is lax.sin_p and avals[0].shape == (3,),
+            lambda prim, *avals, **params: params.get("dimension_numbers") == (((0,), (0,)), ((), ())),
+            lambda prim, *avals, **params: str(prim) == "cosh" or policies.dots_saveable(prim, *avals, **params),
+            policies.save_from_both_policies(lambda prim, *_, **__: prim.name == "cosh", policies.dots_saveable),
+            policies.save_only_these_names("named"),
+        ):
+            told = io.StringIO()
+            with contextlib.redirect_stdout(told):
+                print_saved_residuals(jax.checkpoint(f, policy=policy), jnp.ones(3))
+            print(sorted(line.split()[0] for line in told.getvalue().splitlines()))
+        back = jax.make_jaxpr(jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))))(1.0)
+        print([(e.primitive.name, e.params.get("differentiated")) for e in back.eqns[-2:]])
+        print(jax.core.eval_jaxpr(back.jaxpr, back.consts, 0.0), jax.grad(jax.grad(jax.remat(jnp.cos)))(0.0))
+        """) == [
+        "['f32[3]', 'f32[3]']",
+        "['f32[3]', 'f32[]']",
+        "['f32[3]', 'f32[3]', 'f32[]']",
+        "['f32[3]', 'f32[3]', 'f32[]']",
+        "['f32[3]', 'f32[]']",
+        "[('optimization_barrier', None), ('remat2', True)]",
+        "[Array(1., dtype=float32)] -1.0",
+    ]
+
+
 def test_policies_of_checkpoints_answer_in_words() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp

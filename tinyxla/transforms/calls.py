@@ -52,13 +52,17 @@ class Checkpoint(NamedTuple):
     """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again.
 
     `policy`, of an op, its operands' shapes and its attributes, says of what to keep the result; None: of nothing.
-    Without `barrier` the compiler may take a result that is still there for the one computed again.
+    Without `barrier` the compiler may take a result that is still there for the one computed again. `is_back` marks the
+    way back itself, whose own derivatives keep what they need.
     """
 
     policy: Callable[..., bool] | None
     barrier: bool
+    is_back: bool = False
 
     def keeps(self, x: Instruction) -> bool:
+        if x.op is calls.get_tuple_element:
+            return self.keeps(x.operands[0])
         return self.policy is not None and bool(
             self.policy(x.op, *(o.shape for o in x.operands), **x.attributes._asdict())
         )
@@ -128,6 +132,8 @@ def _reverse(
         own = _of_its_own(rule, to_apply, operands, wanted)
         outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
         return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
+    if checkpoint is not None and checkpoint.is_back:
+        checkpoint = None
     try:
         split = split_reverse(to_apply, wanted, checkpoint, inexact(to_apply))
     except OuterReferenceError:
@@ -204,7 +210,8 @@ def _back(
     inputs = [*residuals, *cotangents]
     if checkpoint is not None and checkpoint.barrier and inputs:
         inputs = opt_barrier(*inputs)
-    return spread(call(*inputs, to_apply=split.back), split.flows)
+    back = None if checkpoint is None else checkpoint._replace(is_back=True)
+    return spread(call(*inputs, to_apply=split.back, checkpoint=back), split.flows)
 
 
 @lru_cache(1024)

@@ -2,6 +2,7 @@
 
 from tinyxla.api.devices import process_count as host_count, process_index as host_id, process_indices as host_ids
 from tinyxla.jax.callbacks import pure_callback as pure_callback
+from tinyxla.jax.checkpoint_policies import checkpoint as checkpoint
 from tinyxla.jax.environment import print_environment_info as print_environment_info
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.jaxprs.avals import get_aval as _get_aval
@@ -22,6 +23,7 @@ from tinyxla.tracing.shardings import Shard as Shard
 __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
+remat = checkpoint
 typeof = _get_aval
 allow_f16_reductions = _states["allow_f16_reductions"]
 array_garbage_collection_guard = _states["array_garbage_collection_guard"]

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-from tinyxla import checkpoint_policies as checkpoint_policies
+from tinyxla.jax.checkpoint_policies import checkpoint as checkpoint, policies as checkpoint_policies
+
+remat = checkpoint
 
 
 class _Answer:

@@ -362,9 +362,9 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
     if rule is not None:
         return primitives[_RULES[type(rule)]], {"call_jaxpr": closed, "rule": rule}, operands
     if a.checkpoint is not None:
-        policy, barrier = a.checkpoint
+        policy, barrier, is_back = a.checkpoint
         jaxpr = closed if closed.consts else closed.jaxpr  # JAX's is open
-        params = {"jaxpr": jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": False}
+        params = {"jaxpr": jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": is_back}
         return primitives["remat2"], params, operands
     flags = {"donated_invars": (False,) * len(operands), "keep_unused": False, "inline": False}
     return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed, **flags}, operands
