@@ -128,6 +128,25 @@ def test_primitives_of_windows_and_stacks_are_bound() -> None:
     ]
 
 
+def test_collectives_have_their_primitives() -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        from jax import lax
+        def f(x):
+            swapped = lax.ppermute(x, "i", [(0, 1), (1, 0)])
+            return lax.psum(x, "i"), lax.pmax(x, "i"), lax.pmin(x, "i"), swapped
+        made = jax.make_jaxpr(f, axis_env=[("i", 2)])(1.0)
+        print(*(f"{e.primitive} {e.params}" for e in made.eqns), sep="\\n")
+        run = jax.vmap(lambda x: jax.core.eval_jaxpr(made.jaxpr, made.consts, x), axis_name="i")
+        print(*(x.tolist() for x in run(jnp.arange(2.0))))
+        """
+    assert printed(program) == [
+        "ppermute {'axis_name': ('i',), 'perm': ((0, 1), (1, 0))}",
+        *(f"{name} {{'axes': ('i',), 'axis_index_groups': None}}" for name in ("psum", "pmax", "pmin")),
+        "[1.0, 1.0] [1.0, 1.0] [0.0, 0.0] [1.0, 0.0]",
+    ]
+
+
 def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
     """As in JAX: arrays without axes are constants, each one once, through loops and branches, too; what is made of
     numbers meanwhile is a literal; a compiled function has its constants itself."""

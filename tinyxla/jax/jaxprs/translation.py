@@ -41,6 +41,7 @@ from tinyxla.jax.jaxprs.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.jaxprs.recording import Region
 from tinyxla.jax.source_info import source_info
 from tinyxla.ops import Op, calls, elementwise, movement
+from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
@@ -384,6 +385,24 @@ def _shard_map(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["shard_map"], params, operands
 
 
+_OVER_AXES = {"sum": "psum", "max": "pmax", "min": "pmin"}
+
+
+def _all_reduce(x: Instruction, operands: list[Atom]) -> Translated:
+    a = x.attributes
+    name = _OVER_AXES.get(combination(a.to_apply) or "")
+    if name is None or a.axis_name == REPLICAS or a.replica_groups:
+        return None
+    return primitives[name], {"axes": (a.axis_name,), "axis_index_groups": None}, operands
+
+
+def _permute(x: Instruction, operands: list[Atom]) -> Translated:
+    a = x.attributes
+    if a.axis_name == REPLICAS:
+        return None
+    return primitives["ppermute"], {"axis_name": (a.axis_name,), "perm": a.source_target_pairs}, operands
+
+
 def _constraint_params(x: Instruction, a: Any) -> Params:
     spec = PartitionSpec(*a.spec)
     unconstrained = {k for k, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED}
@@ -412,6 +431,8 @@ _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     "select-and-scatter": _select_and_scatter,
     "checkpoint-name": _simple("name", lambda x, a: {"name": a.name}),
     "while": _loop,
+    "all-reduce": _all_reduce,
+    "collective-permute": _permute,
     "shard-map": _shard_map,
     "sharding-constraint": _simple("sharding_constraint", _constraint_params),
     "pvary": _simple("pvary", lambda x, a: {"axes": (a.axis_name,)}),
