@@ -482,8 +482,9 @@ def test_cache_misses_and_traces_are_logged_in_words_of_jax() -> None:
         """)
     said = [line.strip() for line in lines if line.startswith("  In JAX")]
     assert said[0].startswith("In JAX: Finished tracing f for jit in ")
-    assert "TRACING CACHE MISS" in said[1]
-    assert said[1].endswith("for f: different input pytree")
+    assert said[1].startswith("In JAX: Finished XLA compilation of jit(f) in ")
+    assert "TRACING CACHE MISS" in said[2]
+    assert said[2].endswith("for f: different input pytree")
 
 
 def test_lowered_functions_are_texts_of_stablehlo() -> None:

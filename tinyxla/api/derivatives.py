@@ -215,7 +215,8 @@ def _matched_leaf(
             )
         if x.dtype == template.dtype and inexact:
             return x
-        if x.weak_type and inexact and (x.dtype.kind != "c" or template.dtype.kind == "c"):
+        exact = isinstance(leaf, Array) and not element_type(x.dtype).is_inexact  # a number that Python has is any
+        if x.weak_type and inexact and not exact and (x.dtype.kind != "c" or template.dtype.kind == "c"):
             return elementwise.convert(x, new_element_type=element_type(template.dtype))  # type: ignore[return-value]
     if not inexact:
         raise DTypeError(
