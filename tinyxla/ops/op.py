@@ -101,14 +101,16 @@ class Joint(NamedTuple):
     `reverse(wanted, *operands, **attributes)` the result and a function from its cotangent to those of the operands,
     of which only those that are `wanted` (a bool for each) matter; None stands for this function where the derivative
     is zero. For a tuple result these are tuples, in which the cotangents that are zero for sure are None if the op
-    takes `symbolic_zeros`, and else arrays of zeros. `flows(wanted, **attributes)`, if given, says which results a
-    derivative by the wanted operands can flow to.
+    takes `symbolic_zeros`, and else arrays of zeros.
+
+    `flows(wanted, **attributes)`, if given, says to which results of a tuple a derivative can flow from those operands;
+    None, as without it: to all of them.
     """
 
     forward: Callable[..., tuple[Any, Any]]
     reverse: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]] | None]]
     symbolic_zeros: bool = False
-    flows: Callable[..., Sequence[bool]] | None = None
+    flows: Callable[..., Sequence[bool] | None] | None = None
 
 
 class Decomposition(NamedTuple):

@@ -34,7 +34,7 @@ from tinyxla.transforms.computations import (
     spread,
     subgraph,
 )
-from tinyxla.transforms.reverse import vjp, zeros_like
+from tinyxla.transforms.reverse import PartialPullback, vjp, zeros_like
 
 if TYPE_CHECKING:
     from tinyxla.transforms.custom import Rule
@@ -131,7 +131,11 @@ def _reverse(
     if rule is not None and rule.has_derivatives:
         own = _of_its_own(rule, to_apply, operands, wanted)
         outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
-        return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
+
+        def pull(g: Any) -> list[Any]:
+            return [*own_pullback(g), *(None for _ in operands[rule.count :])]
+
+        return outputs, PartialPullback(pull, own_pullback.flows) if isinstance(own_pullback, PartialPullback) else pull
     if checkpoint is not None and checkpoint.is_back:
         checkpoint = None
     try:
@@ -146,11 +150,10 @@ def _reverse(
     if not any(split.flows):
         return grouped(to_apply, outputs), None
     seeded = inexact(to_apply)
-    moving = flowing(to_apply, wanted)
     pull_later = _pull_later(wanted, operands, to_apply, checkpoint)
 
     def pullback(g: Any) -> list[Any]:
-        present = tuple(c is not None or not m for c, m in chosen(zip(results(g), moving, strict=True), seeded))
+        present = tuple(c is not None or not m for c, m in chosen(zip(results(g), split.moving, strict=True), seeded))
         if not all(present) and _is_affine(split.back, len(present)):
             return pull_later(g)
         cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs, strict=True)]
@@ -160,7 +163,11 @@ def _reverse(
             found = [x if is_reached else None for x, is_reached in zip(found, reached, strict=True)]
         return spread(found, wanted)
 
-    return grouped(to_apply, outputs), pullback
+    return grouped(to_apply, outputs), PartialPullback(pullback, split.moving)
+
+
+def _flows(wanted: Mask, *, to_apply: Computation, rule: Rule | None = None, **others: Any) -> Mask | None:
+    return None if rule is not None and rule.has_derivatives else flowing(to_apply, wanted)
 
 
 def _reverse_inline(
@@ -273,17 +280,12 @@ def closed_over_error(name: str) -> ClosedOverTracerError:
     )
 
 
-def _flows(wanted: Mask, *, to_apply: Computation, rule: Rule | None = None, **others: Any) -> Sequence[bool]:
-    if rule is not None and rule.has_derivatives:
-        return [True] * len(to_apply.outputs)
-    return flowing(to_apply, wanted)
-
-
 class Split(NamedTuple):
     there: Computation  # of the operands: results, and what is computed for the way back
     residuals: list[int | None]  # for each value that the way back needs the operand it is; None: one computed there
     back: Computation  # of these and the cotangents
     flows: Mask  # which of the wanted cotangents there are
+    moving: Mask  # to which results a derivative flows
 
 
 @lru_cache(1024)
@@ -293,7 +295,7 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both, flows, before = reverse(computation, active, seeded, False)
+    both, flows, moving, before = reverse(computation, active, seeded, False)
     keeps = None if checkpoint is None else checkpoint.keeps
     count = len(computation.outputs)
     early, late = partition(both, len(computation.parameters), count, keeps, effects_there=before)
@@ -301,9 +303,9 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     residuals = [number.get(x) for x in early.outputs[count:]]
     computed = [x for x in early.outputs[count:] if x not in number]
     if checkpoint is not None and not computed and not effects(both):
-        return Split(computation, residuals, late, flows)  # not what forward rules of custom_vjp give
+        return Split(computation, residuals, late, flows, moving)  # not what forward rules of custom_vjp give
     there = subgraph(early.name, early.parameters, [*early.outputs[:count], *computed], effects=effects(early))
-    return Split(there, residuals, late, flows)
+    return Split(there, residuals, late, flows, moving)
 
 
 def _batch(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from tinyxla.errors import ClosedOverTracerError, DifferentiationError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
-from tinyxla.ops.op import OWN, Axes, Zero
+from tinyxla.ops.op import OWN, Axes, Joint, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import GraphTrace, state, trace
 from tinyxla.transforms.batch import batch
@@ -118,31 +118,31 @@ def _transformed(function: Callable[..., list[Any]], shapes: Sequence[AnyShape],
 
 @lru_cache(1024)
 def flowing(computation: Computation, mask: Mask) -> Mask:
-    """Which results a derivative by these parameters can flow to."""
-    reached = set(chosen(computation.parameters, mask))
-    parts: dict[Instruction, Sequence[bool]] = {}  # of tuples of which some elements are not reached
+    """Which results a derivative can flow to from the parameters that are marked."""
+    reached: dict[Instruction, Mask] = dict.fromkeys(chosen(computation.parameters, mask), (True,))  # by elements
     for x in computation.instructions:
-        flows = None
-        if x.op is calls.get_tuple_element and x.operands[0] in parts:
-            is_reached = bool(parts[x.operands[0]][x.attributes.index])
-        else:
-            derivative: Any = getattr(x.op, "derivative", None)
-            is_reached = any(o in reached for o in x.operands) and not isinstance(derivative, Zero)
-            flows = getattr(derivative, "flows", None)
-        if is_reached and flows is not None:
-            parts[x] = flows(tuple(o in reached for o in x.operands), **x.attributes._asdict())
-        arrays = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
-        if is_reached and any(isinstance(s, TupleShape) or is_inexact(s) for s in arrays):
-            reached.add(x)
-    return tuple(x in reached for x in computation.outputs)
+        given = [reached.get(o, (False,)) for o in x.operands]
+        derivative, flows = cast(Op, x.op).derivative, None
+        if not any(map(any, given)) or isinstance(derivative, Zero):
+            continue
+        if x.op is calls.get_tuple_element:
+            reached[x] = (given[0][x.attributes.index],)
+            continue
+        if isinstance(derivative, Joint) and derivative.flows is not None:
+            flows = derivative.flows(tuple(map(any, given)), **x.attributes._asdict())
+        shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        able = [isinstance(s, TupleShape) or is_inexact(s) for s in shapes]
+        reached[x] = tuple(able if flows is None else [a and f for a, f in zip(able, flows, strict=True)])
+    return tuple(any(reached.get(x, (False,))) for x in computation.outputs)
 
 
 class Reversed(NamedTuple):
-    """`flows` says which of the active operands have a cotangent; `effects_there`, how many of the side effects belong
-    to the way there: the first ones."""
+    """`flows` says which of the active operands have a cotangent; `moving`, to which results a derivative flows from
+    them; `effects_there`, how many of the side effects belong to the way there: the first ones."""
 
     both: Computation
     flows: Mask
+    moving: Mask
     effects_there: int
 
 
@@ -152,12 +152,14 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
     `active`, as far as any flow, or with zeros for the others (`whole`)."""
     shapes = computation.parameter_shapes
     flows: list[bool] = []
+    moving: list[bool] = []
     effects_there = 0
 
     def function(*inputs: Any) -> list[Any]:
         primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
         moved = chosen(primals, active)
         values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved)
+        moving.extend(pullback.flows)
         nonlocal effects_there
         assert state.staging is not None
         effects_there = sum(x.has_side_effect for x in state.staging.instructions)
@@ -169,7 +171,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
 
     outputs = [x.shape for x in computation.outputs]
     made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
-    return Reversed(made, tuple(flows), effects_there)
+    return Reversed(made, tuple(flows), tuple(moving), effects_there)
 
 
 @lru_cache(1024)

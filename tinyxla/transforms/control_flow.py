@@ -333,11 +333,6 @@ def _while_flows(wanted: Mask, *, body: Computation, **ignored: Any) -> Mask:
     return _reached(body, wanted)
 
 
-def _conditional_flows(wanted: Mask, *, branch_computations: tuple[Computation, ...]) -> list[bool]:
-    return [any(masks) for masks in zip(*(flowing(c, wanted[1:]) for c in branch_computations), strict=True)]
-
-
-@lru_cache(1024)
 def _reached(body: Computation, wanted: Mask) -> Mask:
     """Which of the values carried a derivative can flow through, if these are wanted."""
 
@@ -520,6 +515,11 @@ def _conditional_reverse(
         return spread(found, wanted)
 
     return outputs[:count], pullback
+
+
+def _conditional_flows(wanted: Mask, *, branch_computations: tuple[Computation, ...]) -> Mask:
+    found = [flowing(branch, wanted[1:]) for branch in branch_computations]
+    return tuple(map(any, zip(*found, strict=True)))
 
 
 def _conditional_batch(

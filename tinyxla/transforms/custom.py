@@ -25,7 +25,7 @@ from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
 from tinyxla.transforms.calls import call, closed_over_error, has_rules
 from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
 from tinyxla.transforms.forward import TangentTracer, jvp
-from tinyxla.transforms.reverse import TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
+from tinyxla.transforms.reverse import PartialPullback, TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
 
 Values = Sequence[Any]
 Pullback = Callable[[Any], list[Any]]
@@ -346,8 +346,15 @@ class CustomJvp(Rule):
         return tuple(outputs), tuple(moves)
 
     def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
-        outputs, pullback = transposed(lambda tangents: self.push(values, tangents), wanted, values)
-        return tuple(outputs), pullback
+        moving: list[bool] = []
+
+        def push(tangents: Values) -> tuple[Values, Values]:
+            outputs, moves = self.push(values, tangents)
+            moving.extend(t is not None for t in moves)
+            return outputs, moves
+
+        outputs, pullback = transposed(push, wanted, values)
+        return tuple(outputs), PartialPullback(pullback, moving)
 
     def batched(self, lanes: Lanes, axes: Axes) -> CustomJvp:
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:

@@ -7,7 +7,6 @@ A `TapeTracer` carries its value, which is one of the enclosing level - a concre
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from tinyxla.errors import DifferentiationError, SourceLine
@@ -31,6 +30,16 @@ from tinyxla.tracing.axis_types import EVERY, with_auto_axes
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, state
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
+
+
+class PartialPullback(NamedTuple):
+    """A pullback of cotangents of some results: of those to which a derivative flows."""
+
+    pullback: Callable[[Any], list[Any]]
+    flows: Sequence[bool]
+
+    def __call__(self, cotangents: Any) -> list[Any]:
+        return self.pullback(cotangents)
 
 
 class Node(NamedTuple):
@@ -90,9 +99,14 @@ class TapeTrace(Trace):
         if pullback is None:
             return ans
         results = ans if isinstance(ans, tuple) else (ans,)
-        flows = derivative.flows if isinstance(derivative, Joint) else None
-        moving = repeat(True) if flows is None else flows(wanted, **attributes)
-        tracked = tuple(self.track(x) if m and is_inexact(x) else x for x, m in zip(results, moving, strict=False))
+        flows = pullback.flows if isinstance(pullback, PartialPullback) else None
+        if flows is None and isinstance(derivative, Joint) and derivative.flows is not None:
+            flows = derivative.flows(wanted, **attributes)
+        if flows is None:
+            tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
+        else:
+            pairs = zip(results, flows, strict=True)
+            tracked = tuple(self.track(x) if flow and is_inexact(x) else x for x, flow in pairs)
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
         templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
@@ -222,7 +236,7 @@ def apply(
 
 def vjp(
     function: Callable[..., Sequence[Any]], inputs: Sequence[Any], tape: TapeTrace | None = None
-) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+) -> tuple[list[Any], PartialPullback]:
     """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the
     inputs. It is recorded on a tape of its own, or on one that is given, which must be empty."""
     tape = tape or TapeTrace()
@@ -241,4 +255,4 @@ def vjp(
         found = iter(with_auto_axes(EVERY, lambda: tape.backward(outputs, cotangents, reached)))
         return [next(found) if a else None for a in active]
 
-    return values, pullback
+    return values, PartialPullback(pullback, [tape.number(x) is not None for x in outputs])

@@ -745,6 +745,16 @@ def test_the_limit_of_the_pool() -> None:
         buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
 
 
+def test_results_of_programs_that_nobody_looks_at_are_overwritten_where_they_are_donated() -> None:
+    x = tx.numpy.arange(100000.0) * 2
+    place = x._value.__array_interface__["data"][0]
+    written = tx.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert written._value.__array_interface__["data"][0] == place
+    seen = np.asarray(written)
+    tx.jit(lambda x: x + 1, donate_argnums=0)(written)
+    np.testing.assert_array_equal(seen[:3], [1, 3, 5])  # what others look at stays
+
+
 def test_where_counts_of_references_are_not_exact_no_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Python without its global lock."""
     (alone,) = buffer_pool.with_own_memory(given := [np.ones(3)], [0])

@@ -262,9 +262,14 @@ def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:
     """Whether nothing but this list refers to the memory of its array of number `k`."""
     if not _COUNTS_ARE_EXACT or getrefcount(arrays[k]) != _IN_A_LIST:
         return False
-    flags, base = arrays[k].flags, arrays[k].base
-    is_view = isinstance(base, np.ndarray) and base.flags.owndata and getrefcount(base) == _OF_A_VIEW
-    return flags.writeable and (flags.owndata or is_view or pool.has_one_view(arrays[k]))
+    flags = arrays[k].flags
+    return flags.writeable and (flags.owndata or pool.has_one_view(arrays[k]) or _is_only_view(arrays[k]))
+
+
+def _is_only_view(array: npt.NDArray[Any]) -> bool:
+    """Whether an array is the only reference to one with memory of its own, of which it is a view."""
+    base = array.base
+    return isinstance(base, np.ndarray) and base.flags.owndata and getrefcount(base) == _OF_A_VIEW
 
 
 def _references() -> tuple[int, int]:
