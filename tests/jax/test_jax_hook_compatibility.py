@@ -217,7 +217,7 @@ def test_arrays_tell_the_named_sharding_with_which_they_were_placed() -> None:
         "P('x',) 2.0 P('x',)",
         "P('x',) 1.0",
         "P(None, 'x')",
-        "P() P('x',) P('x',)",
+        "P() P('x',) P('x', None)",
         "PytreeError",
     ]
 

@@ -253,6 +253,8 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
         for d, (names, factor) in enumerate(zip(spec, dimensions, strict=True)):
             if not names or (factor is None and x.op is reduction.reduce):  # a sum over parts is not ambiguous
                 continue
+            if factor is None and math.prod(sizes[name] for name in names) == 1:
+                continue
             if factor is None:
                 raise error(f"dimension {d} must be whole, but is split along {_names(names)}")
             if axes.setdefault(factor, names) != names:
