@@ -100,9 +100,22 @@ def test_devices_that_are_not_there_are_runtime_errors() -> None:
                 call("gpu")
             except RuntimeError as error:
                 print(type(error).__name__, isinstance(error, ValueError))
-        print(xla_bridge.get_backend().platform, xla_bridge.process_index(), xla_bridge._backends, jax.devices()[0])
+        print(xla_bridge.get_backend().platform, xla_bridge.process_index(), [*xla_bridge._backends], jax.devices()[0])
         """)
-    assert lines == ["PlatformError False"] * 3 + ["cpu 0 {} cpu:0"]
+    assert lines == ["PlatformError False"] * 3 + ["cpu 0 ['cpu'] cpu:0"]
+
+
+def test_number_of_devices_is_that_of_the_flag_when_devices_are_first_used() -> None:
+    lines = printed("""
+        import os, jax
+        from jax._src import xla_bridge
+        for count in (2, 3):
+            os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        print(len(xla_bridge._backends), jax.device_count(), [*xla_bridge._backends])
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+        print(jax.device_count())
+        """)
+    assert lines == ["0 3 ['cpu']", "3"]
 
 
 def test_random_keys_are_compared_as_arrays_are() -> None:
@@ -171,12 +184,21 @@ def test_private_names_that_packages_import() -> None:
         Pair = collections.namedtuple("Pair", "first second")
         jax.tree_util.register_pytree_node(Pair, lambda p: ((p.first,), p.second), lambda s, f: Pair(*f, s))
         print(jax.tree.leaves(Pair(1, 2)))
+        import inspect
+        from jax._src.api_util import infer_argnums_and_argnames
+        given = inspect.signature(lambda x, y, *, z: x)
+        print(infer_argnums_and_argnames(given, (0, 1), None), infer_argnums_and_argnames(given, None, ("y", "z")))
+        print(infer_argnums_and_argnames(given, None, None), infer_argnums_and_argnames(given, 1, "x"))
+        print(jax.dtypes.prng_key)
         """)
     assert lines == [
         "complex64 complex128 float32",
         "[] in_axes: the trees ha",
         "1 PjitFunction",
         "[1]",
+        "((0, 1), ('x', 'y')) ((1,), ('y', 'z'))",
+        "((), ()) ((1,), ('x',))",
+        "<class 'jax.dtypes.prng_key'>",
     ]
 
 

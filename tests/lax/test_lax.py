@@ -415,6 +415,13 @@ def test_every_name_is_one_of_jax() -> None:
     assert ours - additions <= set(dir(jax.lax))
 
 
+def test_weakly_typed_booleans_are_of_one_type_with_booleans() -> None:
+    weak = jnp.where(True, 1, 2) > 0
+    assert weak.weak_type
+    for found in (lax.select(True, weak, False), lax.select(True, np.True_, weak), lax.max(weak, False)):
+        assert (bool(found), found.dtype, found.weak_type) == (True, np.bool_, False)
+
+
 def test_weak_types_give_way() -> None:
     x = tinyxla.numpy.asarray(np.float16([1.5]))
     assert lax.mul(x, 2.0).dtype == np.float16

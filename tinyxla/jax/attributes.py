@@ -32,6 +32,7 @@ from tinyxla.jax.stage_attributes import (
     traced_jaxpr,
 )
 from tinyxla.numpy.elementwise.ufuncs import ufunc
+from tinyxla.shapes.key_types import prng_key
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer
@@ -105,6 +106,7 @@ def set_attributes() -> None:
     device.addressable_memories, device.default_memory = memories.memories, memories.default_memory
     device.memory = memories.memory
     device.client = property(lambda self: get_backend())
+    prng_key.__module__ = "jax.dtypes"
     KeyArray._impl = property(lambda self: self.dtype)  # type: ignore[attr-defined]
     Config.x64_enabled = property(lambda self: self.enable_x64)  # type: ignore[attr-defined]
     Pullback.with_refs = with_refs  # type: ignore[attr-defined]

@@ -7,6 +7,9 @@ from types import SimpleNamespace
 from tinyxla.api.devices import devices
 from tinyxla.util.version import VERSION
 
+started: dict[str, SimpleNamespace] = {}
+"""The backends by name, once devices were used: then their number is fixed."""
+
 
 def get_backend(platform: str | None = None) -> SimpleNamespace:
     """The backend of a platform: its name, version and devices.

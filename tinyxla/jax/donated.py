@@ -1,8 +1,9 @@
-"""Which leaves of arguments are donated, from the numbers and names of arguments."""
+"""Numbers and names of arguments: those of the same arguments, and which leaves are donated."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from tinyxla.errors import ArgumentError
@@ -38,3 +39,25 @@ def rebase_donate_argnums(donate_argnums: Collection[int], static_argnums: Colle
     if set(static) & set(donated):
         raise ArgumentError(f"`static_argnums` {static} and `donate_argnums` {donated} cannot intersect.")
     return tuple(n - sum(m < n for m in static) for n in donated)
+
+
+def infer_argnums_and_argnames(
+    sig: inspect.Signature, argnums: int | Iterable[int] | None, argnames: str | Iterable[str] | None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The numbers and the names of the arguments of which one of the two is given.
+
+    >>> infer_argnums_and_argnames(inspect.signature(lambda x, y, *, z: x), None, ("y", "z"))
+    ((1,), ('y', 'z'))
+    """
+    numbers = None if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = None if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    both_ways = [
+        (k, name)
+        for k, (name, x) in enumerate(sig.parameters.items())
+        if x.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if numbers is None:
+        numbers = tuple(k for k, name in both_ways if name in (names or ()))
+    if names is None:
+        names = tuple(name for k, name in both_ways if k in numbers)
+    return numbers, names

@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tinyxla.jax import backend
 from tinyxla.tracing.config import Block, NoEffect, config, option_names, setting, warn_unless_satisfied
+from tinyxla.tracing.device import call_before_first_use
 
 
 class State:
@@ -49,12 +51,17 @@ _TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", 
 _DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
+def _flagged_count(variables: Mapping[str, str]) -> int | None:
+    counts = _DEVICE_COUNT.findall(variables.get("XLA_FLAGS", ""))
+    return int(counts[-1]) if counts else None
+
+
 def set_from_environment(variables: Mapping[str, str] = os.environ) -> None:
     """Set the options that environment variables name: `JAX_ENABLE_X64=1` for `enable_x64`. The number of devices is
-    also a flag in `XLA_FLAGS`."""
-    counts = _DEVICE_COUNT.findall(variables.get("XLA_FLAGS", ""))
-    if counts:
-        config.update("num_cpu_devices", int(counts[-1]))
+    also a flag in `XLA_FLAGS`, which programs may set until they first use devices."""
+    count = _flagged_count(variables)
+    if count is not None:
+        config.update("num_cpu_devices", count)
     for option in option_names():
         given = variables.get(f"JAX_{option.upper()}")
         if given is None:
@@ -66,3 +73,13 @@ def set_from_environment(variables: Mapping[str, str] = os.environ) -> None:
         elif given.lstrip("-").isdigit():
             value = int(given)
         config.update(option, value)
+    known = config.num_cpu_devices
+
+    def fix_devices() -> None:
+        found = _flagged_count(variables)
+        if found not in (None, count) and config.num_cpu_devices == known:
+            config.update("num_cpu_devices", found)
+        backend.started["cpu"] = backend.get_backend()
+
+    if not backend.started:
+        call_before_first_use(fix_devices)

@@ -21,7 +21,7 @@ def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
     fixed = {x.dtype for x in given if isinstance(x, Array) and not x.weak_type}
     types = [type_of(x) for x in given]
     common, weak = promote_types(*types)
-    if len(fixed) > 1 or (common not in fixed if fixed else len(set(types)) > 1):
+    if len(fixed) > 1 or (common not in fixed if fixed else len({dtype for dtype, _ in types}) > 1):
         raise DTypeError(
             f"{what}: the operands have different element types, {described(given)}; convert them with "
             f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."

@@ -6,8 +6,8 @@ several processes each have as many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from tinyxla.errors import ArgumentError, PlatformError
 from tinyxla.tracing import pytrees
@@ -74,6 +74,7 @@ class _Processes:
     count = 1
     index = 0
     devices_each = 1
+    before_first_use: ClassVar[list[Callable[[], None]]] = []
 
 
 def set_processes(index: int, count: int) -> None:
@@ -84,6 +85,11 @@ def set_processes(index: int, count: int) -> None:
 def set_devices_each(count: int) -> None:
     """Say how many devices each process has."""
     _Processes.devices_each = count
+
+
+def call_before_first_use(function: Callable[[], None]) -> None:
+    """Call a function, once, before the devices are first asked for: it may say how many there are."""
+    _Processes.before_first_use[:] = [function]
 
 
 def process_index() -> int:
@@ -114,6 +120,8 @@ def process_count() -> int:
 
 def all_devices() -> list[Device]:
     """The devices of all processes, those of process 0 first."""
+    while _Processes.before_first_use:
+        _Processes.before_first_use.pop()()
     each = _Processes.devices_each
     return [Device(k, k // each, k % each) for k in range(_Processes.count * each)]
 

@@ -1,0 +1,3 @@
+"""`jax.scipy.special`."""
+
+from tinyxla.jax.legendre import lpmn_values as lpmn_values
