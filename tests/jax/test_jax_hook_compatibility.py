@@ -189,7 +189,8 @@ def test_private_names_that_packages_import() -> None:
         given = inspect.signature(lambda x, y, *, z: x)
         print(infer_argnums_and_argnames(given, (0, 1), None), infer_argnums_and_argnames(given, None, ("y", "z")))
         print(infer_argnums_and_argnames(given, None, None), infer_argnums_and_argnames(given, 1, "x"))
-        print(jax.dtypes.prng_key)
+        from jaxlib import xla_client
+        print(jax.dtypes.prng_key, xla_client.Device is type(jax.devices()[0]))
         """)
     assert lines == [
         "complex64 complex128 float32",
@@ -198,7 +199,7 @@ def test_private_names_that_packages_import() -> None:
         "[1]",
         "((0, 1), ('x', 'y')) ((1,), ('y', 'z'))",
         "((), ()) ((1,), ('x',))",
-        "<class 'jax.dtypes.prng_key'>",
+        "<class 'jax.dtypes.prng_key'> True",
     ]
 
 
