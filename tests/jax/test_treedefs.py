@@ -64,9 +64,23 @@ OPERATIONS = """
     print(jax.tree.unflatten(out_tree, [1, 2]), jax.tree.flatten_with_path(tree)[1] == treedef)
     print(jax.tree.leaves(jax.jit(lambda x, t: x, static_argnums=1)(1.0, treedef)))
     """
+ENTRIES = """
+    from jax._src.tree_util import _registry
+    trees = [[1, (2, 3)], (1, 2), {"b": 2, "a": [1]}, None, Box((1, 2), "here"), collections.OrderedDict(b=1, a=2)]
+    for tree in trees:
+        entry = _registry[type(tree)]
+        children, data = entry.to_iter(tree)
+        print(tuple(children), entry.from_iter(data, children), len({data}))
+    try:
+        _registry[int]
+    except KeyError as error:
+        print(error)
+    """
 
 
-@pytest.mark.parametrize("source", [OF_EACH_KIND, OF_OTHERS, OPERATIONS], ids=["kinds", "others", "operations"])
+@pytest.mark.parametrize(
+    "source", [OF_EACH_KIND, OF_OTHERS, OPERATIONS, ENTRIES], ids=["kinds", "others", "operations", "entries"]
+)
 def test_structures_are_those_of_jax(source: str) -> None:
     program = textwrap.dedent(CLASSES) + textwrap.dedent(source)
     theirs = io.StringIO()

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import optree
 
 from tinyxla import tree_util
 from tinyxla.jax import treedefs
+from tinyxla.tracing.pytrees import NAMESPACE
+
+
+class Entry(NamedTuple):
+    """How nodes of one type are taken apart into children and what else they hold, and made of these."""
+
+    to_iter: Callable[[Any], tuple[Any, Any]]
+    from_iter: Callable[[Any, Any], Any]
+
+
+_DICT = Entry(
+    lambda x: (tuple(x[k] for k in sorted(x)), tuple(sorted(x))), lambda keys, x: dict(zip(keys, x, strict=True))
+)
 
 
 class Registry:
     """Which types are inner nodes of pytrees, and how trees are taken apart."""
+
+    def __getitem__(self, kind: type) -> Entry:
+        found = optree.register_pytree_node.get(kind, namespace=NAMESPACE)
+        if found is None:
+            raise KeyError(kind)
+
+        def to_iter(node: Any) -> tuple[Any, Any]:
+            children, data = found.flatten_func(node)[:2]
+            keys: Any = data
+            return children, tuple(keys) if type(keys) is list else data  # which programs compare as sets
+
+        return _DICT if kind is dict else Entry(to_iter, found.unflatten_func)
 
     def __contains__(self, kind: Any) -> bool:
         return isinstance(kind, type) and tree_util.is_tree_node(kind)
