@@ -331,3 +331,11 @@ def test_mistakes() -> None:
         image.resize(np.ones((3, 3)), (2, 2), "bicubicc")
     with pytest.raises(ShapeError, match="must have 2 sizes"):
         image.resize(np.ones((3, 3)), (2,), "linear")
+
+
+def test_normal_distribution_is_correct_to_the_last_places_in_the_middle() -> None:
+    x = np.linspace(-0.6, 3.0, 3001, dtype=np.float32)
+    exact = scipy.special.ndtr(x.astype(float))
+    bound = 1.6 * np.spacing(exact.astype(np.float32))
+    for found in (special.ndtr(x), tx.jit(special.ndtr)(x)):
+        np.testing.assert_array_less(np.abs(np.asarray(found, float) - exact), bound)

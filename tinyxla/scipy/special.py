@@ -24,7 +24,7 @@ from tinyxla.numpy.arguments import (
     refuse_complex,
     with_flags,
 )
-from tinyxla.numpy.elementwise.definitions import with_slope
+from tinyxla.numpy.elementwise.definitions import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.scipy.complex_special import (
     complex_erfcx,
@@ -507,8 +507,21 @@ def ndtr(x: ArrayLike) -> Array:
     >>> abs(round(float(ndtr(0.0)), 4))
     0.5
     """
-    value = inexact_array(x, "scipy.special.ndtr")
-    return (0.5 * erfc(-value / math.sqrt(2))).with_weak_type(False)
+    return _probability_below(inexact_array(x, "scipy.special.ndtr")).with_weak_type(False)
+
+
+def _normal_distribution(x: Array) -> Array:
+    scaled = x / math.sqrt(2)
+    near = tnp.clip(scaled, -0.5, 0.5)  # erfc, of which e^(-x^2) is a factor, is less accurate there than erf
+    return tnp.where(scaled == near, 0.5 + 0.5 * erf(near), 0.5 * erfc(-scaled))
+
+
+def _normal_density(x: Array) -> Array:
+    scaled = constant_beyond(x / math.sqrt(2), 40.0)
+    return tnp.exp(-scaled * scaled) / math.sqrt(2 * math.pi)
+
+
+_probability_below = with_slope("ndtr", _normal_distribution, lambda ans, x: _normal_density(x))
 
 
 # M. J. Wichura, Algorithm AS 241: the percentage points of the normal distribution, Applied Statistics 37, 1988: the
