@@ -476,6 +476,18 @@ def test_known_indices_outside_are_clamped_where_that_is_asked_for(compiled: boo
             read(x)
 
 
+def test_known_arrays_of_indices_are_clamped_where_that_is_asked_for() -> None:
+    x = jnp.arange(6.0).reshape(2, 3)
+    with setting("out_of_bounds_arrays", "clamp"):
+        np.testing.assert_array_equal(x[np.array([0, 7])], [[0, 1, 2], [3, 4, 5]])
+        np.testing.assert_array_equal(x[:, jnp.array([-9, -1])], [[0, 2], [3, 5]])
+        np.testing.assert_array_equal(jnp.take(x, np.array([-2, 2]), axis=0), [[0, 1, 2], [np.nan] * 3])
+        with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
+            x[7]
+    with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
+        x[np.array([0, 7])]
+
+
 def test_traced_bound_of_a_slice_is_an_index_error() -> None:
     with pytest.raises(IndexError, match="A slice bound"):
         tx.jit(lambda x, n: x[:n])(jnp.arange(3), 2)

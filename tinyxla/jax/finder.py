@@ -196,6 +196,7 @@ def install() -> None:
     set_attributes()
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
     config.update("out_of_bounds_updates", "drop")
+    config.update("out_of_bounds_arrays", "clamp")
     config.update("list_indices", "refuse")
     config.update("weak_integer_overflow", "wrap")
     config.update("boolean_products", "select")

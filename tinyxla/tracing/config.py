@@ -27,6 +27,7 @@ _CHOICES = {
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "out_of_bounds_reads": ("raise", "clamp"),
+    "out_of_bounds_arrays": ("raise", "clamp"),
     "out_of_bounds_updates": ("raise", "drop"),
     "list_indices": ("allow", "refuse"),
     "custom_vjp_forward_mode": ("transpose", "refuse"),
@@ -146,6 +147,9 @@ class Config(threading.local):
             before there was this option.
         out_of_bounds_reads: what `x[index]` is where a known index is outside of the array: "raise" an error, or
             "clamp" the index to the next one inside, as for one that is traced.
+        out_of_bounds_arrays: what `x[indices]` is where a known array of indices has some outside of the array: "raise"
+            an error, or "clamp" them. A single integer outside is an error in any case. Without a mode, `take` fills in
+            NaN for what is clamped here.
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
@@ -194,6 +198,7 @@ class Config(threading.local):
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
     out_of_bounds_reads: str = "raise"
+    out_of_bounds_arrays: str = "raise"
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
     custom_vjp_forward_mode: str = "transpose"

@@ -264,6 +264,8 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     if mode is not None:
         entries = _strays_as_arrays(y, entries)
     if any(isinstance(e, Picked) for e in entries):
+        if mode is None and config.out_of_bounds_arrays == "clamp":
+            entries = _clamped(y, entries)
         layout = layout_of(y, entries)
         if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
             return allocated("An index", lambda: _numpy_read(y, entries, layout, weak))
@@ -298,6 +300,19 @@ def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
         stray = isinstance(e, int) and not -x.shape[axis] <= e < x.shape[axis]
         found.append(Picked(np.asarray(e, np.int32), True) if stray else e)
         axis += 1
+    return found
+
+
+def _clamped(x: Any, entries: list[Entry]) -> list[Entry]:
+    """With the places of known arrays moved inside their axes."""
+    sizes = iter(x.shape)
+    found: list[Entry] = []
+    for e in entries:
+        size = 0 if isinstance(e, New) else next(sizes)
+        if isinstance(e, Picked) and e.known and not is_symbolic(size) and size > 0:
+            least = np.maximum(e.places, -size) if e.places.dtype.kind == "i" else e.places
+            e = Picked(np.minimum(least, size - 1), True)
+        found.append(e)
     return found
 
 

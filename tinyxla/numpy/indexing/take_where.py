@@ -98,12 +98,22 @@ def take(
             f"take: axis {along} of the array of shape {x.shape} is empty: no index is inside; pass a fill_value, or "
             "no indices."
         )
-    if found is None and (fill_value is not None or type(chosen) is not ConcreteArray):
+    if found is None and (
+        fill_value is not None or type(chosen) is not ConcreteArray or _strays(chosen, x.shape[along])
+    ):
         found = "fill"
     if found == "clip":
         chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative places do not count from the end
     index = (slice(None),) * along + (chosen,)
     return x[index] if found is None else read(x, index, found, fill_value)
+
+
+def _strays(places: ConcreteArray, size: int) -> bool:
+    """Whether known places are outside of an axis where that is no error."""
+    if config.out_of_bounds_arrays != "clamp" or not places.size:
+        return False
+    values = places.buffer()
+    return not (-size <= int(values.min()) and int(values.max()) < size)
 
 
 @replayed
