@@ -26,8 +26,8 @@ from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.config import cached_by_options
-from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes
+from tinyxla.tracing.config import cached_by_options, compiler_options
+from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
@@ -250,6 +250,12 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     """An operation of which an operand is sharded."""
     if op is sharding_constraint and isinstance(attributes["mesh"], Mesh):
         return _moved(operands[0], attributes["mesh"], attributes["spec"])
+    key = None
+    if state.kinds is None and not state.axes:  # which decide what the types of results are
+        key = op, compiler_options(), *attributes.items(), *[x.signature() for x in operands]
+        plan = _plans.get(key)
+        if plan is not None:
+            return plan.run(operands)
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
@@ -257,8 +263,33 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     sizes = explicit_sizes(mesh)
     if sizes:
         output_types(program, list(map(type_of, operands)), sizes, checks=True)
-    found = run(program, mesh, operands, not is_tuple and all(x.weak_type for x in operands))
-    return tuple(found) if is_tuple else found[0]
+    is_weak = not is_tuple and all(x.weak_type for x in operands)
+    specs = tuple(on_mesh(x, mesh).spec for x in operands)
+    made = partitioned(program, mesh, specs, (is_weak,) * len(program.outputs), explicit_axes(mesh))
+    plan = _Plan(mesh, made, is_tuple)
+    if key is not None:
+        if len(_plans) >= _MAX_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    return plan.run(operands)
+
+
+class _Plan(NamedTuple):
+    """An operation on arrays with certain shardings, compiled."""
+
+    mesh: Mesh
+    program: Partitioned
+    is_tuple: bool
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        """The results."""
+        found = self.program.executable([on_mesh(x, self.mesh).block for x in operands])
+        arrays = [result.array(block) for result, block in zip(self.program.results, found, strict=True)]
+        return tuple(arrays) if self.is_tuple else arrays[0]
+
+
+_plans: dict[Any, _Plan] = {}  # by operations, options and the signatures of operands
+_MAX_PLANS = 4096
 
 
 set_run_one(_run_one)

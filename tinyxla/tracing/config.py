@@ -318,6 +318,11 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+def compiler_options() -> tuple[object, ...]:
+    """The values of the options that decide what the compiler makes."""
+    return config.while_residual_bytes, config.disabled_passes, config.target
+
+
 class CachedByOptions(Generic[_P, _R]):
     """A function of the compiler with `functools.lru_cache`, whose options are part of the key."""
 
@@ -331,8 +336,7 @@ class CachedByOptions(Generic[_P, _R]):
         self.cache_clear, self.cache_info = self._found.cache_clear, self._found.cache_info
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        options = config.while_residual_bytes, config.disabled_passes, config.target
-        return self._found(options, *args, **kwargs)
+        return self._found(compiler_options(), *args, **kwargs)
 
 
 def cached_by_options(size: int) -> Callable[[Callable[_P, _R]], CachedByOptions[_P, _R]]:
