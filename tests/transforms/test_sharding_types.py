@@ -225,3 +225,23 @@ def test_meshes_of_shardings_stand_for_the_current_one() -> None:
         assert tx.lax.with_sharding_constraint(x, abstract).sharding == tx.NamedSharding(mesh, P())
         with pytest.raises(ArgumentError, match="and the array is on one device"):
             tx.lax.with_sharding_constraint(jnp.ones(8), abstract)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[0],
+        lambda x: x[0, 0],
+        lambda x: x[np.array([1, 2])],
+        lambda x: jnp.sort(x, 0),
+        lambda x: jnp.fft.fft(x, axis=0),
+        lambda x: jnp.linalg.svd(x, compute_uv=False),
+        lambda x: x.reshape(2, 4),
+    ],
+)
+def test_axes_of_one_device_split_nothing(function: Callable[[Any], Any]) -> None:
+    with tx.set_mesh(tx.make_mesh((1,), ("z",), axis_types=(AxisType.Explicit,))):
+        x = _split((4, 2), "z")
+        wanted = function(jnp.asarray(np.asarray(x)))
+        for call in (function, tx.jit(function)):
+            np.testing.assert_allclose(call(x), wanted, rtol=1e-5, atol=1e-6)

@@ -209,6 +209,8 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
         return _by_factors(x, x.op.sharding(*shapes, **attributes), flat, sizes)
     if x.op.expand is not None:
         return output_types(_expanded(x.op, shapes, tuple(attributes.items())), flat, sizes, checks=True)
+    if all(_is_whole(names, sizes) for spec in flat for names in spec):
+        return _whole(x)
     raise ShardingTypeError(f"{x.op.name}: has no rule for operands that are split, {_shown(x, flat)}; {_FIX}.")
 
 
@@ -251,7 +253,9 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
     contracted = {factor for factor, _ in factors.reductions}
     for spec, dimensions in zip(operands, factors.operands, strict=True):
         for d, (names, factor) in enumerate(zip(spec, dimensions, strict=True)):
-            if not names or (factor is None and x.op is reduction.reduce):  # a sum over parts is not ambiguous
+            if not names:
+                continue
+            if factor is None and (x.op is reduction.reduce or _is_whole(names, sizes)):  # sums are not ambiguous
                 continue
             if factor is None and math.prod(sizes[name] for name in names) == 1:
                 continue
@@ -262,7 +266,7 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
                 which = "contracted dimensions" if factor in contracted else "dimensions that go together"
                 raise error(f"{which} are split in different ways, along {both}")
     for factor, _ in factors.reductions:
-        _check_reduced(x, factors, factor, operands, error)
+        _check_reduced(x, factors, factor, operands, sizes, error)
     found: list[Spec] = []
     for shape, dimensions in zip(leaf_shapes(x.shape), factors.results, strict=True):
         spec = tuple(axes.get(factor, ()) if factor is not None else () for factor in dimensions)
@@ -272,7 +276,12 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
 
 
 def _check_reduced(
-    x: Instruction, factors: Factors, factor: int, operands: Sequence[Spec], error: Callable[[str], Exception]
+    x: Instruction,
+    factors: Factors,
+    factor: int,
+    operands: Sequence[Spec],
+    sizes: Sizes,
+    error: Callable[[str], Exception],
 ) -> None:
     """An error for a sum over parts that may be left as it is, added up, or scattered; and for elements that are looked
     up in parts of others."""
@@ -284,8 +293,13 @@ def _check_reduced(
     ]
     if x.op.name in _CONTRACTIONS and len(split) > 1:
         raise error(f"both operands are split along {_names(split[0])} where they are contracted, so it is ambiguous")
-    if x.op.name in _LOOKING_UP and split:
+    if x.op.name in _LOOKING_UP and split and not _is_whole(split[0], sizes):
         raise error(f"elements are looked up along a dimension that is split along {_names(split[0])}")
+
+
+def _is_whole(names: Sequence[Any], sizes: Sizes) -> bool:
+    """Whether axes have one device together, which has all of what is split along them."""
+    return math.prod(sizes[name] for name in names) == 1
 
 
 def _places(dimensions: Dimensions, factor: int) -> Iterator[int]:
