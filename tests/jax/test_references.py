@@ -238,8 +238,13 @@ def given_to_backward_rules():
         for transform in (jax.grad, lambda f: jax.jit(jax.grad(f)), lambda f: lambda *x: jax.vjp(f, *x)[1](1.0)[0]):
             ref = jax.new_ref(jnp.float32(1))
             found += [transform(function)(jnp.float32(2), ref), ref[...]]
-    ref = jax.new_ref(jnp.float32(1))
-    return found, jax.grad(jax.checkpoint(f))(jnp.float32(2), ref), ref[...]
+    def layers(x, ref):
+        return jax.lax.scan(lambda c, w: (f(c * w, ref), None), x, jnp.arange(1, 4, dtype=jnp.float32))[0]
+    for function in (layers, jax.jit(layers), jax.checkpoint(f)):
+        for transform in (jax.grad, lambda f: jax.jit(jax.grad(f))):
+            ref = jax.new_ref(jnp.float32(1))
+            found += [transform(function)(jnp.float32(2), ref), ref[...]]
+    return found
 
 @case
 def written_under_derivatives():

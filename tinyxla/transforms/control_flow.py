@@ -23,6 +23,7 @@ from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
+from tinyxla.tracing.references import OuterReferenceError
 from tinyxla.transforms.batch import BatchTracer
 from tinyxla.transforms.batched_region import apart, lanes, may_part
 from tinyxla.transforms.computations import (
@@ -326,7 +327,23 @@ def _reversed(
     active = _reached(body, wanted)
     if count is None:
         return counting_steps(active, operands, condition, body, most)
-    return with_residuals(active, operands, body, count)
+    try:
+        return with_residuals(active, operands, body, count)
+    except OuterReferenceError:
+        return _unrolled(wanted, operands, body, count)
+
+
+def _unrolled(wanted: Mask, operands: Any, body: Computation, count: int) -> tuple[Any, Pullback]:
+    """The same where a backward rule reads or writes mutable references from around, which is done where it runs."""
+
+    def steps(*moved: Any) -> Any:
+        values = spread(moved, wanted, operands)
+        for _ in range(count):
+            values = run(body, values, inline=True)
+        return values
+
+    outputs, back = vjp(steps, chosen(operands, wanted))
+    return tuple(outputs), lambda g: spread(back(g), wanted)
 
 
 def _while_flows(wanted: Mask, *, body: Computation, **ignored: Any) -> Mask:
