@@ -121,6 +121,27 @@ def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
         >>> tx.vmap(tx.custom_batching.sequential_vmap(lambda x: x * x))(tx.numpy.array([1.0, 2.0]))
         Array([1., 4.], dtype=float32)
     """
+    return one_by_one(f, map_)
+
+
+def one_by_one(f: Callable[P, R], lax_map: Function) -> Callable[P, R]:
+    """`sequential_vmap` by a `lax.map` that is given.
+
+    Args:
+        f: a function of pytrees of arrays.
+        lax_map: applies a function to the rows of a pytree of arrays.
+
+    Returns:
+        A function of the same arguments.
+
+    Raises:
+        ArgumentError: what is no function.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.vmap(tx.custom_batching.one_by_one(lambda x: x * x, tx.lax.map))(tx.numpy.array([1.0, 2.0]))
+        Array([1., 4.], dtype=float32)
+    """
     found: Any = custom_vmap(f)
 
     @found.def_vmap
@@ -133,7 +154,7 @@ def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
             whole = [next(given) if m else x for x, m in zip(leaves, mapped, strict=True)]
             return found(*pytrees.unflatten(tree, whole))
 
-        result = map_(one, [x for x, m in zip(leaves, mapped, strict=True) if m])
+        result = lax_map(one, [x for x, m in zip(leaves, mapped, strict=True) if m])
         return result, True
 
     return wraps(f)(found)

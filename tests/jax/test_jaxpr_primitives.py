@@ -147,6 +147,16 @@ def test_collectives_have_their_primitives() -> None:
     ]
 
 
+def test_sequential_vmap_is_a_scan() -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        f = jax.custom_batching.sequential_vmap(lambda x, y: x + y)
+        made = jax.make_jaxpr(jax.vmap(f, in_axes=(0, None)))(jnp.arange(3.0), 4.0)
+        print(*(e.primitive for e in made.eqns), jax.vmap(f, in_axes=(0, None))(jnp.arange(3.0), 4.0))
+        """
+    assert printed(program) == ["scan [4. 5. 6.]"]
+
+
 def test_captured_arrays_are_constants_and_numbers_are_literals() -> None:
     """As in JAX: arrays without axes are constants, each one once, through loops and branches, too; what is made of
     numbers meanwhile is a literal; a compiled function has its constants itself."""
