@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ml_dtypes import bfloat16
+
 from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import named_dtype
-from tinyxla.numpy.types import bfloat16, dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
+from tinyxla.numpy.types import dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.key_types import extended as extended, prng_key as prng_key
 from tinyxla.tracing.promotion import default_dtype, float0

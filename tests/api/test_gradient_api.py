@@ -112,6 +112,8 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "jacrev to a complex number": lambda lib, np_: lib.jacrev(lambda z: z)(1j),
     "grad to a complex number": lambda lib, np_: lib.grad(lambda z: z)(1j),
     "grad of an integer": lambda lib, np_: lib.grad(lambda n: 2.0 * n)(1),
+    "jvp along an integer": lambda lib, np_: lib.jvp(lambda x: 2 * x, (np_.ones(()),), (np_.array(5),)),
+    "vjp of an integer": lambda lib, np_: lib.vjp(lambda x: 2 * x, np_.ones(()))[1](np_.array(5)),
     "grad to an integer": lambda lib, np_: lib.grad(lambda x: 1)(1.0),
     "grad to an array": lambda lib, np_: lib.grad(lambda x: x)(np.ones(2)),
     "grad to a tuple": lambda lib, np_: lib.grad(lambda x: (x, x))(1.0),

@@ -193,6 +193,63 @@ def test_interpreter_over_jaxprs_inverts_a_function() -> None:
     ) == ["0.3", "1.0"]
 
 
+def test_interpreter_binds_primitives_with_their_parameters() -> None:
+    """Calls with rules have the function among the parameters for `bind`, as `subfuns`."""
+    assert lines(
+        """
+        import jax, jax.numpy as jnp
+        from jax.extend import core
+
+        @jax.custom_jvp
+        def f(x):
+            return jnp.sin(x)
+
+        f.defjvp(lambda primals, tangents: (f(*primals), 5 * tangents[0]))
+
+        def run(jaxpr, *args):
+            env = dict(zip(jaxpr.invars, args))
+            read = lambda v: v.val if isinstance(v, core.Literal) else env[v]
+            for eqn in jaxpr.eqns:
+                params = eqn.primitive.get_bind_params(eqn.params)
+                found = eqn.primitive.bind(*map(read, eqn.invars), **params)
+                env.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found]))
+                if "subfuns" in params:
+                    print(eqn.primitive, *params["subfuns"][0].call_wrapped(0.0))
+            return read(jaxpr.outvars[0])
+
+        jaxpr = jax.make_jaxpr(lambda x: jax.lax.cond(x > 0, jnp.cos, jnp.sin, 2 * f(x)))(1.0).jaxpr
+        print(jax.grad(lambda x: run(jaxpr, x))(0.0))
+        """
+    ) == ["custom_jvp_call 0.0", "10.0"]
+
+
+def test_lowering_rules_call_python() -> None:
+    assert lines(
+        """
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.extend.core import Primitive
+        from jax.interpreters import ad, mlir
+
+        twice = Primitive("twice")
+        twice.multiple_results = True
+        twice.def_abstract_eval(lambda x: [jax.core.ShapedArray(x.shape, x.dtype)])
+
+        def lowered(ctx, x):
+            results, token, kept = mlir.emit_python_callback(
+                ctx, lambda x: (np.asarray(2 * x),), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False
+            )
+            ctx.module_context.add_keepalive(kept)
+            return results
+
+        mlir.register_lowering(twice, lowered)
+        ad.primitive_jvps[twice] = lambda primals, tangents: (twice.bind(*primals), twice.bind(*tangents))
+        ad.primitive_transposes[twice] = lambda cotangents, x: [3 * cotangents[0]]  # which is not that of the JVP rule
+        print(jax.jit(lambda x: twice.bind(x)[0])(jnp.arange(3.0)))
+        print(*jax.linear_transpose(lambda x: twice.bind(x)[0], 1.0)(1.0))
+        """
+    ) == ["[0. 2. 4.]", "3.0"]
+
+
 def test_primitives_with_rules_are_traced_differentiated_batched_and_compiled() -> None:
     assert lines(
         """

@@ -513,3 +513,14 @@ def test_tokens_texts_and_docstrings_are_as_in_jax() -> None:
         print(lowered.as_text().startswith("module"), lowered.as_text() == lowered.as_text("stablehlo"))
         print(jax.vmap(f).__doc__.splitlines()[-1], jax.lax.dce_sink(1))
         """) == ["True False", "True True", "Adds one. None"]
+
+
+def test_scalar_types_are_pickled_as_themselves_and_dtypes_have_those_of_numpy() -> None:
+    assert printed("""
+        import pickle
+        import jax, jax.numpy as jnp, numpy as np
+        types = [jnp.bool_, jnp.int4, jnp.uint8, jnp.bfloat16, jnp.float8_e4m3fn, jnp.complex64]
+        print(all(pickle.loads(pickle.dumps(t)) is t for t in types))
+        one = jax.dtypes.bfloat16(1)
+        print(isinstance(one, np.generic), type(one).__name__, jnp.dtype(jax.dtypes.bfloat16) == jnp.bfloat16)
+        """) == ["True", "True bfloat16 True"]

@@ -29,6 +29,7 @@ from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
+from tinyxla.transforms.custom import linear_part
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 from tinyxla.util.tracebacks import boundary
@@ -172,7 +173,7 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
             raise DifferentiationError(
                 f"linear_transpose of {name}: arguments must be floating or complex, but one is {shape}."
             )
-    both = _reversed(made, count)
+    both = _reversed(linear_part(made), count)
     cotangents = both.outputs[len(made.outputs) :]
     values: set[Instruction] = set(both.parameters[:count])
     for x in both.instructions:

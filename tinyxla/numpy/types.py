@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -73,7 +74,11 @@ class ScalarType:
     def __repr__(self) -> str:
         return f"tinyxla.numpy.{self.__name__}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _scalar_type, (element_type(self.dtype).name,)  # pickled, it is itself
 
+
+@lru_cache(None)
 def _scalar_type(name: str) -> ScalarType:
     return ScalarType(element_type(name).dtype)
 

@@ -279,13 +279,13 @@ class LinearTape(TapeTrace):
 
 def _with_linear_rules(attributes: dict[str, Any]) -> dict[str, Any]:
     """Attributes with the rules of calls replaced by those that count in a linear part."""
-    found = map_computations(attributes, _linear_part) if attributes else attributes
+    found = map_computations(attributes, linear_part) if attributes else attributes
     rule = found.get("rule")
     return found if rule is None else {**found, "rule": rule.linear()}
 
 
 @lru_cache(1024)
-def _linear_part(computation: Computation) -> Computation:
+def linear_part(computation: Computation) -> Computation:
     """The computation with the rules of calls in it replaced."""
     if not has_rules(computation):
         return computation

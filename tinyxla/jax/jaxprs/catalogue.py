@@ -18,6 +18,7 @@ from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
 from tinyxla.api.shard_map import shard_map
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives import Primitive
+from tinyxla.jax.linear_util import wrap_init
 from tinyxla.lax import elementwise as functions
 from tinyxla.numpy import iinfo, stack, unstack
 from tinyxla.ops import elementwise, movement
@@ -39,6 +40,14 @@ class LaxPrimitive(Primitive):
 
     def bind(self, *args: Any, **params: Any) -> Any:
         return self.function(*args, **params)
+
+
+class CustomCall(LaxPrimitive):
+    """A call of a function with a rule of its own. `subfuns`, of the parameters for `bind`, has that function for
+    interpreters which run it in the place of the call."""
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {**params, "subfuns": (wrap_init(jaxpr_as_fun(params["call_jaxpr"])),)}
 
 
 def _windows(kind: str, combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -347,5 +356,5 @@ _define("call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*a
 _define("remat2", _remat, True)
 for _name in "custom_linear_solve custom_vmap_call linear_call".split():
     _define(_name, lambda *args, call_jaxpr, rule: _with_rule(rule, call_jaxpr, args), True)
-_define("custom_jvp_call", _custom_jvp, True)
-_define("custom_vjp_call", _custom_vjp, True)
+primitives["custom_jvp_call"] = CustomCall("custom_jvp_call", _custom_jvp, True)
+primitives["custom_vjp_call"] = CustomCall("custom_vjp_call", _custom_vjp, True)

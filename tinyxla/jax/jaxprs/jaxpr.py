@@ -220,8 +220,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
         return atom.val if isinstance(atom, Literal) else values[atom]
 
     for eqn in jaxpr.eqns:
-        functions, params = eqn.primitive.get_bind_params(eqn.params)
-        found = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        params = eqn.primitive.get_bind_params(eqn.params)
+        found = eqn.primitive.bind(*map(read, eqn.invars), **params)
         values.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
     return [as_array(read(v)) for v in jaxpr.outvars]
 

@@ -106,9 +106,9 @@ class Primitive:
         self.bind = bind
         return bind
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The functions and parameters that `bind` takes for the parameters of an equation."""
-        return [], params
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters that `bind` takes, for those of an equation."""
+        return params
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The results for these operands."""
@@ -280,7 +280,8 @@ def _staged(primitive: Primitive, values: Values, params: dict[str, Any]) -> Any
 def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values, params: dict[str, Any]) -> Any:
     avals = [get_aval(x) for x in values]
     outputs = None if primitive.abstract_eval is None else _lists(primitive, primitive.abstract_eval(*avals, **params))
-    context = SimpleNamespace(primitive=primitive, avals_in=avals, avals_out=outputs)
+    module = SimpleNamespace(platforms=("cpu",), add_keepalive=lambda kept: None)
+    context = SimpleNamespace(primitive=primitive, avals_in=avals, avals_out=outputs, module_context=module)
     found = lowering(context, *values, **params)
     return list(found) if primitive.multiple_results else found[0]
 
