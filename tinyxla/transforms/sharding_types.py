@@ -257,8 +257,6 @@ def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], size
                 continue
             if factor is None and (x.op is reduction.reduce or _is_whole(names, sizes)):  # sums are not ambiguous
                 continue
-            if factor is None and math.prod(sizes[name] for name in names) == 1:
-                continue
             if factor is None:
                 raise error(f"dimension {d} must be whole, but is split along {_names(names)}")
             if axes.setdefault(factor, names) != names:
