@@ -742,6 +742,9 @@ def test_forward_mode_of_custom_vjp_is_refused_where_that_is_asked_for(wrap: Any
         np.testing.assert_allclose(tx.jacrev(tx.grad(lambda x: f(x).sum()))(V[:1]), [[0]])
         with pytest.raises(tx.errors.DifferentiationError, match="no derivative in forward mode"):
             tx.jvp(f, (V,), (V,))
+        h = tx.custom_jvp(lambda x: f(x))
+        h.defjvp(lambda primals, tangents: tx.jvp(f, primals, tangents))  # transposed for a gradient, and not run
+        np.testing.assert_allclose(tx.grad(lambda x: h(x).sum())(V[:1]), [5])
     finally:
         tx.config.update("custom_vjp_forward_mode", "transpose")
 

@@ -9,6 +9,7 @@ Tangents and cotangents are None where they are zero for sure; rules may give No
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -295,6 +296,13 @@ def linear_part(computation: Computation) -> Computation:
     return made
 
 
+class _Transposing(threading.local):
+    depth = 0  # functions of tangents that are being recorded to be transposed, in each other
+
+
+_transposing = _Transposing()
+
+
 def transposed(
     push: Callable[[Values], tuple[Values, Values]], wanted: Mask, values: Values
 ) -> tuple[list[Any], Pullback]:
@@ -309,7 +317,11 @@ def transposed(
         moving.extend(t is not None and is_inexact(t) for t in moves)
         return chosen(moves, moving)
 
-    _, pullback = vjp(linear, [zeros_like(x) for x in chosen(values, wanted)], LinearTape())
+    try:
+        _transposing.depth += 1
+        _, pullback = vjp(linear, [zeros_like(x) for x in chosen(values, wanted)], LinearTape())
+    finally:
+        _transposing.depth -= 1
     return found, lambda g: spread(pullback(chosen(g, moving)), wanted)
 
 
@@ -428,7 +440,7 @@ class CustomVjp(Rule):
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The derivative forward is the transpose of the way back."""
-        if config.custom_vjp_forward_mode == "refuse":
+        if config.custom_vjp_forward_mode == "refuse" and not _transposing.depth:
             raise DifferentiationError(
                 f"{self.name}: a custom_vjp function has no derivative in forward mode (jvp, jacfwd, hessian) where "
                 "custom_vjp_forward_mode is 'refuse'; differentiate it by grad, vjp or jacrev, or give it a rule by "
