@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla import tree_util
+from tinyxla import numpy, tree_util
 from tinyxla.api import compile_log
 from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.derivatives import Pullback
@@ -20,7 +20,7 @@ from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
 from tinyxla.jax.jaxprs.avals import ShapedArray, sharding_along_explicit_axes
 from tinyxla.jax.jaxprs.random_primitives import record_generators
-from tinyxla.jax.jaxprs.recorded_functions import recorded_power
+from tinyxla.jax.jaxprs.recorded_functions import recorded_power, recorded_square
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
@@ -84,6 +84,7 @@ def set_attributes() -> None:
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
     ufunc.nargs = property(lambda self: self.nin)  # type: ignore[method-assign]
     array_type.__pow__ = recorded_power(Array.__pow__)
+    numpy.square = recorded_square(numpy.square)  # type: ignore[assignment]
     for error in (TinyxlaError, AxisError, RankPromotionWarning):
         error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
     for stage in (Traced, Lowered, Compiled):

@@ -72,3 +72,15 @@ def recorded_power(power: Callable[..., Any]) -> Callable[..., Any]:
         return power(self, exponent)
 
     return operator
+
+
+def recorded_square(square: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.numpy.square`, which is `lax.square` but for booleans."""
+
+    @functools.wraps(square)
+    def call(x: Any, /) -> Any:
+        if is_recording() and as_array(x, "square").dtype.kind != "b":
+            return compositions["square"](x)
+        return square(x)
+
+    return call
