@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -754,3 +755,11 @@ def test_checkpoint_that_keeps_nothing_runs_the_function_of_custom_vjp() -> None
     f.defvjp(lambda x: (tx.numpy.sin(x), x), lambda x, g: (tx.numpy.cos(x) * g,), optimize_remat=True)
     value, gradient = tx.value_and_grad(lambda x: tx.checkpoint(f)(x) ** 2)(3.2)
     np.testing.assert_allclose((value, gradient), (np.tan(3.2) ** 2, 2 * np.tan(3.2) * np.cos(3.2)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
+def test_pullbacks_of_rules_that_close_over_mapped_arrays_run_in_threads(make: Any) -> None:
+    _, pullback = tx.vjp(lambda z: tx.vmap(lambda x: make(tx, x)(z))(V), 2.0)
+    with futures.ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda k: pullback(np.full(3, k, np.float32))[0], range(16)))
+    np.testing.assert_allclose(found, [5 * k * V.sum() for k in range(16)], rtol=1e-5)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from tinyxla.errors import LeakedTracerError
 from tinyxla.hlo import Computation, axis_names
 from tinyxla.hlo.graph import computations_in
 from tinyxla.ops import Op, calls
@@ -28,6 +29,7 @@ class _Active(threading.local):
 
 
 active = _Active()
+_entering_again = threading.RLock()
 
 
 class BatchTracer(CarryingTracer):
@@ -62,17 +64,18 @@ class BatchTrace(Trace):
         self.names = names
         self.mesh_axes = mesh_axes  # along which examples are split, where shardings are stated
         self.enclosing: BatchTrace | None = None  # the next one outside, while this one is active
+        self.thread: int | None = None  # in which it is active
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         """Call a function while the trace is active. A trace may be entered again, also after it has ended, for rules
         that close over its tracers."""
-        before = active.innermost, self.enclosing, self.level, self.active
+        before = active.innermost, self.enclosing, self.level, self.active, self.thread
         try:
-            self.enclosing, self.level = active.innermost, state.depth
+            self.enclosing, self.level, self.thread = active.innermost, state.depth, threading.get_ident()
             active.innermost = self
             return super().run(function)
         finally:
-            active.innermost, self.enclosing, self.level, self.active = before
+            active.innermost, self.enclosing, self.level, self.active, self.thread = before
 
     def _enter(self) -> None:
         if self.names:
@@ -109,19 +112,28 @@ def batch(
     trace: BatchTrace | None = None,
 ) -> list[tuple[Any, int | None]]:
     """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes. Inside
-    the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`. A
-    `trace` that is given is entered again, so that the function may close over its tracers."""
-    mapped = trace or BatchTrace(size, names, mesh_axes)
-    if trace is None:
-        mapped.function = function
+    the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`. The
+    function may close over tracers of a `trace` that is given."""
 
-    def apply() -> list[tuple[Any, int | None]]:
-        tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
-        return [mapped.split(x) for x in function(*tracers)]
+    def run_in(mapped: BatchTrace) -> list[tuple[Any, int | None]]:
+        def apply() -> list[tuple[Any, int | None]]:
+            tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
+            return [mapped.split(x) for x in function(*tracers)]
 
-    found = mapped.run(apply)
-    if trace is None:
-        check_leaks(mapped)
+        return mapped.run(apply)
+
+    if trace is not None and trace.active and trace.thread == threading.get_ident():
+        return run_in(trace)
+    mapped = BatchTrace(size, names, mesh_axes if trace is None else trace.mesh_axes)
+    mapped.function = function
+    try:
+        found = run_in(mapped)
+    except LeakedTracerError:
+        if trace is None:
+            raise
+        with _entering_again:  # another thread may do the same with what the trace left behind
+            return run_in(trace)
+    check_leaks(mapped)
     return found
 
 
