@@ -306,7 +306,7 @@ def ragged_dot_general(
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
         group_offset: accepted for JAX's sake; must be None.
-        out_sharding: accepted for JAX's sake; the one device there is.
+        out_sharding: how the result is sharded, with explicit mesh axes.
 
     Returns:
         As `dot_general`, without the dimension of rhs that counts groups.

@@ -46,7 +46,7 @@ def reduce(
         init_values: of the same structure, the scalars to begin with: neutral elements of the computation.
         computation: from two such trees of scalars to one. It may not use traced values from outside.
         dimensions: those that go.
-        out_sharding: accepted for JAX's sake; the one device there is.
+        out_sharding: how the result is sharded, with explicit mesh axes.
 
     Returns:
         A tree of arrays with the other dimensions.
