@@ -188,7 +188,31 @@ CASES = {
     "lax.custom_root(lambda x: (x, x), 0.0, lambda f, x: x, lambda f, x: x)": 6,
     "lax.ragged_dot(jnp.ones((4, 3)), jnp.ones((2, 3, 5)), i)": 10,
     "jax.random.choice(jax.random.key(0), x, (5,), replace=False)": 10,
+    "jax.set_mesh(mesh('Manual'))": 1,
+    "over(mesh(), None)": 4,
+    "over(mesh(), jax.P('c'))": 10,
+    "over(mesh(), jax.P('a', 'a'))": 23,
+    "lax.with_sharding_constraint(x, over(mesh(), jax.P('a', 'b')))": 9,
+    "lax.with_sharding_constraint(x, over(mesh().abstract_mesh, jax.P('a')))": 18,
+    "lax.with_sharding_constraint(x, jax.P('a'))": 12,
+    "jax.vmap(lambda x: lax.with_sharding_constraint(x, over(mesh(), jax.P('a'))), spmd_axis_name='a')(m)": 12,
+    "on(m, 'a', 'b') * on(m, 'b', 'a')": 6,
+    "on(m, 'a', 'b') @ on(m.T, 'b', 'a')": 22,
+    "on(m, 'a') @ on(m.T, None, 'a')": 12,
+    "on(m, None, 'b') @ on(m.T, 'a')": 8,
+    "lax.select(on(m, 'a') > 0, on(m, 'a', 'b'), on(m, 'b', 'a'))": 8,
+    "lax.dot_general(on(m, 'a'), on(m, 'b'), (((1,), (1,)), ((0,), (0,))))": 14,
+    "jax.vmap(lambda x, y: x)(on(m, 'a'), on(m, 'b'))": 16,
+    "jax.vmap(lambda x: x, spmd_axis_name='b')(on(m, 'a'))": 19,
 }
+
+MESHES = """
+def mesh(kind="Auto"):
+    kinds = (getattr(jax.sharding.AxisType, kind),) * 2
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("a", "b"), axis_types=kinds)
+over = jax.NamedSharding
+on = lambda x, *spec: jax.device_put(x, over(mesh("Explicit"), jax.P(*spec)))
+"""
 
 
 def _arguments(jnp: Any) -> dict[str, Any]:
@@ -203,6 +227,7 @@ def found() -> dict[str, str]:
         from jax import lax
         import numpy as np
         x, m, i = jnp.arange(1.0, 4.0), jnp.ones((2, 3)), jnp.arange(3)
+        exec({MESHES!r})
         for source in {list(CASES)!r}:
             try:
                 eval(source)
@@ -217,6 +242,7 @@ def found() -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore")
 def test_message_has_the_words_of_jax(found: dict[str, str], source: str) -> None:
     names = {"jax": jax, "jnp": jax.numpy, "lax": jax.lax, "np": np, **_arguments(jax.numpy)}
+    exec(MESHES, names)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         eval(source, names)
     said = re.sub(r"np\.int64\((\d+)\)", r"\1", " ".join(str(caught.value).split()[: CASES[source]]))

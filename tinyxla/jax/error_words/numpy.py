@@ -168,12 +168,12 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^NamedSharding: takes a mesh and a PartitionSpec, but got (.*) and None\.",
-        "Unexpected None passed as spec for {1}",
+        "__init__(): incompatible function arguments.",
     ),
     (
         r"^lax.with_sharding_constraint: an abstract mesh of the axes .*, and the array is on one device;",
-        "with_sharding_constraint requires the input passed should be a `jax.Array` with a `NamedSharding`. The "
-        "sharding on the input must be a `NamedSharding` when the target sharding has an `AbstractMesh`.",
+        "The sharding on the input must be a `NamedSharding` since the target sharding has an `AbstractMesh` in it. "
+        "with_sharding_constraint requires the input passed should be a `jax.Array`.",
     ),
     (
         r"^lax.with_sharding_constraint: an abstract mesh of the axes (.*) has no .*, and the array .* the axes (.*);",
@@ -267,8 +267,8 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^NamedSharding: (P.*) must not name the axis '(.*)' twice;",
-        "A single NamedSharding specification can map every mesh axis to at most one positional dimension, but {1} has "
-        "duplicate entries for `{2}`",
+        "A single NamedSharding spec specification can map every mesh axis to at most one positional dimension, but "
+        "{1} has duplicate entries for `{2}`",
     ),
     # trees
     (r"^tree_reduce: the tree .* has no leaves", "reduce() of empty iterable with no initial value"),
