@@ -882,6 +882,9 @@ def test_files(tmp_path: Any) -> None:
         np.testing.assert_array_equal(jnp.load(tmp_path / "x.npy", narrower), jnp.asarray([1, 2], narrower))
         with pytest.raises(DTypeError, match="elements of 1 raw bytes"):
             jnp.load(tmp_path / "x.npy")
+    for wide in (1 << 40, np.int64(1 << 40), np.arange(3.0) / 3):  # wider than this library's types by default
+        jnp.save(tmp_path / "x.npy", wide)
+        np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), wide, strict=isinstance(wide, np.ndarray))
     jnp.savez(tmp_path / "x.npz", a=jnp.asarray(X), b=N)
     found = jnp.load(tmp_path / "x.npz")
     np.testing.assert_array_equal(found["b"], N)

@@ -19,8 +19,11 @@ printoptions = np.printoptions
 
 
 def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
-    """The array as NumPy writes it: elements of types that it lacks are raw bytes."""
-    value = np.asarray(array_of(x, what).concrete(what).buffer())
+    """The array as NumPy writes it: elements of types that it lacks are raw bytes. Arrays of NumPy and numbers have the
+    types that these have there."""
+    value = np.asarray(x) if isinstance(x, (np.ndarray, np.generic, int, float, complex)) else None
+    if value is None or value.dtype.kind not in "biufc":
+        value = np.asarray(array_of(x, what).concrete(what).buffer())
     return value if value.dtype.isbuiltin == 1 else value.view(f"V{value.dtype.itemsize}")
 
 
