@@ -173,6 +173,18 @@ def _chosen(swapped: bool = False, kept: bool = True) -> Make:
     return make
 
 
+def _chosen_by_row(along: tuple[int, ...] = (0,)) -> Make:
+    """An array with another element in each row, in those rows that a predicate says."""
+
+    def make(g: Graph, p: Instruction, x: Instruction, y: Instruction, i: Instruction) -> Instruction:
+        added = reduction.scalar_computation("add", x.array_shape.dtype)
+        found = g(indexing.scatter, x, i, y, **indexing.Scatter((), (1,), (1,), 1, added, (0,), (0,))._asdict())
+        mask = g(movement.broadcast, p, sizes=x.array_shape.dimensions, dimensions=along)
+        return g(elementwise.select, mask, found, x)
+
+    return make
+
+
 def _part_of_filled(is_filled: bool) -> Make:
     """Times some elements of an array of one number, or of rows."""
 
@@ -188,6 +200,7 @@ def _part_of_filled(is_filled: bool) -> Make:
 
 
 AT_TWO = [_values(6), _values(2), np.array([[1], [9]], np.int32)]
+BY_ROW = [_values(2, 6), _values(2), np.array([[1], [5]], np.int32)]
 AT_UNSIGNED = [*AT_TWO[:2], AT_TWO[2].astype(np.uint8)]
 CHANGED = ["dynamic-update-slice", "scatter"]
 CHOSEN = ["dynamic-slice", "broadcast", "select", CHANGED[0], "broadcast", "broadcast", "select", CHANGED[1]]
@@ -231,6 +244,8 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_select_update", _chosen(), [np.array(False), *AT_TWO], CHOSEN),
     ("_select_update", _chosen(swapped=True), [np.array(True), *AT_TWO], CHOSEN),
     ("_select_update", _chosen(swapped=True), [np.array(False), *AT_TWO], CHOSEN),
+    ("_select_update", _chosen_by_row(), [np.array([True, False]), *BY_ROW], CHOSEN[4:]),
+    ("_select_update", _chosen_by_row(), [np.array([True]), *(x[:1] for x in BY_ROW)], ["reshape", *CHOSEN[4:]]),
     ("_update_as_concatenate", _update((2, 3)), [_values(20, 30), _values(17, 25)], UPDATED),
     ("_update_as_concatenate", _update((0, 9)), [_values(20, 30), _values(20, 25)], UPDATED[:2] + UPDATED[-1:]),
     ("_convert_to_same_type", _unary(elementwise.convert, new_element_type=F32), [SPECIAL], []),
@@ -443,6 +458,7 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
         [*CHANGED, "negate", "broadcast", "select"],
     ),
     ("_select_update", _chosen(), [np.arange(6) > 2, *AT_TWO], [*CHANGED, "select"]),
+    ("_select_update", _chosen_by_row((1,)), [np.arange(6) > 2, *BY_ROW], ["scatter", "broadcast", "select"]),
     ("_update_as_concatenate", _update((2, 3)), [_values(20, 30), _values(5, 25)], ["sine", "dynamic-update-slice"]),
     ("_update_as_concatenate", _update((2, 3), False), [_values(20, 30), _values(17, 25)], ["dynamic-update-slice"]),
     ("_update_as_concatenate", _update((0, 1)), [_values(4, 5), _values(4, 4)], ["sine", "dynamic-update-slice"]),

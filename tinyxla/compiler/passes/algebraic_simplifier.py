@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -208,17 +208,36 @@ def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None
 
 def _select_update(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # select(p, update(x, u), x) = update(x, select(p, u, x at the update)), which does not read all of x
-    pred = o[0].operands[0] if o[0].op is movement.broadcast else o[0]
-    if pred.array_shape.rank or x.array_shape.rank == 0:
+    pred, along = o[0], tuple(range(x.array_shape.rank))
+    if pred.op is movement.broadcast:
+        pred, along = pred.operands[0], pred.attributes.dimensions
+    if x.array_shape.rank == 0:
         return None
+    single = pred.array_shape.size == 1
     for updated, original in (o[1:], o[:0:-1]):
         chain = _update_chain(updated, original)
-        if chain:
-            result = original
-            for update in reversed(chain):
-                result = _predicated_update(r, update, result, pred, updated is o[1])
-            return result
+        places = [() if single else _index_dimensions(update, along) for update in chain]
+        if not chain or None in places:
+            continue
+        result = original
+        if single and pred.array_shape.rank:
+            pred = r.emit(movement.reshape, pred, sizes=())
+        for update, place in zip(reversed(chain), reversed(places), strict=True):
+            result = _predicated_update(r, update, result, pred, place or (), updated is o[1])
+        return result
     return None
+
+
+def _index_dimensions(update: Instruction, along: Sequence[int]) -> tuple[int, ...] | None:
+    """The dimensions of a scatter's indices which go with these of its array, if they are all batch dimensions."""
+    if update.op is not indexing.scatter:
+        return None
+    pairs = zip(update.attributes.input_batching_dims, update.attributes.scatter_indices_batching_dims, strict=True)
+    batching = dict(pairs)
+    if not all(d in batching for d in along):
+        return None
+    found = tuple(batching[d] for d in along)
+    return found if found == tuple(sorted(found)) else None
 
 
 def _update_chain(x: Instruction, original: Instruction) -> list[Instruction]:
@@ -240,17 +259,18 @@ def _can_skip(scatter: Instruction) -> bool:
 
 
 def _predicated_update(
-    r: Rewriter, update: Instruction, array: Instruction, pred: Instruction, on_true: bool
+    r: Rewriter, update: Instruction, array: Instruction, pred: Instruction, along: tuple[int, ...], on_true: bool
 ) -> Instruction:
-    """The update of an array, if the predicate has the given value."""
+    """The update of an array where the predicate, along these dimensions of the indices, has the given value."""
     attributes = update.attributes._asdict()
     _, new, *indices = update.operands
     if update.op is indexing.scatter:
+        attributes["indices_are_sorted"] &= not along
         out_of_bounds = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
         old = r.emit(movement.broadcast, out_of_bounds, sizes=new.array_shape.dimensions, dimensions=())
     else:
         old = r.emit(dynamic_slices.dynamic_slice, array, *indices, dynamic_slice_sizes=new.array_shape.dimensions)
-    mask = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())
+    mask = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=along)
     selected = r.emit(elementwise.select, mask, *((new, old) if on_true else (old, new)))
     return r.emit(update.op, array, selected, *indices, **attributes)
 
