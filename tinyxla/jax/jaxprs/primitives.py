@@ -233,10 +233,8 @@ class PrimitiveRule(Rule):
 
         return outputs, pullback
 
-    def batch(
-        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
-    ) -> tuple[tuple[Any, ...], Axes]:
-        axis = AxisData(names[0] if names else None, size)
+    def batch(self, lanes: Lanes, operands: tuple[Any, ...], axes: Axes) -> tuple[tuple[Any, ...], Axes]:
+        axis = AxisData(lanes.names[0] if lanes.names else None, lanes.size)
         if self.primitive in fancy_primitive_batchers:
             rule = functools.partial(fancy_primitive_batchers[self.primitive], axis)
         elif self.primitive in axis_primitive_batchers:
