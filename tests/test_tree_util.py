@@ -350,6 +350,18 @@ def test_dicts_of_different_kinds_differ_at_any_depth() -> None:
         tree_util.tree_map(lambda x, y: x, first, other)
 
 
+def test_children_may_be_a_sequence_that_only_has_getitem() -> None:
+    class Blocks:
+        def __init__(self, blocks: Any) -> None:
+            self.blocks = list(blocks)
+
+        def __getitem__(self, k: int) -> Any:
+            return self.blocks[k]
+
+    tree_util.register_pytree_node(Blocks, lambda x: (x, None), lambda _, blocks: Blocks(blocks))  # type: ignore[arg-type]
+    assert tree_util.tree_leaves(tree_util.tree_map(lambda x: 2 * x, Blocks([1, (2, 3)]))) == [2, 4, 6]
+
+
 def test_flatten_function_that_gives_no_pair_is_an_error_with_its_result() -> None:
     class Three:
         pass

@@ -850,8 +850,10 @@ def register_pytree_node(
 
     def flatten(value: Any) -> tuple[Iterable[Any], Any]:
         found = flatten_func(value)
-        if type(found) is tuple and len(found) == 2 and hasattr(found[0], "__iter__"):
-            return found
+        if type(found) is tuple and len(found) == 2:
+            children = found[0]
+            if hasattr(children, "__iter__") or hasattr(children, "__getitem__"):  # what `iter` takes
+                return found
         raise PytreeError(
             f"The flatten function of {nodetype.__name__} must return a pair (children, rest) whose children can be "
             f"iterated over, but returned {found!r}."
