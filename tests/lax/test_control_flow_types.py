@@ -135,6 +135,13 @@ def test_associative_scans_of_one_operation(reverse: bool) -> None:
         assert len(scan.lower(x).compile().report().steps) == 1
 
 
+def test_function_of_an_associative_scan_may_give_its_leaves_in_another_structure() -> None:
+    x, y = np.arange(1.0, 5.0, dtype=np.float32), np.ones(4, np.float32)
+    found = tx.lax.associative_scan(lambda a, b: [a["x"] * b["x"], a["y"] + b["y"]], {"x": x, "y": y})
+    np.testing.assert_array_equal(found["x"], np.cumprod(x))
+    np.testing.assert_array_equal(found["y"], np.cumsum(y))
+
+
 def test_errors_of_associative_scans() -> None:
     with pytest.raises(tx.errors.ShapeError, match="different sizes along axis 0"):
         tx.lax.associative_scan(lambda a, b: a, (np.ones(3), np.ones(4)))

@@ -240,7 +240,7 @@ def associative_scan(fn: Callable[[Tree, Tree], Any], elems: Tree, reverse: bool
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         found, structure = pytrees.flatten(fn(pytrees.unflatten(treedef, left), pytrees.unflatten(treedef, right)))
-        if structure != treedef:
+        if len(found) != len(left):  # as in JAX, the leaves count: a tuple may stand for a named one
             raise ArgumentError(
                 f"{what}: the function must give the structure that it takes, {pytrees.structure_text(treedef)} where "
                 f"* stands for an array, but gives {pytrees.structure_text(structure)}."
