@@ -50,6 +50,7 @@ def test_computation_follows_a_device_and_devices_do_not_mix() -> None:
 def test_arrays_over_a_mesh_of_one_device_keep_their_sharding(kind: Any) -> None:
     mesh = tx.make_mesh((1,), ("x",), axis_types=(kind,))
     x = tx.device_put(_grid(4), _on(mesh, "x"))
+    assert x.device == tx.devices()[0]
     for found in (x + 1, tx.jit(lambda a: 2 * a)(x), tx.grad(lambda a: (a * a).sum())(x)):
         assert found.sharding == _on(mesh, "x")
     with tx.set_mesh(mesh):

@@ -121,7 +121,7 @@ class ShardedArray(Interpreted):
     @property
     def device(self) -> Any:
         """The device that has all of the array; the sharding if several have parts."""
-        return self.mesh.devices.item() if not self.mesh.axis_names else self.sharding
+        return self.mesh.devices.item() if self.mesh.size == 1 else self.sharding
 
     @property
     def spec(self) -> Spec:
