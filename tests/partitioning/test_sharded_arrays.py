@@ -80,6 +80,14 @@ def test_examples_are_split_along_a_named_mesh_axis_where_shardings_are_stated(f
             tx.vmap(function, spmd_axis_name="z")(x)
 
 
+def test_functions_with_shardings_are_inlined() -> None:
+    rows = _on(tx.make_mesh((8,), ("x",)), "x")
+    for inline in (False, True):
+        function = tx.jit(lambda x: 2 * x, out_shardings=rows, inline=inline)
+        opcodes = [x.op.name for x in tx.jit(lambda x, f=function: f(x)).trace(_grid(8)).jaxpr.entry.instructions]
+        assert ("call" in opcodes) is not inline
+
+
 def test_functions_compiled_anew_with_equal_shardings_are_traced_once() -> None:
     traces: list[Any] = []
 

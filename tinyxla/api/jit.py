@@ -1124,7 +1124,7 @@ def jit(
     if isinstance(device, Device | SingleDeviceSharding):
         return PlacingJitted(device, device, function, *static, *donated, moves=True)
     if says_where(in_shardings) or says_where(out_shardings):
-        return PlacingJitted(in_shardings, out_shardings, function, *static, *donated)
+        return PlacingJitted(in_shardings, out_shardings, function, *static, *donated, bool(inline))
     return Jitted(function, *static, *donated, inline=bool(inline))
 
 

@@ -102,7 +102,7 @@ def pjit(
         check_placement("pjit", None if side is UNSPECIFIED else side)
         check_constrained(shardings=None if side is UNSPECIFIED else side)
     static, donated = chosen_arguments(fun, *chosen)
-    return _OverMesh(in_shardings, out_shardings, fun, *static, *donated)
+    return _OverMesh(in_shardings, out_shardings, fun, *static, *donated, bool(options.get("inline")))
 
 
 def _named(chosen: tuple[Any, ...]) -> dict[str, Any]:
