@@ -268,6 +268,11 @@ def test_solve_sylvester_has_derivatives_and_is_nan_where_singular() -> None:
     assert np.isnan(linalg.solve_sylvester(unit, -unit, unit)).all()
 
 
+def test_expm_of_zeros_has_no_infinity_on_the_way() -> None:
+    with tx.debug_infs():
+        np.testing.assert_array_equal(linalg.expm(np.zeros((2, 2), np.float32)), np.eye(2))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_funm_and_expm_frechet_equal_scipy(dtype: Any) -> None:
     a, e = sample(dtype, 4, 4), sample(dtype, 4, 4, seed=1)

@@ -104,7 +104,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
         terms.append(terms[-1] * (order - k + 1) / (k * (2 * order - k + 1)))
 
     def of_one(a: Any) -> Any:
-        needed = tnp.ceil(tnp.log2(tnp.linalg.norm(lax.stop_gradient(a), 1) / reach))
+        needed = tnp.ceil(tnp.log2(tnp.maximum(tnp.linalg.norm(lax.stop_gradient(a), 1) / reach, 1)))
         squarings = tnp.where(needed > 0, needed, 0).astype(np.int32)
         small = a / tnp.exp2(squarings).astype(a.dtype)
         one, square = tnp.eye(a.shape[-1], dtype=a.dtype), small @ small
