@@ -48,7 +48,7 @@ SUITES = (
         ("--ignore=tests/nnx/integration_test.py", *_NAMED_TEST),
         every=24,
     ),
-    # without the traces that programs define, and files that need tensorflow, dill, mock or checkpoints of the repository
+    # without the traces that programs define, and files that need tensorflow, dill or checkpoints of the repository
     Suite(
         "dm-haiku",
         ("haiku",),
@@ -59,16 +59,12 @@ SUITES = (
         ),
         every=60,
     ),
-    # some files turn 64 bits on for all that run after them
+    # one file turns 64 bits on for all that run after it
     Suite(
         "distrax",
-        ("distrax",),
-        (
-            "--ignore-glob=*float64_test.py",
-            "--ignore=distrax/_src/distributions/log_stddev_normal_test.py",
-            *_NAMED_TEST,
-        ),
-        every=120,
+        ("distrax/_src/bijectors", "distrax/_src/utils"),
+        ("--ignore-glob=*float64_test.py", *_NAMED_TEST),
+        every=60,
     ),
 )
 
