@@ -31,7 +31,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import float0
 from tinyxla.tracing.references import Reference, check_aliases, filled, has_references, slotted
 from tinyxla.tracing.signatures import P, R
@@ -42,6 +42,11 @@ from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.util.binding import bind
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import Described, transformed, wraps
+
+
+def _are_numbers(tree: Any) -> bool:
+    leaves = pytrees.leaves(tree)
+    return bool(leaves) and all(type(x) in (bool, int, float, complex) for x in leaves)
 
 
 class SymbolicZero:
@@ -192,6 +197,8 @@ class CustomFunction(Described, Generic[P, R]):
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
         if not self._rules:
             raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.{self._setter}.")
+        if state.depth == 0 and _are_numbers(others):
+            return self.fun(*args, **kwargs)  # outside of all transformations numbers of Python are what they are
         references: list[Reference] = []
         if has_references(others):
             check_aliases(f"{self}", others, lambda: parameter_names(self.fun, others, {}))

@@ -750,6 +750,15 @@ def test_forward_mode_of_custom_vjp_is_refused_where_that_is_asked_for(wrap: Any
         tx.config.update("custom_vjp_forward_mode", "transpose")
 
 
+def test_functions_with_rules_of_numbers_of_python_are_what_they_are_without() -> None:
+    f = tx.custom_jvp(lambda x, y: (x + 1, [y * 2.0]))
+    f.defjvp(lambda primals, tangents: (f(*primals), (tangents[0], [tangents[1]])))
+    assert repr(f(1, 2.0)) == "(2, [4.0])"
+    found, (tangents, _) = tx.jit(lambda x: (f(x, 2.0), tx.jvp(f, (x, 2.0), (x, 1.0))[1]))(1.0)
+    assert isinstance(found[0], tx.Array)
+    assert float(tangents) == 1
+
+
 def test_checkpoint_that_keeps_nothing_runs_the_function_of_custom_vjp() -> None:
     f = tx.custom_vjp(tx.numpy.tan)
     f.defvjp(lambda x: (tx.numpy.sin(x), x), lambda x, g: (tx.numpy.cos(x) * g,), optimize_remat=True)

@@ -74,7 +74,16 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
         made = compile()
     if logs:
         log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}")
+    _state.last = made
     return made
+
+
+def noting_shared(computation: Computation, executable: Executable) -> Executable:
+    """An executable for a function, which is logged if that of an equal computation was there already."""
+    if config.log_compiles and _state.last is not executable:
+        log(f"Finished compilation of {computation.name.strip('<>')} in 0 s: an equal program is there already")
+    _state.last = None
+    return executable
 
 
 def _since(start: float) -> str:
@@ -106,9 +115,10 @@ def _instructions(computation: Computation) -> Iterator[Instruction]:
 
 
 class _Watched(threading.local):
-    """Whether work of this thread is watched already."""
+    """Whether work of this thread is watched already, and what it compiled last, if that was not noted."""
 
     is_busy = False
+    last: Executable | None = None
 
 
 _state = _Watched()

@@ -130,7 +130,7 @@ class Program:
     @property
     def executable(self) -> Executable:
         if self._executable is None:
-            self._executable = compiled(self.computation)
+            self._executable = compile_log.noting_shared(self.computation, compiled(self.computation))
         return self._executable
 
     @property
@@ -225,7 +225,8 @@ class DonatingProgram(Program):
     @property
     def executable(self) -> Executable:
         if self._executable is None:
-            self._executable = compiled(self.computation, tuple(self.donated))
+            made = compiled(self.computation, tuple(self.donated))
+            self._executable = compile_log.noting_shared(self.computation, made)
         return self._executable
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:

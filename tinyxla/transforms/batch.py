@@ -89,7 +89,8 @@ class BatchTrace(Trace):
         return value if axis is None else BatchTracer(self, value, axis)
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        infer_shape(op, tuple(map(Shape.of, operands)), attributes)  # an error speaks of shapes as the user sees them
+        if attributes.get("rule") is None:  # which may refuse to be mapped, whatever the shapes are
+            infer_shape(op, tuple(map(Shape.of, operands)), attributes)  # errors speak of shapes as the user sees them
         pairs = [self.split(x) for x in operands]
         values, axes = tuple(v for v, _ in pairs), tuple(a for _, a in pairs)
         for name in self.names:
