@@ -104,11 +104,12 @@ class custom_vmap(CustomFunction[P, R]):
         return CustomVmap(self.__name__, (call.key, self._rules), len(leaves), call.function, rule)
 
 
-def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
+def sequential_vmap(f: Callable[P, R], *, lax_map: Function = map_) -> Callable[P, R]:
     """A function that under `vmap` runs for one example after the other, by `lax.map`.
 
     Args:
         f: a function of pytrees of arrays.
+        lax_map: applies a function to the rows of a pytree of arrays, as `lax.map` does.
 
     Returns:
         A function of the same arguments.
@@ -119,27 +120,6 @@ def sequential_vmap(f: Callable[P, R]) -> Callable[P, R]:
     Example:
         >>> import tinyxla as tx
         >>> tx.vmap(tx.custom_batching.sequential_vmap(lambda x: x * x))(tx.numpy.array([1.0, 2.0]))
-        Array([1., 4.], dtype=float32)
-    """
-    return one_by_one(f, map_)
-
-
-def one_by_one(f: Callable[P, R], lax_map: Function) -> Callable[P, R]:
-    """`sequential_vmap` by a `lax.map` that is given.
-
-    Args:
-        f: a function of pytrees of arrays.
-        lax_map: applies a function to the rows of a pytree of arrays.
-
-    Returns:
-        A function of the same arguments.
-
-    Raises:
-        ArgumentError: what is no function.
-
-    Example:
-        >>> import tinyxla as tx
-        >>> tx.vmap(tx.custom_batching.one_by_one(lambda x: x * x, tx.lax.map))(tx.numpy.array([1.0, 2.0]))
         Array([1., 4.], dtype=float32)
     """
     found: Any = custom_vmap(f)

@@ -750,7 +750,7 @@ def test_forward_mode_of_custom_vjp_is_refused_where_that_is_asked_for(wrap: Any
         tx.config.update("custom_vjp_forward_mode", "transpose")
 
 
-def test_functions_with_rules_of_numbers_of_python_are_what_they_are_without() -> None:
+def test_custom_rules_leave_python_scalars_outside_of_transformations_to_the_function() -> None:
     f = tx.custom_jvp(lambda x, y: (x + 1, [y * 2.0]))
     f.defjvp(lambda primals, tangents: (f(*primals), (tangents[0], [tangents[1]])))
     assert repr(f(1, 2.0)) == "(2, [4.0])"

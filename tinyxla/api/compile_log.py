@@ -74,7 +74,7 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
         made = compile()
     if logs:
         log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}")
-    _state.last = made
+        _state.last = made
     return made
 
 

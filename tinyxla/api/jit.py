@@ -66,6 +66,7 @@ from tinyxla.tracing.array import (
     wrap_dense,
 )
 from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import Device, check_device, check_placement
@@ -885,7 +886,7 @@ class PlacingJitted(Jitted[P, R]):
         def constrained(*args: Any, **kwargs: Any) -> Any:
             return self._placed_result(function(*self._placed_arguments(args, kwargs), **kwargs))
 
-        key = (type(self), moves, _hashable(in_shardings), _hashable(out_shardings))
+        key = (type(self), moves, _key_of(in_shardings), _key_of(out_shardings))
         super().__init__(wraps(function)(constrained), *arguments, shared_by=(function, key))
         self._given = in_shardings, out_shardings
         self._moves = moves  # arguments that are over another mesh
@@ -942,15 +943,10 @@ class PlacingJitted(Jitted[P, R]):
         return placed(f"jit of {self.__name__}: out_shardings", result, self.out_shardings)
 
 
-def _hashable(shardings: Any) -> Any:
-    """What is equal for equal pytrees of shardings; itself alone, if nodes of the tree cannot be hashed."""
+def _key_of(shardings: Any) -> Any:
+    """A key for a pytree of shardings, which is equal for equal ones."""
     leaves, structure = pytrees.flatten_shown(shardings, is_placement)
-    key = (*leaves, structure)
-    try:
-        hash(key)
-    except TypeError:
-        return object()
-    return key
+    return hashable((*leaves, structure))
 
 
 def _forget_programs() -> None:

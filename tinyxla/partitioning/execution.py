@@ -156,7 +156,7 @@ _OF_MESHES = ("shard-map", "sharding-constraint")
 
 
 def _trace_of_meshes(attributes: Mapping[str, Any]) -> Trace | None:
-    """Where an operation goes that is over a mesh, or has programs with such."""
+    """The trace that records an operation over a mesh, or one whose computations have such operations."""
     mesh = attributes.get("mesh")
     if mesh is not None:
         is_over_mesh = isinstance(mesh, Mesh) and not mesh.is_default_device

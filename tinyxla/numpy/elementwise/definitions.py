@@ -44,8 +44,8 @@ _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what comp
 
 
 class OfMask(NamedTuple):
-    """What a function of two arrays is of a mask, whose elements are booleans, and an array of numbers, if the mask has
-    the shape of the result: of arrays of one shape, and of a mask and numbers as NumPy arrays."""
+    """A binary function of a boolean mask and an array of numbers, where the mask has the shape of the result:
+    `function` takes arrays of one shape, `of_numpy` NumPy arrays."""
 
     function: Function
     of_numpy: Function

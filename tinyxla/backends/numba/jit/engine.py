@@ -308,9 +308,7 @@ def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     pipeline = "calls" if is_cold else _pipeline(kernel.body, is_builtin=True)
     key = _key("routine", kernel_fingerprint(kernel), _emission_version(), pipeline)
     text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
-    in_flight = _submit(_Unit(key, ["kernel"], text, pipeline, {"kernel": symbol}))
-    if in_flight.addresses is not None:
-        define_symbol(symbol, in_flight.addresses["kernel"])
+    _submit(_Unit(key, ["kernel"], text, pipeline, {"kernel": symbol}))
 
 
 def _module(text: str, names: Sequence[str], is_optimized: bool, is_cold: bool) -> _Unit:
@@ -354,6 +352,7 @@ def _submit(unit: _Unit) -> _Unit:
         in_flight = unit if unit.addresses is not None else _in_flight.get(unit.key)
         if in_flight is not None:
             _count(memory_hits=1)
+            _define_symbols(unit)
             return in_flight
         result = unpacked(cache.read(unit.key) or b"")
         if result is not None:
@@ -597,9 +596,15 @@ def _load(unit: _Unit) -> None:
     engine = _shared_engine()
     binding.add_object(engine, unit.code)
     addresses = {name: binding.engine_function(engine, _unique(name, unit.key)) for name in unit.names}
-    for name, symbol in unit.symbols.items():
-        define_symbol(symbol, addresses[name])
     unit.addresses = _addresses[unit.key] = addresses
+    _define_symbols(unit)
+
+
+def _define_symbols(unit: _Unit) -> None:
+    """Define the symbols of a unit, if it is loaded."""
+    if unit.addresses is not None:
+        for name, symbol in unit.symbols.items():
+            define_symbol(symbol, unit.addresses[name])
 
 
 # Cache keys.

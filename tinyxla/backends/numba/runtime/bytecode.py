@@ -526,6 +526,6 @@ def launch(schedule: int, slots: int) -> None:
 
 
 def template(schedule: int, arrays: int, words: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """What `Runtime.call` takes besides arrays: the schedule's address, and the slots' words, of which those of so many
-    arrays come first."""
+    """The first argument of `Runtime.call`: the addresses of the schedule and the thread pool, the number of arrays,
+    and the initial words of the slots, of which those of the arrays come first."""
     return (ctypes.c_int64 * (4 + len(words)))(schedule, runtime().pool.address, arrays, len(words), *words)
