@@ -38,12 +38,22 @@ def user_line() -> SourceLine | None:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        own = str(frame.f_globals.get("__file__", "")).startswith(_PACKAGE)  # methods that are generated have no file
-        imports = str(frame.f_globals.get("__name__", "")).startswith("importlib")  # modules that have an error to tell
-        if not (own or imports):
-            return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
+        file = code.co_filename
+        passed = _passed_files.get(file)
+        if passed is None:
+            names = frame.f_globals
+            own = str(names.get("__file__", "")).startswith(_PACKAGE)
+            imports = str(names.get("__name__", "")).startswith("importlib")  # modules that have an error to tell
+            passed = own or imports
+            if not file.startswith("<"):  # generated methods have no file: their modules have
+                _passed_files[file] = passed
+        if not passed:
+            return SourceLine(file, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
+
+
+_passed_files: dict[str, bool] = {}  # whether lines of a file are not the user's
 
 
 _MAX_WRAPPERS = 4  # calls between the user's and the function that it names: wrappers, at most

@@ -33,7 +33,10 @@ def get_abstract_mesh() -> AbstractMesh:
     AbstractMesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
     mesh = get_mesh()
-    return AbstractMesh(mesh.axis_sizes, mesh.axis_names, axis_types(mesh))
+    kinds = axis_types(mesh)
+    if type(mesh) is AbstractMesh and kinds == mesh.axis_types:
+        return mesh
+    return AbstractMesh(mesh.axis_sizes, mesh.axis_names, kinds)
 
 
 __all__ = [

@@ -153,7 +153,7 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
         if name.startswith("__"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if twin is not None:
-            found = getattr(importlib.import_module(twin), name, module)
+            found = getattr(sys.modules.get(twin) or importlib.import_module(twin), name, module)
             if found is not module and not isinstance(found, ModuleType):
                 return found
         try:

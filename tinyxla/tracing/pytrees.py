@@ -64,6 +64,8 @@ def rebuild_dicts_with_sorted_keys() -> None:
 
 _UNORDERED = (dict, defaultdict)
 _sorted_specs: dict[TreeDef, TreeDef | None] = {}  # None: there are containers of other classes beside dicts
+_without_dicts: set[int] = set()  # hashes of structures: those themselves may keep arrays, which would live on
+_MAX_SPECS = 4096
 
 
 def _with_sorted_keys(treedef: TreeDef) -> TreeDef:
@@ -72,21 +74,27 @@ def _with_sorted_keys(treedef: TreeDef) -> TreeDef:
     Structures are equal whatever the order of insertion. So one serves for all that are equal, unless there are
     containers of the user's, of which equal ones may be told apart.
     """
-    if treedef.num_nodes - treedef.num_leaves < 1:
+    is_flat = treedef.num_nodes <= 1 + treedef.num_children
+    if is_flat and treedef.type not in _UNORDERED:
         return treedef
     try:
+        number = hash(treedef)
+        if number in _without_dicts:
+            return treedef
         if treedef in _sorted_specs:
             found = _sorted_specs[treedef]
             return _transformed(treedef)[0] if found is None else found
     except (TypeError, ValueError):  # what a container of the user's keeps cannot be hashed or compared
         return _transformed(treedef)[0]
     found, has_dicts, has_others = _transformed(treedef)
-    if not has_dicts:
-        return treedef
-    if len(_sorted_specs) >= 4096:
-        _sorted_specs.clear()
-    _sorted_specs[treedef] = None if has_others else found
-    return found
+    for known in (_sorted_specs, _without_dicts):
+        if len(known) >= _MAX_SPECS:
+            known.clear()
+    if has_dicts:
+        _sorted_specs[treedef] = None if has_others else found
+    else:
+        _without_dicts.add(number)
+    return found if has_dicts else treedef
 
 
 def _transformed(treedef: TreeDef) -> tuple[TreeDef, bool, bool]:

@@ -3,6 +3,7 @@ values in derivative rules."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
-from tinyxla.sharding import get_abstract_mesh
+from tinyxla.sharding import AbstractMesh, get_abstract_mesh
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
@@ -31,6 +32,12 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
     name, too."""
     found = getattr(dtype, "dtype", None)
     return found if isinstance(found, np.dtype) else np.dtype(dtype)
+
+
+@functools.lru_cache(256)
+def _whole(mesh: AbstractMesh, rank: int) -> NamedSharding:
+    """The sharding of an array that is not split."""
+    return NamedSharding(mesh, (None,) * rank)
 
 
 class ShapedArray(AbstractValue):
@@ -57,7 +64,7 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
-        layout = sharding or NamedSharding(get_abstract_mesh(), ())
+        layout = sharding or _whole(get_abstract_mesh(), len(self.shape))
         self.sharding: Any = layout.with_rank(len(self.shape)) if isinstance(layout, NamedSharding) else layout
 
     def _key(self) -> Any:
