@@ -15,6 +15,7 @@ import pytest
 import tinyxla as tx
 from tests.support import ROOT
 from tinyxla import errors, xla
+from tinyxla.ops.op import ops
 from tinyxla.text import parse_hlo, print_module
 
 F32 = xla.ShapeUtil.MakeShape(xla.F32, [])
@@ -850,6 +851,11 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("with_dynamic: takes a boolean for each of the 2 dimensions", lambda: MATRIX.with_dynamic([True])),
     ("GetShape: takes an XlaOp", lambda: xla.XlaBuilder("b").GetShape(THREE)),
     ("Parameter: takes an integer and a shape", lambda: xla.XlaBuilder("b").add_parameter(0, THREE, "x")),
+    ("wrap: the value must be one of the graph", lambda: xla.XlaBuilder("b").wrap(THREE)),
+    ("Shape: dimensions must be a sequence of integers", lambda: MATRIX.with_dimensions(THREE)),
+    ("Shape: dimensions must be .* is \\(2, -1\\)", lambda: xla.Shape(xla.F32, (2, -1))),
+    ("3 is not an element type", lambda: xla.Shape(THREE, (2,))),
+    ("transpose: the operands must be described by shapes", lambda: ops["transpose"].shape(THREE)),
 ]
 
 

@@ -31,8 +31,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tinyxla.errors import ShapeError
 from tinyxla.scalar_math.accuracy import Accuracy
-from tinyxla.shapes import AnyShape
+from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -365,6 +366,8 @@ class Op:
         f32[4,2,3]
         """
         for shape in shapes:
+            if not isinstance(shape, (Shape, TupleShape)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ShapeError(f"{self.name}: the operands must be described by shapes, but got {shape!r}.")
             if shape.is_dynamic:
                 given = self.attributes(**attributes)._asdict()
                 return Op.dynamic_shape(self.name, self._shape, shapes, given)

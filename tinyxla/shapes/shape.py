@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,6 +13,7 @@ import numpy as np
 
 from tinyxla.errors import AxisError, ShapeError, TinyxlaError
 from tinyxla.shapes.element_types import ElementType, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 
 
 class PaddingValue(Enum):
@@ -93,11 +95,37 @@ class Layout:
         return "{" + ",".join(map(str, self.minor_to_major)) + (f":T{tiles}" if tiles else "") + "}"
 
 
+def _are_sizes(dimensions: Any) -> bool:
+    if type(dimensions) is not tuple:
+        return False
+    for n in dimensions:  # noqa: SIM110 - a generator takes longer
+        if type(n) is not int or n < 0:
+            return False
+    return True
+
+
+def _checked_dimensions(dimensions: Any) -> tuple[int, ...]:
+    """Sizes as Python integers, symbolic ones as they are."""
+    try:
+        sizes = tuple(n if is_symbolic(n) else operator.index(n) for n in dimensions)
+    except TypeError:
+        sizes = None
+    if sizes is None or any(not is_symbolic(n) and n < 0 for n in sizes):
+        raise ShapeError(
+            f"Shape: dimensions must be a sequence of integers that are not negative, but is {dimensions!r}."
+        )
+    return sizes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """Element type and dimensions of an array. Equal shapes are equal and hash alike, whatever their layout.
 
     A dynamic dimension has a size that is known only when the program runs; in `dimensions` stands its bound.
+
+    Raises:
+        DTypeError: what is no element type.
+        ShapeError: dimensions that are no sizes, or a layout that does not fit them.
 
     >>> import numpy as np
     >>> from tinyxla.xla import F32, Layout, Shape
@@ -112,6 +140,10 @@ class Shape:
     dynamic: tuple[bool, ...] = ()  # for each dimension whether it is; () if none is
 
     def __post_init__(self) -> None:
+        if type(self.element_type) is not ElementType:
+            object.__setattr__(self, "element_type", element_type(self.element_type))
+        if not _are_sizes(self.dimensions):
+            object.__setattr__(self, "dimensions", _checked_dimensions(self.dimensions))
         layout = self.layout
         if layout is None:
             return
@@ -236,11 +268,14 @@ class Shape:
         Returns:
             A `Shape`.
 
+        Raises:
+            ShapeError: what are no sizes.
+
         >>> from tinyxla.xla import F32, Shape
         >>> Shape(F32, (2, 3)).with_dimensions([6])
         f32[6]
         """
-        return Shape(self.element_type, tuple(dimensions))
+        return Shape(self.element_type, dimensions)  # pyright: ignore[reportArgumentType] - it makes a tuple of them
 
     def with_type(self, dtype: Any) -> Shape:
         """The shape with another element type, in the default layout.

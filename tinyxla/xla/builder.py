@@ -15,7 +15,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, hlo_only, movement
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.tracing.core import GraphTrace
+from tinyxla.tracing.core import GraphTrace, GraphTracer
 from tinyxla.xla.computation import ProgramShape, XlaComputation
 
 Tree = Any  # the value of an `XlaOp` that may be a tuple: a nested tuple of values
@@ -108,12 +108,17 @@ class XlaBuilder:
         Returns:
             An `XlaOp` of this builder.
 
+        Raises:
+            ArgumentError: what is no value of the graph; `Constant` takes numbers and arrays.
+
         >>> from tinyxla.xla import XlaBuilder
         >>> b = XlaBuilder()
         >>> x = b.Constant(1.0)
         >>> b.wrap((x.value, x.value))
         <XlaOp (f32[], f32[]) of computation>
         """
+        if not isinstance(value, (GraphTracer, tuple)):
+            raise ArgumentError(f"wrap: the value must be one of the graph or a tuple of such, but is {value!r}.")
         self._last = XlaOp(self, value)
         return self._last
 
