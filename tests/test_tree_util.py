@@ -27,6 +27,11 @@ class Point(NamedTuple):
     y: Any
 
 
+class Size(NamedTuple):
+    x: Any
+    y: Any
+
+
 TREES: list[Any] = [
     1,
     None,
@@ -102,7 +107,9 @@ def test_trees_that_are_like_the_last_one_are_flattened_alike(several: list[Any]
 def test_a_container_in_the_place_of_an_argument_is_seen() -> None:
     add = tinyxla.jit(lambda tree: sum(tree_util.tree_leaves(tree)))
     one = tinyxla.numpy.ones(())
-    for example in ({"a": one, "b": one}, {"a": one, "b": [one, one]}, {"a": one, "b": None}, {"a": one, "c": one}) * 3:
+    dicts = {"a": one, "b": one}, {"a": one, "b": [one, one]}, {"a": one, "b": None}, {"a": one, "c": one}
+    tuples = (one, one), Point(one, one), Point(one, Size(one, one)), Size(one, one), Size(one, None)
+    for example in (*dicts, *tuples) * 3:
         assert add(example) == len(tree_util.tree_leaves(example))
 
 
@@ -220,6 +227,8 @@ def test_register_a_named_tuple_gives_no_warning() -> None:
 
     tree_util.register_pytree_node(Pair, lambda x: ((x.value,), x.name), lambda name, x: Pair(*x, name))
     assert tree_util.tree_leaves(Pair(1, "first")) == [1]
+    values = tinyxla.jit(lambda pair: pair.value)
+    assert [float(values(Pair(float(k), "first"))) for k in range(3)] == [0, 1, 2]
 
 
 def test_dataclasses() -> None:

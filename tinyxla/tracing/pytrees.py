@@ -169,7 +169,8 @@ _Reader = Callable[[Any, list[Any]], None]  # appends the leaves of a tree like 
 
 
 def _reader(tree: Any) -> _Reader | None:
-    """What takes trees like this one apart; None if it has other containers than dicts, lists, tuples and None."""
+    """What takes trees like this one apart; None if it has other containers than dicts, lists, tuples and None. Tuples
+    may be named."""
     if tree is None:
         return _read_nothing
     kind = type(tree)
@@ -177,7 +178,7 @@ def _reader(tree: Any) -> _Reader | None:
         keys = sorted(tree)
         pick = itemgetter(*keys) if len(keys) > 1 else lambda x: tuple(x[key] for key in keys)
         parts = [tree[key] for key in keys]
-    elif kind is list or kind is tuple:
+    elif kind is list or kind is tuple or _is_named_tuple(tree):
         pick, parts = None, list(tree)
     else:
         return None
@@ -200,6 +201,14 @@ def _reader(tree: Any) -> _Reader | None:
                 child(x, found)
 
     return read if all(child is None for child in children) else read_inside
+
+
+def _is_named_tuple(tree: Any) -> bool:
+    """Whether this is one whose class is not registered as a container of another kind."""
+    return isinstance(tree, tuple) and flatten(tree)[1].kind == _NAMED_TUPLE
+
+
+_NAMED_TUPLE = optree.PyTreeKind.NAMEDTUPLE
 
 
 def _read_nothing(tree: Any, found: list[Any]) -> None:
