@@ -852,8 +852,8 @@ def register_pytree_node(
         found = flatten_func(value)
         if type(found) is tuple and len(found) == 2:
             children = found[0]
-            if hasattr(children, "__iter__") or hasattr(children, "__getitem__"):  # what `iter` takes
-                return found
+            if type(children) is tuple or hasattr(children, "__iter__") or hasattr(children, "__getitem__"):
+                return found  # `iter` takes the children
         raise PytreeError(
             f"The flatten function of {nodetype.__name__} must return a pair (children, rest) whose children can be "
             f"iterated over, but returned {found!r}."

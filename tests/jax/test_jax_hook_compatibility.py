@@ -483,6 +483,10 @@ def test_dicts_are_rebuilt_with_sorted_keys() -> None:
         for kept in (1, True, [3]):  # 1 equals True, and a list has no hash
             box = jax.tree.map(lambda x: x, Box({"b": 1.0, "a": 2.0}, kept))
             print(list(box.held), box.kept)
+        class Factory(list):  # it has no hash
+            def __call__(self):
+                return 0
+        print(list(jax.tree.map(lambda x: x, collections.defaultdict(Factory(), {"b": 1, "a": 2}))))
         given = {"b": jnp.ones(2), "a": {"z": 1.0, "c": None}, "e": collections.OrderedDict(y=1.0, x=2.0)}
         for made in (jax.jit(lambda x: x)(given), jax.vmap(lambda x: x)({"b": given["b"], "a": given["b"]})):
             print(list(made), list(made.get("e", ())))
@@ -494,6 +498,7 @@ def test_dicts_are_rebuilt_with_sorted_keys() -> None:
         "['a', 'b'] 1",
         "['a', 'b'] True",
         "['a', 'b'] [3]",
+        "['a', 'b']",
         "['a', 'b', 'e'] ['y', 'x']",
         "['a', 'b'] []",
         "[('a', 3), ('b', 4)]",

@@ -63,9 +63,7 @@ def rebuild_dicts_with_sorted_keys() -> None:
 
 
 _UNORDERED = (dict, defaultdict)
-_sorted_specs: dict[TreeDef, TreeDef | None] = {}  # None: there are containers of other classes beside dicts
-_without_dicts: set[int] = set()  # hashes of structures: those themselves may keep arrays, which would live on
-_MAX_SPECS = 4096
+_sorted_specs: dict[TreeDef, TreeDef] = {}  # of structures without containers of the user's
 
 
 def _with_sorted_keys(treedef: TreeDef) -> TreeDef:
@@ -77,43 +75,39 @@ def _with_sorted_keys(treedef: TreeDef) -> TreeDef:
     is_flat = treedef.num_nodes <= 1 + treedef.num_children
     if is_flat and treedef.type not in _UNORDERED:
         return treedef
+    if treedef.namespace:  # there are containers of the user's
+        return _sorted(treedef)
     try:
-        number = hash(treedef)
-        if number in _without_dicts:
-            return treedef
-        if treedef in _sorted_specs:
-            found = _sorted_specs[treedef]
-            return _transformed(treedef)[0] if found is None else found
-    except (TypeError, ValueError):  # what a container of the user's keeps cannot be hashed or compared
-        return _transformed(treedef)[0]
-    found, has_dicts, has_others = _transformed(treedef)
-    for known in (_sorted_specs, _without_dicts):
-        if len(known) >= _MAX_SPECS:
-            known.clear()
-    if has_dicts:
-        _sorted_specs[treedef] = None if has_others else found
-    else:
-        _without_dicts.add(number)
-    return found if has_dicts else treedef
+        found = _sorted_specs.get(treedef)
+    except TypeError:  # the factory of a defaultdict has no hash
+        return _sorted(treedef)
+    if found is None:
+        if len(_sorted_specs) >= 4096:
+            _sorted_specs.clear()
+        found = _sorted_specs[treedef] = _sorted(treedef)
+    return found
 
 
-def _transformed(treedef: TreeDef) -> tuple[TreeDef, bool, bool]:
-    """The structure with sorted keys, whether it has dicts, and whether it has containers of the user's."""
-    has_dicts = has_others = False
+def _sorted(treedef: TreeDef) -> TreeDef:
+    state: Any = treedef.__getstate__()
+    nodes, *rest = state  # a node ends with the keys of a dict in the order of insertion
+    unsorted = [k for k, node in enumerate(nodes) if node[-1] is not None and list(node[-1]) != _sorted_keys(node)]
+    if not unsorted:
+        return treedef
+    changed = list(nodes)
+    for k in unsorted:
+        *others, inserted = nodes[k]
+        keys = _sorted_keys(nodes[k])
+        changed[k] = (*others, dict.fromkeys(keys) if isinstance(inserted, dict) else keys)  # a list before optree 0.20
+    made: Any = TreeDef.__new__(TreeDef)
+    made.__setstate__((tuple(changed), *rest))
+    return made
 
-    def sort(one: TreeDef) -> TreeDef:
-        nonlocal has_dicts, has_others
-        has_others = has_others or one.kind == optree.PyTreeKind.CUSTOM
-        if one.type not in _UNORDERED or one.num_children < 2:
-            return one
-        has_dicts = True
-        items = zip(one.entries(), one.children(), strict=True)
-        if one.type is dict:
-            return optree.treespec_dict(items, namespace=one.namespace)
-        made: Any = optree.tree_unflatten(one, [None] * one.num_leaves)
-        return optree.treespec_defaultdict(made.default_factory, items, namespace=one.namespace)
 
-    return treedef.transform(sort), has_dicts, has_others
+def _sorted_keys(node: Any) -> list[Any]:
+    """The keys of a dict in the order of its leaves."""
+    held = node[2]
+    return held[1] if isinstance(held, tuple) else held  # a defaultdict has a factory, too
 
 
 def flatten_shown(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
