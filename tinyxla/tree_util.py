@@ -581,11 +581,17 @@ def tree_map_with_path(
 
 
 def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list[Any]:
+    """What another tree has in the places of the leaves. One kind of dict is not another, as it is for optree."""
+    has_dicts = may_have_dicts(treedef)
+    if has_dicts:
+        leaves, structure = tree_flatten(other)
+        if structure == treedef:
+            return leaves
     try:
         found = treedef.flatten_up_to(other)
     except ValueError as error:
         found = str(error)
-    if isinstance(found, str) or (may_have_dicts(treedef) and tree_structure(other) != treedef):
+    if isinstance(found, str) or has_dicts:
         difference = _difference(treedef, tree, other, ())
         if difference is not None:
             raise PytreeError(f"{what}: the trees have different structures. {difference}")
@@ -604,8 +610,7 @@ def may_have_dicts(treedef: PyTreeDef) -> bool:
 
 @functools.lru_cache(256)
 def _has_dicts(treedef: PyTreeDef) -> bool:
-    """Whether a structure has dicts above leaves. optree takes one kind of dict for another; here they differ, so trees
-    that have any are compared step by step."""
+    """Whether a structure has dicts above leaves."""
     if issubclass(treedef.type or object, dict) and treedef.num_leaves:
         return True
     has_containers = treedef.num_nodes > 1 + treedef.num_children

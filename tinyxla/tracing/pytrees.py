@@ -40,11 +40,15 @@ def _explained(error: RecursionError) -> RecursionError:
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None, namespace: str = _WITH_WORDS
 ) -> tuple[list[Any], TreeDef]:
+    leaves, treedef = _flatten(tree, is_leaf, namespace)
+    return leaves, _with_sorted_keys(treedef) if _rebuilt.with_sorted_keys else treedef
+
+
+def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, namespace: str) -> tuple[list[Any], TreeDef]:
     try:
-        leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=namespace)
+        return optree.tree_flatten(tree, is_leaf, namespace=namespace)
     except RecursionError as error:
         raise _explained(error) from None
-    return leaves, _with_sorted_keys(treedef) if _rebuilt.with_sorted_keys else treedef
 
 
 class _Rebuilt:
@@ -138,7 +142,8 @@ class Flattener:
         self._last: tuple[_Reader, TreeDef] | None = None
 
     def __call__(self, tree: Any) -> tuple[list[Any], TreeDef]:
-        """The leaves, and the structure; if it is that of the last tree, a leaf may hide another container."""
+        """The leaves, and the structure to compare: trees are not rebuilt by it. If it is that of the last tree, a leaf
+        may hide another container."""
         last = self._last
         if last is not None:
             read, treedef = last
@@ -148,7 +153,7 @@ class Flattener:
                 return found, treedef
             except (LookupError, RecursionError):
                 pass
-        found, treedef = flatten(tree)
+        found, treedef = _flatten(tree, None, _WITH_WORDS)
         if treedef not in self._readers:
             try:
                 self._readers[treedef] = _reader(tree)
