@@ -346,7 +346,7 @@ class MeshError(ArgumentError, RuntimeError):
     """
 
 
-class PlatformError(TinyxlaError, NotImplementedError):
+class PlatformError(TinyxlaError, NotImplementedError, ValueError):
     """A platform (such as "gpu") that the library does not run on.
 
     >>> import tinyxla

@@ -81,9 +81,13 @@ def test_several_variables_and_polynomials() -> None:
     for b, c in ((2, 3), (5, 1)):
         x, y = np.ones((b, 2 * c), np.float32), np.ones((c, b + 1), np.float32)
         close(exported.call(x, y), f(x, y))
-    with pytest.raises(ArgumentError, match=r"argument 0: dimension 1 is 5, which does not fit 2\*c"):
+    with pytest.raises(
+        ArgumentError, match=r"argument 0 of .*: dimension 1 is 5, which does not fit 2\*c: it must be 6"
+    ):
         exported.call(np.ones((2, 5), np.float32), np.ones((3, 3), np.float32))
-    with pytest.raises(ArgumentError, match=r"argument 1: dimension 1 is 4, which does not fit b .* 1: it must be 3"):
+    with pytest.raises(
+        ArgumentError, match=r"argument 1 of .*: dimension 1 is 4, which does not fit b .* 1: it must be 3"
+    ):
         exported.call(np.ones((2, 6), np.float32), np.ones((3, 4), np.float32))
 
 
@@ -360,17 +364,28 @@ def test_wrong_calls_are_refused() -> None:
         ((w, rows(2).astype(np.int32)), r"argument 1 must be f32\[b,4\], but is s32\[2,4\]"),
         ((w, "text"), r"argument 1 is 'text' of type str"),
         (({"w": random.key(0)}, rows(2)), r"argument 0\['w'\] must be"),
-        ((w, rows(2)[:0]), r"dimension 0 is 0, which does not fit b: b must be positive"),
+        ((w, rows(2)[:0]), r"dimension 0 is 0, which does not fit b: b = 0 is 0, which must be positive"),
     ):
         with pytest.raises(ArgumentError, match=said):
             exported.call(*arguments)
 
 
+def test_platform_dependent_functions_are_those_of_the_platforms_of_the_program() -> None:
+    f = tx.jit(lambda x: tx.jit(lambda y: lax.platform_dependent(y, tpu=tnp.cos, default=tnp.sin))(x))
+    assert [x in export.export(f)(1.0).mlir_module() for x in ("sine", "cosine")] == [True, False]
+    for platforms in ("tpu", ["tpu"]):
+        assert "stablehlo.cosine" in export.export(f, platforms=platforms)(1.0).mlir_module()
+    assert "stablehlo.sine" in export.export(f, platforms=["cpu", "cuda"])(1.0).mlir_module()
+    with pytest.raises(PlatformError, match="exported for cpu and tpu has one program for all of them"):
+        export.export(f, platforms=["cpu", "tpu"])(1.0)
+    assert float(f(0.0)) == 0
+
+
 def test_wrong_exports_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"export\(jit\(f\)\)"):
         export.export(lambda x: tnp.sin(x))  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="'gpu'"):
-        export.export(tx.jit(tnp.sin), platforms=["gpu"])
+    with pytest.raises(ArgumentError, match=r"names such as 'cpu' or 'tpu', at least one, but got \[\]"):
+        export.export(tx.jit(tnp.sin), platforms=[])
     with pytest.raises(ArgumentError, match="no form of the operation"):
         export.export(tx.jit(lambda x: tx.pure_callback(lambda v: v, x, x)))(1.0)
     with pytest.raises(PlatformError, match="exported for the platforms cuda"):

@@ -12,6 +12,13 @@ from tests.jax.test_jax_hook import lines as printed
 
 jax = pytest.importorskip("jax")
 
+
+def exported(sizes: str, call: str) -> str:
+    """The source of a call of an exported function."""
+    shape = f"jax.ShapeDtypeStruct(jax.export.symbolic_shape({sizes!r}), 'float32')"
+    return f"jax.export.export(jax.jit(lambda a: a))({shape}).call({call})"
+
+
 # Calls that are mistakes, of x (a vector of 3), m (2 by 3) and i (integers), with how many words of JAX's message
 # count.
 CASES = {
@@ -22,6 +29,13 @@ CASES = {
     "jax.custom_vjp(lambda a: a)(x)": 8,
     "jax.export.export(lambda x: x)": 11,
     "jax.export.export(jax.jit(lambda a, b: a))(x, x).call(x, b=x)": 9,
+    exported("6*a, 3", "m"): 16,
+    exported("a + 2, 3", "m"): 40,
+    exported("a, a", "m"): 25,
+    exported("a, 4", "m"): 7,
+    exported("a, 3", "x"): 4,
+    exported("a, 3", "i"): 4,
+    exported("a*a", "x"): 14,
     "jax.export.register_namedtuple_serialization(str, serialized_name='str')": 7,
     "jax.grad(jnp.sin)(1)": 12,
     "jax.grad(lambda x: x)(x)": 10,

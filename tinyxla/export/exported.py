@@ -298,7 +298,11 @@ class Exported:
         names = argument_names(args, kwargs)
         arrays = [self._argument(names[k], x, t) for k, (x, t) in enumerate(zip(leaves, self.in_avals, strict=True))]
         sizes = [tuple(x.shape) for x in arrays]
-        variables = solve(self._system, sizes, lambda k: f"{self.fun_name}: argument {names[k]}")
+        variables = solve(
+            self._system,
+            sizes,
+            lambda k: f"{self.fun_name}: argument {names[k]} of the shape {self.in_avals[k].shape}",
+        )
         for name, (x, size), t in zip(names, zip(arrays, sizes, strict=True), self.in_avals, strict=True):
             _check_size(f"{self.fun_name}: argument {name}", size, t, variables, x)
         mesh: Any = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tinyxla.api.aot import Lowered
 from tinyxla.api.derivatives import vjp
-from tinyxla.api.functions import ShapeDtypeStruct
+from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
 from tinyxla.api.jit import Jitted, jit
 from tinyxla.compiler.passes.expand import expand_to_hlo
 from tinyxla.errors import ArgumentError
@@ -16,13 +17,14 @@ from tinyxla.export.exported import DisabledSafetyCheck, Exported
 from tinyxla.export.layouts import layouts_of
 from tinyxla.hlo import Module
 from tinyxla.shapes import KeyType, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.mlir.ir import ModuleOp, StringAttr, walk
 from tinyxla.text.stablehlo import module_op
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.config import setting
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.util.tracebacks import boundary
 
-_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _SAFE_TARGETS = ("shape_assertion", "stablehlo.")
 
 
@@ -52,8 +54,8 @@ def export(
 
     Args:
         fun_jit: what `jit` gives, or a function of this library.
-        platforms: on which the program may run, of "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program is
-            the same for all.
+        platforms: on which the program may run, such as "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program
+            is the same for all.
         disabled_checks: checks that are not made.
         _override_lowering_rules: accepted for compatibility.
 
@@ -63,8 +65,8 @@ def export(
         traced once, and what it asks of `x.shape` are then symbolic dimensions.
 
     Raises:
-        ArgumentError: no compiled function, an unknown platform; when it is called: an operation has no form in
-            StableHLO, or a variable does not follow from the arguments' sizes.
+        ArgumentError: no compiled function, no platform; when it is called: an operation has no form in StableHLO,
+            symbolic dimensions are of different scopes, or a variable does not follow from the arguments' sizes.
         InconclusiveDimensionOperation: what the function does depends on the order or the values of sizes.
 
     Example:
@@ -87,7 +89,10 @@ def export(
 
     @boundary
     def exported(*args: Any, **kwargs: Any) -> Exported:
-        lowered = fun_jit.trace(*args, **kwargs).lower()
+        _check_scopes(fun_jit, args, kwargs)
+        is_here = chosen == (default_export_platform(),)
+        with contextlib.nullcontext() if is_here else setting("lowering_platforms", chosen):
+            lowered = fun_jit.trace(*args, **kwargs).lower()
         in_avals, in_tree = _flat(lowered.argument_types)
         out_avals, out_tree = _flat(lowered.out_info)
         module = _module(lowered)
@@ -121,14 +126,27 @@ def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
     if platforms is None:
         return (default_export_platform(),)
     chosen = (platforms,) if isinstance(platforms, str) else tuple(platforms)
-    unknown = [p for p in chosen if p not in _PLATFORMS]
-    if unknown or not chosen:
-        raise ArgumentError(
-            f"export: platforms are some of {', '.join(_PLATFORMS)}, but got {unknown[0]!r}."
-            if unknown
-            else f"export: there must be at least one platform of {', '.join(_PLATFORMS)}."
-        )
+    if not chosen or not all(isinstance(p, str) for p in chosen):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"export: platforms are names such as 'cpu' or 'tpu', at least one, but got {platforms!r}.")
     return chosen
+
+
+def _check_scopes(fun_jit: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments whose symbolic dimensions are of different scopes."""
+    leaves = pytrees.flatten_shown((args, kwargs))[0]
+    found: list[tuple[str, Any]] = [
+        (name, size)
+        for name, x in zip(argument_names(args, kwargs), leaves, strict=True)
+        for size in (x.shape if isinstance(x, ShapeDtypeStruct) else ())
+        if is_symbolic(size)
+    ]
+    for name, size in found:
+        if size.scope is not found[0][1].scope:
+            raise ArgumentError(
+                f"export of {name_of(fun_jit)}: the symbolic dimensions of its arguments are of different scopes: "
+                f"{size} of argument {name} is of another scope than {found[0][1]} of argument {found[0][0]}; make "
+                "them by one call of symbolic_shape, or pass a scope: symbolic_shape(..., scope=scope)."
+            )
 
 
 def _flat(info: Any) -> tuple[tuple[ShapeDtypeStruct, ...], pytrees.TreeDef]:

@@ -18,6 +18,7 @@ from tinyxla.ops import elementwise
 from tinyxla.partitioning.placement import placed, placed_result
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import config
 from tinyxla.tracing.promotion import as_array, default_dtype
 from tinyxla.tracing.signatures import Tree
 
@@ -226,7 +227,8 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
-    """What the function for the platform "cpu" gives, or the default.
+    """What the function for the platform "cpu" gives, or the default; in a function that `export` traces, that for the
+    platforms of the program.
 
     Args:
         *args: the arguments of the functions.
@@ -237,18 +239,29 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
         The result of the function.
 
     Raises:
-        PlatformError: no function for "cpu", and no default.
+        PlatformError: no function for the platform, and no default; or the function is exported for platforms that
+            have different ones.
 
     >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
     2.0
     """
-    chosen = per_platform.get("cpu", default)
-    if chosen is None:
+    platforms = config.lowering_platforms
+    chosen = {platform: per_platform.get(platform, default) for platform in platforms}
+    for platform, function in chosen.items():
+        if function is None:
+            raise PlatformError(
+                f"lax.platform_dependent: there is neither a default nor a function for {platform!r}, but for "
+                f"{[*per_platform]}."
+            )
+    function, *others = dict.fromkeys(chosen.values())
+    if others:
         raise PlatformError(
-            f"lax.platform_dependent: there is neither a default nor a function for 'cpu', but for {[*per_platform]}."
+            f"lax.platform_dependent: a function that is exported for {' and '.join(platforms)} has one program for "
+            "all of them, but there are different functions for them here; export it for each platform by itself."
         )
-    return chosen(*args)
+    assert function is not None
+    return function(*args)
 
 
 _WORD = np.dtype(np.uint64)

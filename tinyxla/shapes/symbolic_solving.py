@@ -6,10 +6,10 @@ unknown, and stands alone in a term of power 1, gives that variable. The others 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
 from tinyxla.shapes.polynomials import Atom, Polynomial, evaluated, of_atom, plus, shown, variables
 from tinyxla.shapes.symbolic import Scope, is_symbolic
 
@@ -81,7 +81,7 @@ def system_of(what: str, shapes: Sequence[Sequence[Any]]) -> System:
 
 def _solvable(equations: Sequence[Equation], known: set[str]) -> Any:
     """Definitions of unknown variables; those by the simplest equations first."""
-    for equation in sorted(equations, key=lambda e: len(e.polynomial)):
+    for equation in sorted(equations, key=lambda e: (len(e.polynomial), sum(abs(n) for _, n in e.polynomial))):
         unknown = variables(equation.polynomial) - known
         if len(unknown) != 1:
             continue
@@ -108,18 +108,33 @@ def solve(system: System, sizes: Sequence[Sequence[int]], name_of: Any) -> dict[
     for d in system.definitions:
         size = sizes[d.equation.argument][d.equation.dimension]
         value, left = divmod(size - evaluated(d.rest, found), d.coefficient)
-        if left or value < 1:
-            said = f"{d.variable} = ({size} - ({shown(d.rest)})) / {d.coefficient} is no positive integer"
+        terms = f"({size} - ({shown(d.rest)}))" if d.rest else f"{size}"
+        said = f"{d.variable} = {terms}" + (f" / {d.coefficient}" if d.coefficient != 1 else "")
+        if _may_be(lambda left=left: left != 0):
             raise _misfit(
-                d.equation, size, name_of, said if d.coefficient != 1 or d.rest else f"{d.variable} must be positive"
+                d.equation, size, name_of, f"{said} leaves a remainder of {left}, which must be 0{_hint(left)}"
             )
+        if _may_be(lambda value=value: value < 1):
+            raise _misfit(d.equation, size, name_of, f"{said} is {value}, which must be positive{_hint(value)}")
         found[d.variable] = value
     for e in system.checks:
         size, wanted = sizes[e.argument][e.dimension], evaluated(e.polynomial, found)
-        if size != wanted:
+        if _may_be(lambda size=size, wanted=wanted: size != wanted):
             raise _misfit(e, size, name_of, f"it must be {wanted}, since {_assignments(found)}")
     _check_constraints(system, found)
     return found
+
+
+def _may_be(condition: Callable[[], bool]) -> bool:
+    """Whether a condition on sizes holds, or may hold for some values of their variables."""
+    try:
+        return condition()
+    except InconclusiveDimensionOperation:
+        return True
+
+
+def _hint(size: Any) -> str:
+    return "; a constraint of symbolic_shape can say that it is" if is_symbolic(size) else ""
 
 
 def _misfit(e: Equation, size: int, name_of: Any, why: str) -> ArgumentError:

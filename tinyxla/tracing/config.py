@@ -73,6 +73,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
     "default_device": (CPU,),
+    "export_calling_convention_version": (9, 10),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
     "logging_level": ("NOTSET",),
     "persistent_cache_min_compile_time_secs": (0,),
@@ -164,6 +165,7 @@ class Config(threading.local):
             The environment variable TINYXLA_TARGET sets it.
         num_cpu_devices: how many devices a process has, so that programs for many can be tried on one machine. The
             environment variable TINYXLA_NUM_CPU_DEVICES sets it. Meshes and arrays that are there keep their devices.
+        lowering_platforms: those for which `lax.platform_dependent` chooses a function. `export` sets it.
         log_compiles: what is traced and compiled is logged, with shapes and times, by the logger "tinyxla".
         explain_cache_misses: where a compiled function is traced, the same logger says what is different from the
             calls before.
@@ -206,6 +208,7 @@ class Config(threading.local):
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
     target: str = os.environ.get("TINYXLA_TARGET", "")
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
+    lowering_platforms: tuple[str, ...] = ("cpu",)
     log_compiles: bool = False
     explain_cache_misses: bool = False
     no_tracing: bool = False
@@ -286,7 +289,7 @@ def _checked(option: str, value: Any) -> Any:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             raise AttributeValueError(f"The option {option!r} must be a number of seconds or None, but got {value!r}.")
         return value
-    if option == "disabled_passes":
+    if option in ("disabled_passes", "lowering_platforms"):
         if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
             raise AttributeValueError(f"The option {option!r} is a tuple of names, but got {value!r}.")
         return tuple(value)

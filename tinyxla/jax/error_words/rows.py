@@ -20,6 +20,13 @@ from tinyxla.shapes import element_type
 
 _NOT_AVAILABLE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
+_TYPE = r"(\w+\[[^]]*\])"  # of sizes that may be symbolic
+_MISFIT = r"argument (\S+) of the shape (\(.*?\)): dimension (\d+) is (.*), which does not fit (.*?)"
+_POLYMORPHIC = "Input shapes do not match the polymorphic shapes specification. "
+_SPECIFICATIONS = (
+    "Using the following polymorphic shapes specifications: {1:path}.shape = {2}. Obtained dimension variables: "
+)
+
 _TABLE: tuple[tuple[str, str], ...] = (
     # exported functions
     (
@@ -29,6 +36,34 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         r"^(\S+) was exported for arguments of the structure",
         "The invocation args and kwargs must have the same pytree structure as when the function '{1}' was exported",
+    ),
+    (
+        rf"^\S+: argument (\S+) must be {_TYPE}, but is {_TYPE}",
+        "{0:mismatch}",
+    ),
+    (
+        rf"{_MISFIT}: (\w+) = .* leaves a remainder of (.*?), which must be 0",
+        f"{_POLYMORPHIC}Division had remainder {{7}} when computing the value of '{{6}}'. {_SPECIFICATIONS}",
+    ),
+    (
+        rf"{_MISFIT}: (\w+) = .* is (.*?), which must be positive",
+        f"{_POLYMORPHIC}Expected value >= 1 for dimension variable '{{6}}'. {_SPECIFICATIONS}"
+        "'{6}' = {7} from specification '{5}' for dimension {1:path}.shape[{3}] (= {4})",
+    ),
+    (
+        rf"{_MISFIT}: it must be (.*?), since",
+        f"{_POLYMORPHIC}Found inconsistency between dimension size {{1:path}}.shape[{{3}}] (= {{4}}) and the "
+        f"specification '{{5}}' (= {{6}}). {_SPECIFICATIONS}",
+    ),
+    (
+        r": the variable '(\w+)' does not follow from the sizes of the arguments",
+        "Cannot solve for values of dimension variables {{'{1}'}}. We can only solve linear uni-variate constraints.",
+    ),
+    (
+        r"^export of (.*): the symbolic dimensions .* are of different scopes: (.*) of argument (\S+) is of another "
+        r"scope than .* of argument (\S+);",
+        "Invalid mixing of symbolic scopes when exporting {1}. Expected current (from {4:path}) scope and found for "
+        "'{2}' ({3:path}) scope of its own.",
     ),
     (
         r"^(\S+) was exported for the platforms (.*), but runs on a CPU",
@@ -959,8 +994,34 @@ def _of_shape(given: str, spec: str) -> str:
     return notations[spec]
 
 
+def _path(given: str) -> str:
+    """The path of an argument, `0['w']` or `scale`."""
+    found = re.match(r"\w+", given)
+    name = found[0] if found else ""
+    return f"args[{name}]{given[len(name) :]}" if name.isdigit() else f"kwargs[{name!r}]{given[len(name) :]}"
+
+
+def _mismatch(given: str) -> str:
+    """What differs in "argument 0 must be f32[4], but is f32[6]"."""
+    name, wanted, found = re.search(rf"argument (\S+) must be {_TYPE}, but is {_TYPE}", given).groups()  # type: ignore[union-attr]
+    path = _path(name)
+    (wanted_type, _, wanted_sizes), (type_, _, sizes) = (x.rstrip("]").partition("[") for x in (wanted, found))
+    pairs = [*zip(wanted_sizes.split(","), sizes.split(","), strict=False)]
+    if wanted_sizes.count(",") != sizes.count(",") or bool(wanted_sizes) != bool(sizes):
+        shapes = [tuple(n for n in x.split(",") if n) for x in (wanted_sizes, sizes)]
+        return f"Rank mismatch for {path}: expected {shapes[0]} and called with {shapes[1]}."
+    if wanted_type != type_:
+        return f"Dtype mismatch for {path}: expected {wanted_type} and called with {type_}."
+    k = next((k for k, (a, b) in enumerate(pairs) if a.isdigit() and a != b), 0)
+    return (
+        f"Shape mismatch for {path}.shape[{k}] (expected same constant): {pairs[k][0]} and called with {pairs[k][1]}."
+    )
+
+
 _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
+    "path": _path,
+    "mismatch": _mismatch,
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,
     "jax": lambda given: "container/pytree structure" if given == "structure" else "shapes/dtypes of",
