@@ -317,6 +317,18 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class BatchingError(ArgumentError, NotImplementedError):
+    """A function that cannot be mapped over examples by `vmap`.
+
+    >>> import numpy as np
+    >>> import tinyxla
+    >>> tinyxla.vmap(lambda x: tinyxla.pure_callback(np.sin, x, x))(tinyxla.numpy.ones(3))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.BatchingError: vmap: the call of pure_callback of sin does not say how it is mapped; pass ...
+    """
+
+
 class CallbackError(ArgumentError, RuntimeError):
     """A result of a function that runs on the host which is not as it was declared.
 

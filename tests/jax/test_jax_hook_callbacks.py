@@ -55,14 +55,55 @@ def test_debug_callback_outside_of_compiled_functions_raises_what_the_function_r
     assert found == ["'no'"] * 3
 
 
+def test_callbacks_take_arrays_of_the_library_and_have_effects_of_their_own_in_jaxprs() -> None:
+    found = lines("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.experimental import io_callback
+
+        seen = []
+        def look(*x):
+            seen.extend(isinstance(value, jax.Array) for value in x)
+        def program(x):
+            jax.debug.callback(look, x, np.ones(2))
+            jax.debug.callback(look, x, ordered=True)
+            io_callback(look, None, x)
+            jax.lax.cond(x > 0, lambda: io_callback(look, None, x, ordered=True), lambda: None)
+            return x
+        print(*sorted(map(str, jax.make_jaxpr(program)(1.0).effects)))
+        program(1.0), jax.jit(program)(1.0)
+        print(set(seen), len(seen))
+        shardings = []
+        jax.jit(lambda x: jax.debug.inspect_array_sharding(x, callback=shardings.append))(1.0)
+        print(len(shardings))
+        for wrong in (
+            lambda: jax.vmap(lambda x: jax.pure_callback(np.sin, x, x))(jnp.ones(2)),
+            lambda: jax.vmap(lambda x: jax.lax.cond(x > 0, lambda: io_callback(look, None), lambda: None))(jnp.ones(2)),
+            lambda: jax.pure_callback(np.sin, jax.core.ShapedArray((), np.dtype("float64")), 1.0),
+        ):
+            try:
+                wrong()
+            except (NotImplementedError, ValueError) as error:
+                print(isinstance(error, NotImplementedError), str(error).split("In JAX: ")[1].split()[0])
+    """)
+    assert found == [
+        "Debug IO OrderedDebug OrderedIO",
+        "{True} 10",
+        "1",
+        "True vmap",
+        "True IO",
+        "False result_shape_dtypes",
+    ]
+
+
 def test_callback_of_equal_functions_is_traced_without_compiling_again() -> None:
     found = lines("""
         import jax, jax.numpy as jnp, numpy as np
-        from tinyxla.jax.callbacks import pure_callback, _Reporting
+        from tinyxla.jax.callbacks import pure_callback, _Callback
 
         def double(x): return 2 * x
-        print(_Reporting(double) == _Reporting(double), hash(_Reporting(double)) == hash(_Reporting(double)))
-        print(_Reporting(double) == _Reporting(lambda x: x), _Reporting(double).__name__)
+        one, other = _Callback(double, True), _Callback(double, True)
+        print(one == other, hash(one) == hash(other))
+        print(one == _Callback(lambda x: x, True) or one == _Callback(double, False), one.__name__)
         print(jax.pure_callback(double, jnp.ones(2), jnp.ones(2)))
     """)
     assert found == ["True True", "False double", "[2. 2.]"]

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import Function, argument_names, arrays_of, check_callable
-from tinyxla.errors import ArgumentError, AttributeValueError, CallbackError
+from tinyxla.errors import ArgumentError, AttributeValueError, CallbackError, DTypeError
 from tinyxla.ops.host import callback as ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.cache_keys import hashable
+from tinyxla.tracing.config import config
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
 from tinyxla.util.tracebacks import boundary
@@ -122,6 +123,12 @@ def _declared(what: str, result_shape_dtypes: Any) -> tuple[tuple[Shape, ...], p
             raise ArgumentError(
                 f"{what}: result_shape_dtypes must be a pytree of ShapeDtypeStructs or arrays, but has {leaf!r} of "
                 f"type {type(leaf).__name__}."
+            )
+        is_numpy = isinstance(leaf, (np.ndarray, np.generic))
+        if config.explicit_x64_dtypes != "allow" and not is_numpy and default_dtype(leaf.dtype) != leaf.dtype:
+            raise DTypeError(
+                f"{what}: result_shape_dtypes has the element type {leaf.dtype}, but without the option enable_x64 "
+                f"programs have 32 bits; declare {default_dtype(leaf.dtype)}."
             )
     types = [default_dtype(x.dtype) if isinstance(x, (np.ndarray, np.generic)) else x.dtype for x in leaves]
     return tuple(Shape(element_type(t), tuple(x.shape)) for x, t in zip(leaves, types, strict=True)), tree

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from tinyxla.errors import ArgumentError, ConcretizationError, ShapeError
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.shardings import Sharding
+from tinyxla.tracing.device import all_devices
+from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 
 _HEIGHT = 10  # in lines, of a picture of scale 1
 _WIDTH_OF_LINE = 2.5  # in characters: a square of an array has as many for each line
@@ -155,7 +156,8 @@ def inspect_array_sharding(value: Array, *, callback: Callable[[Sharding], None]
 
     Raises:
         ArgumentError: it is no array.
-        ConcretizationError: the array is traced; its sharding is known after compilation only.
+        ConcretizationError: the array is traced and there are several devices; its sharding is known after compilation
+            only.
 
     Example:
         >>> import tinyxla as tx
@@ -164,9 +166,9 @@ def inspect_array_sharding(value: Array, *, callback: Callable[[Sharding], None]
     """
     if not isinstance(value, Array):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"inspect_array_sharding: there must be an array, but got {value!r}.")
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer) and len(all_devices()) > 1:
         raise ConcretizationError(
             "inspect_array_sharding: the sharding of a traced array is found when the function is compiled; return the "
             "array and look at its sharding, or look at output_shardings of the compiled function."
         )
-    callback(value.sharding)
+    callback(SingleDeviceSharding() if isinstance(value, Tracer) else value.sharding)

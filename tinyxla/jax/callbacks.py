@@ -1,8 +1,8 @@
-"""Callbacks whose exceptions are runtime errors of the program, as JAX reports them.
+"""Callbacks that are given arrays of the library, and whose exceptions are runtime errors of the program, as JAX does.
 
-tinyxla hands an exception of a callback to the caller as it is. Programs for JAX catch `JaxRuntimeError`, and look in
-its text for the type and the text of the exception. `debug.callback` of JAX calls the function itself outside of
-compiled functions, and so its exceptions are those of the function there.
+tinyxla gives them NumPy's arrays, and hands an exception of a callback to the caller as it is. Programs for JAX catch
+`JaxRuntimeError`, and look in its text for the type and the text of the exception. `debug.callback` of JAX calls the
+function itself outside of compiled functions, and so its exceptions are those of the function there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tinyxla import debug
 from tinyxla.api.callbacks import io_callback as _io_callback, pure_callback as _pure_callback
 from tinyxla.errors import TinyxlaError
+from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.core import state
 
 
@@ -22,21 +25,26 @@ class CallbackError(TinyxlaError, RuntimeError):
     """A callback raised an exception, which is the cause of this one."""
 
 
-class _Reporting:
-    """A callback that raises `CallbackError`; equal to others of the same function, so that it compiles once."""
+class _Callback:
+    """A callback that takes arrays of the library, and raises `CallbackError` if it `reports`; equal to others of the
+    same function, so that it compiles once."""
 
-    def __init__(self, callback: Callable[..., Any]) -> None:
+    def __init__(self, callback: Callable[..., Any], reports: bool) -> None:
         functools.update_wrapper(self, callback)
         self.__code__ = getattr(callback, "__code__", None)  # which errors name
         self._callback = callback
+        self._reports = reports
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reporting) and self._callback == other._callback
+        return isinstance(other, _Callback) and (self._callback, self._reports) == (other._callback, other._reports)
 
     def __hash__(self) -> int:
         return hash(self._callback)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytrees.map_tree(_as_array, (args, kwargs))
+        if not self._reports:
+            return self._callback(*args, **kwargs)
         try:
             return self._callback(*args, **kwargs)
         except Exception as error:
@@ -45,14 +53,18 @@ class _Reporting:
             raise CallbackError(f"INTERNAL: callback {name} raised {said}") from error
 
 
+def _as_array(x: Any) -> Any:
+    return wrap(x) if isinstance(x, np.ndarray) else x
+
+
 def _reporting(function: Callable[..., Any], when_eager: bool = True) -> Callable[..., Any]:
-    """The function with its callback, the first argument, made to report; outside of compiled functions only
-    `when_eager`."""
+    """The function with its callback, the first argument, as JAX calls it; it reports, but outside of compiled
+    functions only `when_eager`."""
 
     @functools.wraps(function)
     def with_report(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        reports = callable(callback) and (when_eager or state.staging is not None)
-        return function(_Reporting(callback) if reports else callback, *args, **kwargs)
+        reports = when_eager or state.staging is not None
+        return function(_Callback(callback, reports) if callable(callback) else callback, *args, **kwargs)
 
     return with_report
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
+from tinyxla.errors import AttributeValueError, BatchingError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import Axes, Joint
@@ -184,7 +184,7 @@ def _refuse_effects(what: str, *computations: Computation) -> None:
     for computation in computations:
         for x in effects(computation):
             if x.op.name == "callback" and not x.attributes.is_debug:
-                raise ArgumentError(
+                raise BatchingError(
                     f"vmap: {x.attributes.function} is called for its effect in {what}; all examples are computed "
                     "together there, so it would be called for each of them. Loop over the examples with lax.map, or "
                     "call it outside."

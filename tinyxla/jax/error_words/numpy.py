@@ -35,6 +35,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None.",
     ),
     (
+        r"result_shape_dtypes has the element type \w+, but without the option enable_x64",
+        "result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled",
+    ),
+    (
         r"vmap_method must be one of .*, but (?:got|is) '?(\w+)'?",
         "vmap_method must be on of the allowed methods; got: {1}",
     ),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
-from tinyxla.hlo import Computation
+from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
 from tinyxla.tracing.promotion import as_array
@@ -68,17 +68,50 @@ class Effect:
     def __repr__(self) -> str:
         return type(self).__name__
 
+    def __str__(self) -> str:
+        return type(self).__name__.removesuffix("Effect")
+
 
 class IOEffect(Effect):
     """A callback or a transfer."""
+
+
+class OrderedIOEffect(Effect):
+    """A callback whose calls stay in order."""
+
+
+class DebugEffect(Effect):
+    """A callback that looks at values."""
+
+
+class OrderedDebugEffect(Effect):
+    """A callback that looks at values in order."""
 
 
 class RefEffect(Effect):
     """A mutable array is read or written."""
 
 
-IO_EFFECT, REF_EFFECT = IOEffect(), RefEffect()
+REF_EFFECT = RefEffect()
+_CALLBACK_EFFECTS = {  # by whether it is for debugging, and ordered
+    (False, False): IOEffect(),
+    (False, True): OrderedIOEffect(),
+    (True, False): DebugEffect(),
+    (True, True): OrderedDebugEffect(),
+}
+SIDE_EFFECTS: frozenset[Effect] = frozenset(_CALLBACK_EFFECTS.values())
 no_effects: frozenset[Effect] = frozenset()
+
+
+def side_effects_of(x: Instruction | Computation) -> frozenset[Effect]:
+    """What an instruction or a computation does besides computing its results."""
+    if not x.has_side_effect:
+        return no_effects
+    parts = x.instructions if isinstance(x, Computation) else [*x.computations()]
+    if parts:
+        return no_effects.union(*map(side_effects_of, parts))
+    a = cast(Instruction, x).attributes
+    return frozenset({_CALLBACK_EFFECTS[getattr(a, "is_debug", False), getattr(a, "ordered", False)]})
 
 
 class DebugInfo(NamedTuple):

@@ -9,7 +9,7 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.jax.jaxprs.catalogue import primitives
-from tinyxla.jax.jaxprs.jaxpr import IO_EFFECT, DropVar, Jaxpr, JaxprEqn, Var
+from tinyxla.jax.jaxprs.jaxpr import SIDE_EFFECTS, DropVar, Jaxpr, JaxprEqn, Var
 from tinyxla.jax.jaxprs.staging import closed_jaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.jax.linear_util import WrappedFun
@@ -166,7 +166,7 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Flags, instantiate: bool | Flags = Fal
 
 
 def _is_dead(used: Flags, eqn: JaxprEqn) -> bool:
-    return not any(used) and IO_EFFECT not in eqn.effects
+    return not any(used) and SIDE_EFFECTS.isdisjoint(eqn.effects)
 
 
 def _whole(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:

@@ -15,7 +15,6 @@ from tinyxla.jax.frontend_attributes import context_of
 from tinyxla.jax.jaxprs.avals import of_shape
 from tinyxla.jax.jaxprs.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
 from tinyxla.jax.jaxprs.jaxpr import (
-    IO_EFFECT,
     Atom,
     ClosedJaxpr,
     DebugInfo,
@@ -25,6 +24,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     Literal,
     Var,
     no_effects,
+    side_effects_of,
 )
 from tinyxla.jax.jaxprs.op_translations import (
     OP_TRANSLATIONS,
@@ -66,7 +66,7 @@ def of_computation(
     for v, is_weak in zip(inputs, weak_inputs, strict=False):
         v.aval = v.aval.update(weak_type=is_weak)
     outputs = translation.outputs(weak)
-    side_effects = frozenset({IO_EFFECT}) if made.has_side_effect else no_effects
+    side_effects = side_effects_of(made)
     info = DebugInfo("jit", name)
     jaxpr = Jaxpr(inputs[count:], inputs[:count], outputs, translation.equations, side_effects, info, computation=made)
     return jaxpr, [wrap(x.attributes.literal.value) for x in arrays]
@@ -144,7 +144,7 @@ class Translation:
     def _emit(self, primitive: Primitive, invars: Sequence[Atom], params: Params, x: Instruction) -> list[Any]:
         shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
         outvars = [Var(of_shape(s)) if isinstance(s, Shape) else Var(s) for s in shapes]
-        effects = frozenset({IO_EFFECT}) if x.has_side_effect else no_effects
+        effects = side_effects_of(x)
         order = RESULT_ORDERS.get(primitive.name, range(len(outvars)))
         context = context_of(x.source)
         results = [outvars[k] for k in order]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, BatchingError, ShapeError
 from tinyxla.hlo import Operation
 from tinyxla.ops import movement
 from tinyxla.ops.op import Array, Axes, ByAttributes, Derivative, NotDifferentiable, Op, Sample, Zero
@@ -85,7 +85,7 @@ def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) 
     if given.custom_call_has_side_effect or str(given.vmap_method).startswith("sequential"):
         given = given._replace(lanes=(size, *given.lanes), mapped=(mapped, *given.mapped))
     elif given.vmap_method is None:
-        raise ArgumentError(
+        raise BatchingError(
             f"vmap: the call of {given.function} does not say how it is mapped; pass vmap_method, one of "
             f"{', '.join(map(repr, VMAP_METHODS))}: 'sequential' calls it for each example."
         )
