@@ -370,6 +370,18 @@ class PlatformError(TinyxlaError, NotImplementedError, ValueError):
     """
 
 
+class ProfilerError(ArgumentError, RuntimeError):
+    """A trace of the profiler that is started while one is running, or stopped while none is.
+
+    >>> import tinyxla
+    >>> tinyxla.profiler.stop_trace()
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ProfilerError: stop_trace: no trace is running; call start_trace first.
+      at ...
+    """
+
+
 class PytreeError(ArgumentError):
     """Trees whose structures do not fit each other.
 

@@ -30,7 +30,7 @@ from tinyxla.api.jit import observe
 from tinyxla.backends import Executable
 from tinyxla.backends.clock import now
 from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ProfilerError
 from tinyxla.runtime.threads import get_num_threads
 from tinyxla.util.wording import counted
 
@@ -393,7 +393,7 @@ def start_trace(log_dir: str | os.PathLike[str], **options: Any) -> None:
         options: those of `jax.profiler.start_trace`, which change nothing.
 
     Raises:
-        ArgumentError: a trace is running.
+        ProfilerError: a trace is running.
 
     >>> import pathlib, tempfile
     >>> import tinyxla
@@ -406,7 +406,7 @@ def start_trace(log_dir: str | os.PathLike[str], **options: Any) -> None:
     """
     global _running
     if _running is not None:
-        raise ArgumentError(f"start_trace: a trace into {_running.directory} is running; call stop_trace first.")
+        raise ProfilerError(f"start_trace: a trace into {_running.directory} is running; call stop_trace first.")
     into = _Trace(log_dir)
     try:
         observe(functools.cache(lambda executable: _Traced(executable, into)))
@@ -420,18 +420,18 @@ def stop_trace() -> None:
     """End the trace and write its file, `<date>.trace.json`, for https://ui.perfetto.dev.
 
     Raises:
-        ArgumentError: no trace is running.
+        ProfilerError: no trace is running.
 
     >>> import tinyxla
     >>> tinyxla.profiler.stop_trace()
     Traceback (most recent call last):
         ...
-    tinyxla.errors.ArgumentError: stop_trace: no trace is running; call start_trace first.
+    tinyxla.errors.ProfilerError: stop_trace: no trace is running; call start_trace first.
       at ...
     """
     global _running
     if _running is None:
-        raise ArgumentError("stop_trace: no trace is running; call start_trace first.")
+        raise ProfilerError("stop_trace: no trace is running; call start_trace first.")
     observe(None)
     done, _running = _running, None
     done.write()

@@ -482,9 +482,10 @@ def test_cache_misses_and_traces_are_logged_in_words_of_jax() -> None:
         """)
     said = [line.strip() for line in lines if line.startswith("  In JAX")]
     assert said[0].startswith("In JAX: Finished tracing f for jit in ")
-    assert said[1].startswith("In JAX: Finished XLA compilation of jit(f) in ")
-    assert "TRACING CACHE MISS" in said[2]
-    assert said[2].endswith("for f: different input pytree")
+    assert said[1].startswith("In JAX: Compiling jit(f) with global shapes and types")
+    assert said[2].startswith("In JAX: Finished XLA compilation of jit(f) in ")
+    assert "TRACING CACHE MISS" in said[3]
+    assert said[3].endswith("for f: different input pytree")
 
 
 def test_lowered_functions_are_texts_of_stablehlo() -> None:
@@ -524,3 +525,36 @@ def test_scalar_types_are_pickled_as_themselves_and_dtypes_have_those_of_numpy()
         one = jax.dtypes.bfloat16(1)
         print(isinstance(one, np.generic), type(one).__name__, jnp.dtype(jax.dtypes.bfloat16) == jnp.bfloat16)
         """) == ["True", "True bfloat16 True"]
+
+
+def test_tracing_and_compiling_are_told_to_loggers_and_listeners_of_jax() -> None:
+    assert printed("""
+        import logging, tempfile
+        import jax, jax.numpy as jnp
+
+        seen, durations = [], []
+        handler = logging.Handler()
+        handler.emit = lambda record: seen.append((record.name, record.getMessage()))
+        logging.getLogger("jax").addHandler(handler)
+        x = jnp.ones(3)
+        jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **tags: durations.append(event))
+        f = jax.jit(lambda x: jnp.sin(x) * 3.25)
+        with jax.log_compiles(), jax.explain_cache_misses():
+            f(x), f(x)
+        for name, message in sorted(seen):
+            print(name, message.split("In JAX: ")[1].split()[0])
+        print(*[event.rpartition("/")[2] for event in durations])
+        jax.profiler.start_trace(tempfile.mkdtemp())
+        try:
+            jax.profiler.start_trace(tempfile.mkdtemp())
+        except RuntimeError:
+            jax.profiler.stop_trace()
+        print(jax.extend.backend.get_default_device() == jax.devices()[0])
+        """) == [
+        "jax._src.dispatch Finished",
+        "jax._src.dispatch Finished",
+        "jax._src.interpreters.partial_eval TRACING",
+        "jax._src.interpreters.pxla Compiling",
+        "jaxpr_trace_duration jaxpr_to_mlir_module_duration backend_compile_duration",
+        "True",
+    ]

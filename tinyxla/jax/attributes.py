@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import numpy, tree_util
-from tinyxla.api import compile_log
 from tinyxla.api.aot import Compiled, Lowered, Traced
 from tinyxla.api.derivatives import Pullback
 from tinyxla.api.jit import Jitted, PlacingJitted
@@ -13,8 +12,9 @@ from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.errors import AxisError, RankPromotionWarning, TinyxlaError
 from tinyxla.jax import flags, memories
 from tinyxla.jax.backend import get_backend
+from tinyxla.jax.compile_events import tell_of_compiling
 from tinyxla.jax.consumed_keys import consumption
-from tinyxla.jax.error_words.rows import in_jax, with_jax_words
+from tinyxla.jax.error_words.rows import with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
@@ -94,8 +94,7 @@ def set_attributes() -> None:
     compiled.input_formats, compiled.output_formats = property(input_formats), property(output_formats)
     array_type.format = property(array_format)
     Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
-    log = compile_log.log
-    compile_log.log = lambda message: log(in_jax(message))
+    tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]

@@ -54,12 +54,13 @@ _OF_MESSAGES = frozenset(("log_compiles", "explain_cache_misses", "slow_compile_
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
-        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation
-        disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
-        exec_time_optimization_effort hlo_source_file_canonicalization_regex
-        include_full_tracebacks_in_locations log_checkpoint_residuals memory_fitting_effort
-        optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
-        thread_guard traceback_in_locations_limit use_shardy_partitioner
+        bcoo_cusparse_lowering compilation_cache_expect_pgle compiler_enable_remat_pass cpu_enable_async_dispatch
+        cpu_collectives_implementation debug_log_modules disable_most_optimizations distributed_debug dump_ir_to
+        dynamic_shapes enable_checks enable_key_reuse_checks enable_pgle exec_time_optimization_effort
+        high_dynamic_range_gumbel hlo_source_file_canonicalization_regex include_full_tracebacks_in_locations
+        log_checkpoint_residuals memory_fitting_effort optimization_level pgle_profiling_runs
+        raise_persistent_cache_errors remove_size_one_mesh_axis_from_type threefry_gpu_kernel_lowering thread_guard
+        traceback_in_locations_limit use_shardy_partitioner
         """.split(),
         (),
     ),
@@ -69,6 +70,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         """.split(),
         ("allow", "log", "disallow", "log_explicit", "disallow_explicit"),  # nothing is transferred
     ),
+    **dict.fromkeys(("error_checking_behavior_" + kind for kind in ("divide", "nan", "oob")), ("ignore",)),
     "allow_f16_reductions": (True,),
     "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
@@ -76,6 +78,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "export_calling_convention_version": (9, 10),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
     "logging_level": ("NOTSET",),
+    "compilation_cache_max_size": (-1,),
+    "mutable_array_checks": (True,),
+    "persistent_cache_enable_xla_caches": ("xla_gpu_per_fusion_autotune_cache_dir", "none"),
     "persistent_cache_min_compile_time_secs": (0,),
     "persistent_cache_min_entry_size_bytes": (0, -1),
     "platform_name": ("cpu",),

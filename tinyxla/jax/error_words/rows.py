@@ -345,6 +345,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (r"^(?:as_text|compiler_ir): the dialect is .*, but got '?(\w*)'?\.", "unknown dialect: {1}"),
     (r"^jit: there is no option ('.*') of XLA's compiler", "INVALID_ARGUMENT: No such compile option: {1}"),
+    (r"^Compiling (\w+)\(", "Compiling jit({1}) with global shapes and types"),
     (r"^Finished compilation of (\w+) in ([\d.e-]+) s", "Finished XLA compilation of jit({1}) in {2} sec"),
     (r"^Finished tracing (\w+)\(.* for jit in ([\d.e-]+) s", "Finished tracing {1} for jit in {2} sec"),
     (

@@ -30,6 +30,7 @@ array_garbage_collection_guard = _states["array_garbage_collection_guard"]
 enable_checks = _states["enable_checks"]
 no_execution, no_tracing = _states["no_execution"], _states["no_tracing"]
 softmax_custom_jvp = _states["softmax_custom_jvp"]
+remove_size_one_mesh_axis_from_type = _states["remove_size_one_mesh_axis_from_type"]
 thread_guard = _states["thread_guard"]
 _set_from_environment()  # which a program may have changed before it imports jax
 
