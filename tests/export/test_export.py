@@ -381,6 +381,15 @@ def test_platform_dependent_functions_are_those_of_the_platforms_of_the_program(
     assert float(f(0.0)) == 0
 
 
+def test_ragged_dots_are_exported_as_dots_over_all_groups() -> None:
+    x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    f = tx.jit(lambda x, y, sizes: lax.cond(sizes[0] > 0, lambda: lax.ragged_dot(x, y, sizes), lambda: x[:, :2]))
+    sizes = np.array([1, 3], np.int32)
+    exported = export.deserialize(export.export(f)(x, y, sizes).serialize())
+    close(exported.call(x, y, sizes), f(x, y, sizes))
+    assert "dot_general" in f.lower(x, y, sizes).as_text("stablehlo")
+
+
 def test_wrong_exports_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"export\(jit\(f\)\)"):
         export.export(lambda x: tnp.sin(x))  # type: ignore[arg-type]

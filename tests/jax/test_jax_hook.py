@@ -372,6 +372,8 @@ def test_functions_are_exported() -> None:
         w = {"w": jnp.zeros((3, 2))}
         shape = jax.ShapeDtypeStruct((b, 3), jnp.float32)
         again = export.deserialize(export.export(f)(w, shape).serialize(vjp_order=1))
+        print(again.in_avals[0] == jax.core.ShapedArray((3, 2), w["w"].dtype))
+        print(again.in_avals[1].str_short())
         print(again.in_avals[1].shape, again.has_vjp(), *again.call(w, jnp.ones((4, 3))))
         print(jax.grad(lambda p: again.call(p, jnp.ones((4, 3)))[0].sum())(w)["w"][0])
         try:
@@ -380,6 +382,8 @@ def test_functions_are_exported() -> None:
             print(str(error).split(".")[0])
         """
     ) == [
+        "True",
+        "float32[b,3]",
         "(b, 3) True [0. 0.] 8",
         "[1. 1.]",
         "Whether b > 3 depends on the size of symbolic dimensions",

@@ -211,7 +211,7 @@ class Lowered(_Stage):
         from tinyxla import text  # here, since few programs need it
 
         if dialect == "stablehlo":
-            return text.print_stablehlo(self._in_hlo())
+            return text.print_stablehlo(self._in_stablehlo())
         return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
 
     def stages(self) -> dict[str, str]:
@@ -241,6 +241,12 @@ class Lowered(_Stage):
 
         return Module(self.module.name, expand_to_hlo(self.module.entry))
 
+    def _in_stablehlo(self) -> Module:
+        """The graph written out in operations that StableHLO has."""
+        from tinyxla.compiler.passes.expand import expand_to_stablehlo  # here, since few programs need it
+
+        return Module(self.module.name, expand_to_stablehlo(self.module.entry))
+
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as an object of an intermediate representation.
 
@@ -263,7 +269,7 @@ class Lowered(_Stage):
         if dialect in (None, "stablehlo"):
             from tinyxla.text.stablehlo import module_op  # here, since few programs need it
 
-            return module_op(self._in_hlo())
+            return module_op(self._in_stablehlo())
         if dialect != "hlo":
             raise AttributeValueError(f"compiler_ir: the dialect is 'hlo' or 'stablehlo', but got {dialect!r}.")
         from tinyxla.xla.computation import ProgramShape, XlaComputation  # here, since few programs need it

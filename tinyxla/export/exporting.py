@@ -11,7 +11,7 @@ from tinyxla.api.aot import Lowered
 from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
 from tinyxla.api.jit import Jitted, jit
-from tinyxla.compiler.passes.expand import expand_to_hlo
+from tinyxla.compiler.passes.expand import expand_to_stablehlo
 from tinyxla.errors import ArgumentError
 from tinyxla.export.exported import DisabledSafetyCheck, Exported
 from tinyxla.export.layouts import layouts_of
@@ -119,7 +119,7 @@ def export(
 def _module(lowered: Lowered) -> ModuleOp:
     """The program of whole arrays."""
     made = lowered._program.computation  # pyright: ignore[reportPrivateUsage]
-    return module_op(Module(lowered.fun_name, expand_to_hlo(made)))
+    return module_op(Module(lowered.fun_name, expand_to_stablehlo(made)))
 
 
 def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:

@@ -61,6 +61,18 @@ def out_avals(stage: Any) -> Any:
     return _avals(stage.out_info)
 
 
+def exported_avals(name: str) -> property:
+    """The attribute `in_avals` or `out_avals` of exported functions, with abstract values."""
+
+    def avals(exported: Any) -> tuple[ShapedArray, ...]:
+        return tuple(map(_aval, vars(exported)[name]))
+
+    def keep(exported: Any, value: Any) -> None:
+        vars(exported)[name] = value
+
+    return property(avals, keep)
+
+
 def traced_jaxpr(stage: Any) -> ClosedJaxpr:
     """The jaxpr of a traced function."""
     program = stage._program

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from tinyxla.compiler.passes.canonicalize.ragged_dot import expand_ragged_dots
 from tinyxla.compiler.rewriter import Rewriter, Visit, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, elementwise, ops
@@ -54,6 +55,11 @@ def expand_to_hlo(computation: Computation) -> Computation:
         return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
 
     return rewrite(computation, visit)
+
+
+def expand_to_stablehlo(computation: Computation) -> Computation:
+    """The same for StableHLO, which has no ragged dots: they become dots over all groups."""
+    return expand_ragged_dots(expand_to_hlo(computation))
 
 
 def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -> Computation:

@@ -12,6 +12,7 @@ from tinyxla.ops.products import ragged
 from tinyxla.ops.products.contraction import free_dimensions
 from tinyxla.ops.products.ragged import RaggedDot
 from tinyxla.tracing.core import trace
+from tinyxla.transforms.computations import with_computations
 
 Ints = tuple[int, ...]
 
@@ -28,6 +29,20 @@ def canonicalize_ragged_dots(computation: Computation) -> Computation:
             if _is_grouped_gemm(x)
             else _as_full_dots(rewriter, x, operands)
         )
+
+    return rewrite(computation, visit)
+
+
+def expand_ragged_dots(computation: Computation) -> Computation:
+    """The computation with dots over all groups in the place of ragged ones, in loops and branches too, for StableHLO,
+    which has no ragged dots."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is ragged.ragged_dot:
+            return _as_full_dots(rewriter, x, operands)
+        if any(x.computations()):
+            return rewriter.emit(x.op, *operands, **with_computations(x, expand_ragged_dots))
+        return None
 
     return rewrite(computation, visit)
 
