@@ -16,7 +16,7 @@ from jax.experimental import io_callback as jax_io_callback
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
-from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError
+from tinyxla.errors import ArgumentError, AttributeValueError, BatchingError, DifferentiationError
 from tinyxla.ops.host import callback as ops
 
 X = np.arange(3, dtype=np.float32)
@@ -284,6 +284,20 @@ def test_vmap_without_a_method() -> None:
     with pytest.raises(NotImplementedError):
         jax.vmap(lambda x: jax.pure_callback(np.sin, x, x))(X)
     tx.vmap(lambda x: x + tx.pure_callback(np.sin, F32, 1.0))(X)  # the same for all examples
+
+
+def test_copies_of_pmap_call_each_by_itself() -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def on_host(x: Any) -> Any:
+        shapes.append(x.shape)
+        return 2 * x
+
+    x = tnp.arange(4.0).reshape(2, 2)
+    assert tx.pmap(lambda x: tx.pure_callback(on_host, x, x))(x).tolist() == (2 * x).tolist()
+    assert shapes == [(2,), (2,)]
+    with pytest.raises(BatchingError, match="pass vmap_method"):
+        tx.vmap(lambda x: tx.pure_callback(on_host, x, x))(x)
 
 
 def test_vmap_of_no_examples() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import errors, numpy as tnp
+from tinyxla import errors, numpy as tnp, stablehlo
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
@@ -179,9 +179,12 @@ def scoped(x: Any) -> Any:
 )
 def test_scopes_stay_through_transformations(f: Any, x: Any, parts: list[str]) -> None:
     lowered = tx.jit(f).lower(x)
-    shown = lowered.as_text(debug_info=True)
-    for part in parts:
-        assert f'/{part}"' in shown, f"{part} in {shown}"
+    located = lowered.as_text("stablehlo", debug_info=True)
+    for shown in (lowered.as_text(debug_info=True), located):
+        for part in parts:
+            assert f'/{part}"' in shown, f"{part} in {shown}"
+    np.testing.assert_allclose(stablehlo.parse(located)(x), f(x), rtol=1e-6)
+    assert "loc(" not in lowered.as_text("stablehlo")
     assert "outer" not in lowered.as_text()
 
 

@@ -211,7 +211,7 @@ class Lowered(_Stage):
         from tinyxla import text  # here, since few programs need it
 
         if dialect == "stablehlo":
-            return text.print_stablehlo(self._in_stablehlo())
+            return text.print_stablehlo(self._in_stablehlo(), debug_info)
         return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
 
     def stages(self) -> dict[str, str]:

@@ -6,8 +6,10 @@ has: other libraries, files, compiled functions of this library. An exception en
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,26 @@ def _call(
     return pytrees.unflatten(tree, ops.callback(*leaves, function=host, shapes=shapes, **attributes))
 
 
+class _Copies(threading.local):
+    """Whether a copy of a function that `pmap` maps is traced: each calls a function by itself."""
+
+    are_traced = False
+
+
+_copies = _Copies()
+
+
+@contextlib.contextmanager
+def for_each_copy() -> Generator[None]:
+    """Inside, `pure_callback` is called for each example where it does not say how it is mapped."""
+    outer = _copies.are_traced
+    _copies.are_traced = True
+    try:
+        yield
+    finally:
+        _copies.are_traced = outer
+
+
 @boundary
 def pure_callback(
     callback: Function,
@@ -186,7 +208,8 @@ def pure_callback(
             f"pure_callback: vmap_method must be one of {', '.join(map(repr, ops.VMAP_METHODS))} or None, but is "
             f"{vmap_method!r}."
         )
-    return _call("pure_callback", callback, result_shape_dtypes, args, kwargs, vmap_method=vmap_method)
+    method = vmap_method or ("sequential" if _copies.are_traced else None)
+    return _call("pure_callback", callback, result_shape_dtypes, args, kwargs, vmap_method=method)
 
 
 @boundary

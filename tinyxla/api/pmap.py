@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, cast
 
-from tinyxla.api import vmap
+from tinyxla.api import callbacks, vmap
 from tinyxla.api.functions import Function, as_integers, check_callable, name_of
 from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
@@ -82,7 +82,8 @@ def pmap(
         @wraps(fun)
         def copy(*values: Any, **named: Any) -> Any:
             whole = {**held, **dict(zip(places, values, strict=True))}
-            return function(*(whole[n] for n in range(len(args))), **named)
+            with callbacks.for_each_copy():
+                return function(*(whole[n] for n in range(len(args))), **named)
 
         axes: Any = in_axes
         if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]

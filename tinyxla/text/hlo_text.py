@@ -189,9 +189,16 @@ def _as_custom(fields: Mapping[str, str]) -> dict[str, str]:
     return {**called, **({"backend_config": quoted(rest)} if rest else {})}
 
 
+def location_name(x: Instruction) -> str:
+    """What an instruction is called by those who look for its place in the program: `function/scope/opcode`."""
+    source = x.source
+    assert source is not None
+    return "/".join(filter(None, (source.function, source.scope, x.op.name)))
+
+
 def _metadata(x: Instruction) -> str:
     source = x.source
     assert source is not None
-    name = quoted("/".join(filter(None, (source.function, source.scope, x.op.name))))
+    name = quoted(location_name(x))
     file = quoted(source.file)
     return f"{{op_name={name} source_file={file} source_line={source.line}}}"

@@ -19,6 +19,7 @@ from tinyxla.ops import ops
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import System, system_of
+from tinyxla.text.hlo_text import location_name
 from tinyxla.text.mlir.element_types import to_mlir
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
@@ -31,6 +32,7 @@ from tinyxla.text.mlir.ir import (
     Function,
     FunctionType,
     IntegerAttr,
+    Location,
     ModuleOp,
     OpaqueAttr,
     Operation,
@@ -67,11 +69,12 @@ class StableHloModule(ModuleOp):
         return print_module_op(self)
 
 
-def print_stablehlo(module: Module) -> str:
+def print_stablehlo(module: Module, debug_info: bool = False) -> str:
     """The text of a graph in StableHLO.
 
     Args:
         module: a module.
+        debug_info: whether each operation has its scopes and the user's line, `loc("f/scope/sine"("file.py":3:0))`.
 
     Returns:
         The text.
@@ -89,13 +92,14 @@ def print_stablehlo(module: Module) -> str:
       }
     }
     """
-    return print_module_op(module_op(module))
+    return print_module_op(module_op(module, debug_info), debug_info)
 
 
-def module_op(module: Module) -> ModuleOp:
-    """The graph as a module of MLIR."""
+def module_op(module: Module, has_locations: bool = False) -> ModuleOp:
+    """The graph as a module of MLIR, whose operations have the places in the program that they come from, if those are
+    wanted."""
     shapes = [p.shape.dimensions if isinstance(p.shape, Shape) else () for p in module.entry.parameters]
-    made = _Module(StableHloModule(_plain(module.name)), system_of(module.name, shapes))
+    made = _Module(StableHloModule(_plain(module.name)), system_of(module.name, shapes), has_locations)
     if made.system.variables:
         made.module.attributes["jax.uses_shape_polymorphism"] = IntegerAttr(1, "i1")
     made.function(module.entry, "main", is_public=True)
@@ -121,8 +125,9 @@ def type_of(shape: AnyShape) -> Type:
 class _Module:
     """The functions that have been written, by computation. Their first arguments are the variables of `system`."""
 
-    def __init__(self, module: ModuleOp, system: System) -> None:
+    def __init__(self, module: ModuleOp, system: System, has_locations: bool) -> None:
         self.module = module
+        self.has_locations = has_locations
         self.system = system
         self._names: dict[int, str] = {}
 
@@ -202,6 +207,10 @@ class Body:
             said = DictAttr({name: StringAttr(text.encode()) for name, text in x.source.frontend_attributes})
             for made in self.operations[start:]:
                 made.attributes["mhlo.frontend_attributes"] = said
+        if self.module.has_locations and x.source is not None:
+            location = Location(x.source.file, x.source.line, name=location_name(x))
+            for made in self.operations[start:]:
+                made.location = location
         return results
 
     def emit(

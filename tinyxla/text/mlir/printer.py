@@ -23,6 +23,7 @@ from tinyxla.text.mlir.ir import (
     FloatAttr,
     Function,
     IntegerAttr,
+    Location,
     ModuleOp,
     OpaqueAttr,
     Operation,
@@ -39,8 +40,8 @@ _MESH = "sdy.mesh."  # and a name: Shardy's meshes, which are attributes of the 
 _MAX_LISTED = 64  # elements of a constant that are written one by one; more are bytes in hexadecimal
 
 
-def print_module_op(module: ModuleOp) -> str:
-    """The text of a module."""
+def print_module_op(module: ModuleOp, has_locations: bool = False) -> str:
+    """The text of a module; each operation with the place in the program that it comes from, if that is wanted."""
     meshes = {name: x for name, x in module.attributes.items() if name.startswith(_MESH)}
     others = {name: x for name, x in module.attributes.items() if name not in meshes}
     attributes = f" attributes {_dictionary(others)}" if others else ""
@@ -48,14 +49,15 @@ def print_module_op(module: ModuleOp) -> str:
     lines = [f"module{name}{attributes} {{"]
     lines += [f"  sdy.mesh @{_symbol(key.removeprefix(_MESH))} = {attribute_text(x)}" for key, x in meshes.items()]
     for function in module.functions.values():
-        lines += _function(function)
+        lines += _function(function, has_locations)
     return "\n".join([*lines, "}", ""])
 
 
 class _Names:
     """Values are called %arg0, %arg1, ... and %0, %1, ... in the order in which they are defined."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_locations: bool) -> None:
+        self.has_locations = has_locations
         self._names: dict[int, str] = {}
         self._arguments = itertools.count()
         self._results = itertools.count()
@@ -77,8 +79,8 @@ class _Names:
         return self._names[id(value)]
 
 
-def _function(function: Function) -> list[str]:
-    names = _Names()
+def _function(function: Function, has_locations: bool) -> list[str]:
+    names = _Names(has_locations)
     block = function.body.block
     arguments = ", ".join(
         f"{names.argument(x)}: {type_text(x.type)}{_suffix(attributes)}"
@@ -108,6 +110,8 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     types = ", ".join(type_text(x.type) for x in operation.operands)
     results = ", ".join(type_text(x.type) for x in operation.results)
     signature = f"{_suffix(others)} : ({types}) -> ({results})"
+    if names.has_locations and operation.location is not None:
+        signature += f" loc({_location(operation.location)})"
     head = f'{indent}{names.results(operation.results)}"{operation.name}"({operands}){properties}'
     if not operation.regions:
         return [head + signature]
@@ -117,6 +121,13 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
             lines.append(f"{indent}}}, {{")
         lines += _region(region, names, indent)
     return [*lines, f"{indent}}}){signature}"]
+
+
+def _location(x: Location) -> str:
+    place = "" if x.file is None else f"{_quoted(x.file.encode())}:{x.line}:{x.column}"
+    if x.name is None:
+        return place or "unknown"
+    return f"{_quoted(x.name.encode())}({place})" if place else _quoted(x.name.encode())
 
 
 _OF_CUSTOM_CALL = """api_version backend_config call_target_name called_computations has_side_effect operand_layouts
