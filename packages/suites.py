@@ -72,14 +72,6 @@ SUITES = (
 EXCLUDED: dict[str, str] = {
     "chex/_src/asserts_test.py::NumericalGradsAssertTest::test_hard_with_stop_gradient1": "`check_grads` takes another "
     "random direction than JAX's, and along it the differences step over a discontinuity",
-    **{
-        f"haiku/_src/base_test.py::BaseTest::test_unsafe_use_of_jax_{call}_checkpoint": "`checkpoint` outside of other "
-        "transformations calls the function with the arrays themselves, and does not trace it"
-        for call in (
-            *("get_parameter", "get_state", "set_state", "next_rng_key", "next_rng_keys", "reserve_rng_keys"),
-            *("with_rng", "replace_rng_sequence_state"),
-        )
-    },
     "tests/linen/linen_transforms_test.py::TransformTest::test_jit_decorated": "products of small matrices in compiled "
     "and in eager code differ in the last bit",
 }

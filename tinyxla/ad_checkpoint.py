@@ -6,18 +6,22 @@ Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, parameter_names, trace_tree
+from tinyxla.api.kept_traces import traced
 from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops.checkpoint_name import checkpoint_name as named
+from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.tracing.references import Carried, Reference, discovered, filled, has_references, slotted, threaded
 from tinyxla.tracing.signatures import P, R
-from tinyxla.transforms.calls import Checkpoint, call
-from tinyxla.transforms.computations import inexact, partition, reverse
+from tinyxla.transforms.calls import Checkpoint, call, grouped
+from tinyxla.transforms.computations import inexact, interpret, partition, program_of_op, results, reverse
+from tinyxla.transforms.control_flow import conditional, while_
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
@@ -53,6 +57,10 @@ def checkpoint(
 ) -> Any:
     """A function of which a derivative in reverse mode keeps the arguments alone, and computes the rest again.
 
+    It is traced, as by `jit`: once for each structure, shapes and element types of the arguments, and values of static
+    ones. So what Python does in it, such as printing or looking at variables from around, happens when it is traced.
+    Where no transformation calls it, it is then computed operation by operation.
+
     Args:
         fun: of pytrees of arrays.
         prevent_cse: keep the compiler from using a value of the way there, which would have to be kept, for the same
@@ -68,6 +76,7 @@ def checkpoint(
 
     Raises:
         ArgumentError: what is no function, or a position in `static_argnums` that a call does not have.
+        ConcretizationError: the function needs the value of an argument that is not static.
 
     Example:
         >>> import tinyxla as tx
@@ -96,8 +105,6 @@ def checkpoint(
         if has_references((args, kwargs)):
             (args, kwargs), passed = slotted((args, kwargs))
             function = wraps(fun)(lambda *args, **kwargs: fun(*filled(args, passed), **filled(kwargs, passed)))
-        if not state.depth:  # nothing is transformed
-            return called(function, args, kwargs)
         return discovered(lambda references: with_references(function, references, args, kwargs))
 
     def with_references(fun: Callable[..., Any], references: list[Reference], args: Any, kwargs: Any) -> Any:
@@ -123,19 +130,37 @@ def checkpoint(
             rest = iter(others)
             return fun(*(args[n] if n in fixed else next(rest) for n in range(len(args))), **named_values, **more)
 
-        others = tuple(x for n, x in enumerate(args) if n not in fixed)
+        of_arrays.free = free = [n for n in range(len(args)) if n not in fixed]  # type: ignore[attr-defined]
+        others = tuple(args[n] for n in free)
         more = {name: x for name, x in kwargs.items() if name not in names}
         what = f"checkpoint of {getattr(fun, '__name__', fun)}: argument "
         leaves, tree = arrays_of((others, more), what, lambda: argument_names(others, more))
-        inner, inner_named = pytrees.unflatten(tree, leaves)
-        if not state.depth:  # nothing is transformed
-            return of_arrays(*inner, **inner_named)
-        captures = None if state.staging is None else state.staging.captures  # as the function around
-        made, captured, weak, result = trace_tree(of_arrays, inner, inner_named, captures)
-        outputs = call(*leaves, *captured, to_apply=made, checkpoint=kept)
-        return pytrees.unflatten(result, [x.with_weak_type(w) for x, w in zip(outputs, weak, strict=True)])
+        static = (*((n, args[n]) for n in fixed), *named_values.items())
+        made = traced(fun, static, of_arrays, leaves, tree)
+        operands = [*leaves, *made.captured]
+        if state.depth:
+            outputs = call(*operands, to_apply=made.computation, checkpoint=kept)
+        else:
+            outputs = _evaluated(made.computation, operands)
+        return pytrees.unflatten(made.tree, [x.with_weak_type(w) for x, w in zip(outputs, made.weak, strict=True)])
 
     return wrapped
+
+
+def _evaluated(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a computation on arrays, operation by operation; loops, branches and calls of compiled functions
+    are compiled."""
+
+    def apply(x: Instruction, inputs: list[Any]) -> Any:
+        attributes = x.attributes._asdict()
+        if x.op is call and (attributes["rule"] or attributes["checkpoint"]):
+            return grouped(attributes["to_apply"], _evaluated(attributes["to_apply"], inputs))
+        if x.op in (while_, conditional):
+            program = program_of_op(x.op, tuple(map(Shape.of, inputs)), tuple(attributes.items()))
+            return call(*inputs, to_apply=program)
+        return x.op(*inputs, **attributes)
+
+    return results(interpret(computation, operands, apply))
 
 
 remat = checkpoint

@@ -473,6 +473,48 @@ def test_static_arguments_of_checkpoints() -> None:
     assert float(tx.grad(f)(0.0, False)) == 1
 
 
+@pytest.mark.parametrize("lib", [tx, jax], ids=["tinyxla", "jax"])
+def test_checkpoints_are_traced_once_for_types_and_static_values(lib: Any) -> None:
+    traced: list[Any] = []
+
+    def f(x: Any, n: int) -> Any:
+        traced.append((x.shape, n))
+        looped = lib.lax.fori_loop(0, n, lambda _, x: lib.numpy.sin(x), x)
+        return looped, lib.jit(lib.numpy.cos)(x), lib.checkpoint(lambda y: y * x)(x), 3
+
+    for kept in (lib.checkpoint(f, static_argnums=1), lib.remat(f, static_argnums=(1,))):
+        found = [kept(x, n) for x, n in ((2.0, 2), (3.0, 2), (V, 2), (V, 3))]
+        np.testing.assert_allclose(found[1][0], np.sin(np.sin(3)), 1e-6)
+        np.testing.assert_allclose(found[3][2], V * V)
+        assert found[0][3].dtype == np.int32
+        lib.grad(lambda x, kept=kept: kept(x, 2)[0])(2.0)
+    assert traced == [((), 2), ((3,), 2), ((3,), 3)]
+
+
+def test_checkpoints_of_functions_that_use_traced_arrays_or_references_are_traced_each_time() -> None:
+    outer: list[Any] = []
+    kept = tx.checkpoint(lambda x: outer[0] * x)
+
+    def f(a: Any) -> Any:
+        outer[:] = [a]
+        return kept(3.0)
+
+    assert [float(tx.grad(f)(2.0)), float(tx.jit(f)(4.0)), float(tx.jit(tx.grad(f))(2.0))] == [3, 12, 3]
+    unhashable = tx.checkpoint(lambda x, factors: factors[0] * x, static_argnums=1)
+    factors = [2.0]
+    assert float(unhashable(3.0, factors)) == 6
+    factors[0] = 4.0
+    assert float(unhashable(3.0, factors)) == 12
+
+
+def test_checkpoints_cannot_look_at_values() -> None:
+    f = tx.checkpoint(lambda d, n: d["x"] if d["x"] > n else -d["x"], static_argnums=1)
+    with pytest.raises(
+        tx.errors.TracerBoolConversionError, match=r"depends on the argument d\['x'\]\. .*static_argnums"
+    ):
+        f({"x": 1.0}, 2)
+
+
 # --- linear maps ------------------------------------------------------------------------------------------------------
 
 

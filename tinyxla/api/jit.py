@@ -34,6 +34,7 @@ from tinyxla.api.functions import (
     parameter_names,
     trace_tree,
 )
+from tinyxla.api.kept_traces import forget_traces
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
 from tinyxla.hlo import Computation, Module
@@ -1247,6 +1248,7 @@ def clear_caches() -> None:
         >>> tx.clear_caches()
     """
     _forget_programs()
+    forget_traces()
     _compiled.cache_clear()
     clear_transformed()
     forget_kernels()

@@ -228,7 +228,8 @@ def partition(
     parameters. Constants and what is simply made of them are made again rather than handed over; and, if `keeps` is
     given, all that it does not say yes to. So is what is cheap and made of parameters that both parts are `given`: the
     second takes these first of all. Side effects run once, in one of the parts: in the first, unless they come after
-    the first `effects_there` or need what only the second has.
+    the first `effects_there` or need what only the second has. What only looks at values that are computed again runs
+    again.
     """
     acting = effects(both)
     late: set[Instruction] = set(both.parameters[primals:])
@@ -236,16 +237,17 @@ def partition(
         late.update(acting[effects_there:])
     free = _spread(both, late, given, is_cheap)
     outputs = both.root.operands
-    acting_late = [x for x in acting if x in late]
-    wanted = needed([*outputs[results:], *acting_late])
+    acting_early, acting_late = [x for x in acting if x not in late], [x for x in acting if x in late]
     if keeps is not None:
-        late |= _computed_again(both, [*outputs[results:], *acting_late], late, free, keeps)
+        repeated = [x for x in acting_early if _is_repeated(x, free, keeps)]
+        acting_late = [x for x in acting if x in late or x in repeated]
+        late |= _computed_again(both, [*outputs[results:], *acting_late], late, free, keeps, repeated)
+    wanted = needed([*outputs[results:], *acting_late])
     residuals: dict[Instruction, None] = {}
     reading = [x.operands for x in both.instructions if x in wanted and x in late and x is not both.root]
     for operands in (*reading, outputs[results:]):
         residuals.update((o, None) for o in operands if o not in late and o not in free)
     kept = _fewer(both, list(residuals), free, is_cheap)
-    acting_early = [x for x in acting if x not in late]
     early = subgraph(
         f"{both.name}_forward", both.parameters[:primals], [*outputs[:results], *kept], effects=acting_early
     )
@@ -319,18 +321,33 @@ def _computed_again(
     late: set[Instruction],
     free: set[Instruction],
     keeps: Callable[[Instruction], bool],
+    repeated: Sequence[Instruction],
 ) -> set[Instruction]:
-    """What the late part needs of the early one, and is neither a parameter nor kept."""
+    """What the late part needs of the early one, and is neither a parameter nor kept; and what is repeated anyhow."""
     again: set[Instruction] = set()
     demanded = {*outputs, *(o for x in needed(outputs) if x in late for o in x.operands)}
     for x in reversed(both.instructions):
         if x not in demanded or x in late or x in free or x.op is movement.parameter:
             continue
         made = x.operands[0] if x.op is calls.get_tuple_element else x
-        if not (keeps(made) or made.has_side_effect):
+        if made in repeated or not (keeps(made) or made.has_side_effect):
             again.add(x)
             demanded.update(x.operands)
     return again
+
+
+def _is_repeated(x: Instruction, free: set[Instruction], keeps: Callable[[Instruction], bool]) -> bool:
+    """Whether something with side effects, all of them for debugging, runs again: it is not kept, or all that it looks
+    at is computed again."""
+    if not _only_looks(x):
+        return False
+    return not keeps(x) or all(o in free or o.op is movement.parameter or not keeps(o) for o in x.operands)
+
+
+def _only_looks(x: Instruction) -> bool:
+    """Whether the side effects of an instruction are those of `debug.print` and the like."""
+    inner = [y for computation in x.computations() for y in effects(computation)]
+    return all(map(_only_looks, inner)) if inner else bool(getattr(x.attributes, "is_debug", False))
 
 
 def needed(outputs: Iterable[Instruction]) -> set[Instruction]:
