@@ -500,7 +500,8 @@ class custom_jvp(CustomFunction[P, R]):
             tangents = call.derivatives(f"the tangent of {name}", tangent, call.result_tree, outputs)
             return outputs, tangents
 
-        return CustomJvp(self.__name__, (call.key, self._rules), len(leaves), call.function, push)
+        looks_at = () if call.traced.values else self._rules
+        return CustomJvp(self.__name__, (call.key, self._rules), len(leaves), call.function, push, looks_at=looks_at)
 
 
 # --- reverse ----------------------------------------------------------------------------------------------------------
@@ -591,7 +592,9 @@ class custom_vjp(CustomFunction[P, R]):
                 )
             return call.derivatives("the cotangent", tuple(found), call.tree, values)  # pyright: ignore[reportUnknownArgumentType]
 
-        return CustomVjp(self.__name__, (call.key, self._rules), len(leaves), call.function, there, back)
+        looks_at = () if call.references else (*self._rules, call.traced)
+        key = (call.key, self._rules)
+        return CustomVjp(self.__name__, key, len(leaves), call.function, there, back, looks_at=looks_at)
 
 
 def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:

@@ -758,20 +758,42 @@ def in_scan(f: Any) -> Any:
     return lambda z: tx.lax.scan(lambda c, _: (f(c), None), z, None, length=2)[0]
 
 
+def in_while(f: Any) -> Any:
+    return lambda z: tx.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, f(s[1])), (0, z))[1]
+
+
+def in_cond(f: Any) -> Any:
+    return lambda z: tx.lax.cond(z > 0, lambda z: f(f(z)), lambda z: z, z)
+
+
+def in_jit(f: Any) -> Any:
+    return tx.jit(lambda z: f(f(z)))
+
+
+def in_checkpoint(f: Any) -> Any:
+    return tx.checkpoint(lambda z: f(f(z)))
+
+
 @pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
-@pytest.mark.parametrize(
-    "program",
-    [
-        lambda make: tx.grad(lambda x: make(tx, x)(1.0))(2.0),
-        lambda make: tx.vmap(lambda x: tx.grad(in_scan(make(tx, x)))(2.0))(V),
-        lambda make: tx.grad(lambda z: tx.vmap(lambda x: in_scan(make(tx, x))(z))(V).sum())(2.0),
-        lambda make: tx.grad(lambda z: tx.vmap(lambda x: tx.jit(make(tx, x))(z))(V).sum())(2.0),
-    ],
-    ids=["derivative by it", "vmap of grad of scan", "grad of vmap of scan", "grad of vmap of jit"],
-)
-def test_tracer_closed_over_that_rule_cannot_use_is_an_error(make: Any, program: Any) -> None:
-    with pytest.raises(tx.errors.LeakedTracerError, match=r"pass the value|pass the array|Return the value"):
-        program(make)
+@pytest.mark.parametrize("wrap", [in_scan, in_while, in_cond, in_jit, in_checkpoint])
+def test_rules_inside_of_loops_branches_and_calls_may_close_over_traced_arrays(make: Any, wrap: Any) -> None:
+    """The rule multiplies by 5 x, twice."""
+    f = lambda x, z: wrap(make(tx, x))(z)  # noqa: E731
+    grad, total = tx.grad(f, 1), lambda z: tx.vmap(f, (0, None))(V, z).sum()
+    expected = 25 * V**2
+    np.testing.assert_allclose(tx.vmap(grad, (0, None))(V, 2.0), expected, 1e-5)
+    np.testing.assert_allclose(tx.vmap(grad)(V, V + 2), expected, 1e-5)
+    np.testing.assert_allclose(tx.vmap(tx.jacfwd(f, 1), (0, None))(V, 2.0), expected, 1e-5)
+    np.testing.assert_allclose([tx.grad(total)(2.0), tx.jit(tx.grad(total))(2.0)], expected.sum(), 1e-5)
+    np.testing.assert_allclose(tx.jit(lambda x: grad(x, 2.0))(3.0), 225, 1e-5)
+    np.testing.assert_allclose(tx.grad(lambda z: tx.jit(f)(3.0, z))(2.0), 225, 1e-5)
+
+
+@pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
+def test_derivative_by_what_a_rule_closes_over_is_an_error(make: Any) -> None:
+    for wrap in (lambda f: f, tx.jit):
+        with pytest.raises(tx.errors.ClosedOverTracerError, match="pass the value as an argument"):
+            tx.grad(lambda x, wrap=wrap: wrap(make(tx, x))(1.0))(2.0)
 
 
 @pytest.mark.parametrize(

@@ -321,8 +321,8 @@ def _batch(
     if rule is not None and all(a is None for a in axes[rule.count :]):
         own = rule.of(to_apply, operands[rule.count :])
         return own.batch(own.lanes(size), operands[: rule.count], axes[: rule.count])
-    made, found = batched(to_apply, size, axes)
-    own = None if rule is None else rule.without_derivatives(len(operands))
+    own = None if rule is None else rule.over(size, axes)
+    made, found = batched(to_apply, size, axes, None if own is None else (True,) * len(to_apply.outputs))
     outputs = call(*operands, to_apply=made, checkpoint=checkpoint, rule=own)
     return grouped(to_apply, outputs), grouped(to_apply, found)
 

@@ -20,11 +20,12 @@ from tinyxla.hlo import Computation
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.closures import reaches_tracer
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
 from tinyxla.transforms.calls import call, closed_over_error, has_rules
-from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
+from tinyxla.transforms.computations import Mask, chosen, leading, run, spread, with_parameters
 from tinyxla.transforms.forward import TangentTracer, jvp
 from tinyxla.transforms.reverse import PartialPullback, TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
 
@@ -51,6 +52,8 @@ class Rule:
     closes_over_tracers: bool = field(
         default=False, init=False
     )  # of a `vmap` around, whether or not operands are mapped
+    looks_at: tuple[Any, ...] = field(default=(), kw_only=True)  # functions of the user's that stand in, for closures
+    closed: int = field(default=0, kw_only=True)  # operands of its call, the last ones, that these close over
     axes: tuple[Hashable, ...] = field(default_factory=lambda: tuple(state.axes), kw_only=True)
     own: tuple[Hashable, ...] = field(default=(), kw_only=True)  # of `axes`: the names of the axis that is mapped
 
@@ -103,9 +106,25 @@ class Rule:
         outputs = apply(replace(mapped, axes=others, own=()), *operands)
         return outputs, (0 if lanes.is_mapped[0] else None,) * len(outputs)
 
-    def without_derivatives(self, count: int) -> Rule | None:
-        """The rule of a call of so many operands that is mapped over some that the function captured."""
-        return Underivable(self.name, (self.key, count), count, self.function) if self.closes_over_tracers else None
+    def over(self, size: int, axes: Axes) -> Rule | None:
+        """The rule of a call that is mapped over these axes of its operands, of those that the function captured, too;
+        and over the first one of all results."""
+        if not self.closes_over_tracers:
+            return None
+        own = (*axes[: self.count], *axes[len(axes) - self.closed :])
+        whole = replace(self, count=len(own), closed=0)
+        others = tuple(name for name in self.axes if name not in self.own)
+        mapped = whole.batched(self.lanes(size), own)
+        return replace(mapped, count=self.count, closed=self.closed, axes=others, own=())
+
+    def closing(self, shapes: Sequence[Shape], weak_types: Sequence[bool]) -> tuple[Rule, Sequence[Any]]:
+        """The rule of a call that is recorded, and the traced arrays from around that it closes over: these are further
+        values, by which there are no derivatives."""
+        return self, ()
+
+    def bound(self, closed: Values) -> Rule:
+        """The rule with these values in the place of what it closes over."""
+        return self
 
     def traced(self, shapes: Sequence[Shape], weak_types: Sequence[bool], known: dict[Any, Any]) -> Traced:
         """The function as a computation. `known` are those that the traces around have."""
@@ -118,7 +137,11 @@ class Rule:
 
     def of(self, computation: Computation, captured: Values) -> Rule:
         """The rule of a recorded call: its function is the computation, which also takes what the function captured."""
-        return replace(self, function=lambda *values: run(computation, [*values, *captured]))
+        return self.with_function(lambda *values: run(computation, [*values, *captured]), captured)
+
+    def with_function(self, function: Callable[..., Sequence[Any]], captured: Values) -> Rule:
+        """The rule of a recorded call, of these operands besides its own, with another function."""
+        return replace(self.bound(captured[len(captured) - self.closed :]), function=function, closed=0)
 
 
 def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
@@ -139,9 +162,33 @@ def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
             _check_undifferentiated(rule, outputs, owner.level)
         return outputs
     weak = [x.weak_type for x in values]
-    made, captured, weakness = rule.traced([Shape.of(x) for x in values], weak, owner.recordings)
+    shapes = [Shape.of(x) for x in values]
+    made, captured, weakness = rule.traced(shapes, weak, owner.recordings)
+    if rule.looks_at and reaches_tracer(rule.looks_at):
+        rule, closed = _closing(rule, shapes, weak)
+        made = with_parameters(made, [*made.parameter_shapes, *map(Shape.of, closed)], keeps_unused=True)
+        captured = [*captured, *closed]
     outputs = call(*values, *captured, to_apply=made, rule=rule)
     return tuple(x.with_weak_type(w) for x, w in zip(outputs, weakness, strict=True))
+
+
+class _Closing(threading.local):
+    keys: tuple[Any, ...] = ()  # of rules that are traced for what they close over, in each other
+
+
+_closing_now = _Closing()
+_MAX_ORDER = 2  # a rule that calls its own function closes over the same again: there are so many derivatives
+
+
+def _closing(rule: Rule, shapes: Sequence[Shape], weak: Sequence[bool]) -> tuple[Rule, Sequence[Any]]:
+    outer = _closing_now.keys
+    if outer.count(rule.key) == _MAX_ORDER:
+        return rule, ()
+    try:
+        _closing_now.keys = (*outer, rule.key)
+        return rule.closing(shapes, weak)
+    finally:
+        _closing_now.keys = outer
 
 
 def _check_undifferentiated(rule: Rule, outputs: Sequence[Any], level: int) -> None:
@@ -326,22 +373,6 @@ def transposed(
 
 
 @dataclass(frozen=True, eq=False)
-class Underivable(Rule):
-    """A function whose rules close over arrays that are mapped outside of the compiled function or loop around it."""
-
-    has_derivatives: bool = field(default=True, init=False)
-
-    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        raise closed_over_error(self.name)
-
-    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
-        raise closed_over_error(self.name)
-
-    def batched(self, lanes: Lanes, axes: Axes) -> Underivable:
-        return replace(self, key=(self.key, lanes, axes), function=lanes.mapped(self.function, axes))
-
-
-@dataclass(frozen=True, eq=False)
 class CustomJvp(Rule):
     """`push(values, tangents)` gives results and tangents. It is linear in the tangents, so that the way back is its
     transpose."""
@@ -378,6 +409,34 @@ class CustomJvp(Rule):
             return found[: len(found) // 2], found[len(found) // 2 :]
 
         return replace(self, key=(self.key, lanes, axes), function=lanes.mapped(self.function, axes), push=push)
+
+    def closing(self, shapes: Sequence[Shape], weak_types: Sequence[bool]) -> tuple[Rule, Sequence[Any]]:
+        moves = tuple(map(is_inexact, shapes))
+        flows: list[bool] = []
+
+        def flat(*inputs: Any) -> Values:
+            outputs, found = self.push(inputs[: self.count], spread(inputs[self.count :], moves))
+            flows[:] = [t is not None for t in found]
+            return [*outputs, *chosen(found, flows)]
+
+        taken = [*shapes, *chosen(shapes, moves)]
+        made, closed, _ = trace(flat, taken, self.name, [*weak_types, *chosen(weak_types, moves)])
+        if not closed:
+            return self, ()
+
+        def push(values: Values, tangents: Values) -> tuple[Values, Values]:
+            own = values[: self.count]
+            given = [zeros_like(x) if t is None else t for x, t in zip(own, tangents, strict=False)]
+            found = run(made, [*own, *chosen(given, moves), *values[self.count :]])
+            return found[: len(flows)], spread(found[len(flows) :], flows)
+
+        return replace(self, key=(self.key, made), push=push, closed=len(closed)), closed
+
+    def bound(self, closed: Values) -> Rule:
+        if not self.closed:
+            return self
+        without = [None] * self.closed
+        return replace(self, push=lambda values, tangents: self.push([*values, *closed], [*tangents, *without]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -486,6 +545,53 @@ class CustomVjp(Rule):
 
         key = (self.key, lanes, axes)
         return replace(self, key=key, function=lanes.mapped(self.function, axes), there=there, back=back)
+
+    def closing(self, shapes: Sequence[Shape], weak_types: Sequence[bool]) -> tuple[Rule, Sequence[Any]]:
+        kept: list[Any] = []
+        flows: list[bool] = []
+
+        def flat_there(*values: Any) -> Values:
+            outputs, residuals, rest = self.there(tuple(map(is_inexact, values)), values)
+            kept[:] = [len(outputs), rest]
+            return [*outputs, *residuals]
+
+        def flat_back(*inputs: Any) -> Values:
+            found = self.back(
+                kept[1], inputs[: len(inputs) - sum(seeds)], spread(inputs[len(inputs) - sum(seeds) :], seeds)
+            )
+            flows[:] = [x is not None for x in found]
+            return chosen(found, flows)
+
+        forth, around_forth, _ = trace(flat_there, shapes, self.name, weak_types)
+        results = [x.array_shape for x in forth.outputs]
+        outputs, residuals = results[: kept[0]], results[kept[0] :]
+        seeds = tuple(map(is_inexact, outputs))
+        pulled, around_back, _ = trace(flat_back, [*residuals, *chosen(outputs, seeds)], self.name)
+        closed = [*around_forth, *around_back]
+        if not closed:
+            return self, ()
+
+        def there(wanted: Mask, values: Values) -> tuple[Values, Values, Any]:
+            first = self.count + len(around_forth)
+            found = run(forth, values[:first])
+            return found[: len(outputs)], [*found[len(outputs) :], *values[first:]], None
+
+        def back(rest: Any, kept: Values, cotangents: Values) -> Values:
+            own, around = kept[: len(residuals)], kept[len(residuals) :]
+            given = [zeros_like(x) if c is None else c for x, c in zip(outputs, cotangents, strict=True)]
+            return [*spread(run(pulled, [*own, *chosen(given, seeds), *around]), flows), *[None] * len(closed)]
+
+        return replace(self, key=(self.key, forth, pulled), there=there, back=back, closed=len(closed)), closed
+
+    def bound(self, closed: Values) -> Rule:
+        if not self.closed:
+            return self
+        without = (False,) * self.closed
+        return replace(
+            self,
+            there=lambda wanted, values: self.there((*wanted, *without), [*values, *closed]),
+            back=lambda rest, residuals, cotangents: self.back(rest, residuals, cotangents)[: self.count],
+        )
 
 
 def _with_tangents(function: Callable[..., Values], values: Values, tangents: Values) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -344,7 +343,7 @@ def _custom_vjp(*args: Any, call_jaxpr: ClosedJaxpr, fwd_jaxpr_thunk: Rule, **ig
 def _with_rule(rule: Rule, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     values = [as_array(x) for x in args]
     captured, function = values[rule.count :], jaxpr_as_fun(jaxpr)
-    return list(apply(replace(rule, function=lambda *x: function(*x, *captured)), *values[: rule.count]))
+    return list(apply(rule.with_function(lambda *x: function(*x, *captured), captured), *values[: rule.count]))
 
 
 _define("scan", _scan, True)
