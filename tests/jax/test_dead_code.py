@@ -49,3 +49,42 @@ def test_dead_code_is_eliminated_inside_of_equations() -> None:
         "scan [False, True] [1] 2 1 1 True",
         "['debug_callback', 'cos']",
     ]
+
+
+def test_dead_code_inside_of_functions_with_rules_of_their_own() -> None:
+    """The text of the whole function is JAX's; derivatives of what is left are those of the rules."""
+    program = """
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.interpreters import partial_eval as pe
+
+        def function(x, y):
+            return jnp.sin(x), jnp.cos(y)
+
+        f, g = jax.custom_jvp(function), jax.custom_vjp(function)
+        def rule(primals, tangents):
+            return f(*primals), (2 * tangents[0], 3 * tangents[1])
+        def forward(x, y):
+            return g(x, y), None
+        def backward(residuals, t):
+            return 2 * t[0], 3 * t[1]
+        f.defjvp(rule)
+        g.defvjp(forward, backward)
+        for h in (f, g):
+            jaxpr = jax.make_jaxpr(h)(0.5, 1.5).jaxpr
+            print(jaxpr)
+            for k in range(2):
+                left = pe.dce_jaxpr(jaxpr, [k == 0, k == 1])[0]
+                inner = left.eqns[0].params["call_jaxpr"].jaxpr
+                called = lambda x, y: jax.core.eval_jaxpr(left, (), x, y)[0]
+                same = np.allclose(called(0.5, 1.5), function(0.5, 1.5)[k])
+                print([eqn.primitive.name for eqn in inner.eqns], same, *map(float, jax.grad(called, (0, 1))(0.5, 1.5)))
+        """
+    lines = [line.strip() for line in printed(program)]
+    left = ["['sin'] True 2.0 0.0", "['cos'] True 0.0 3.0"]
+    inner = "call_jaxpr={ lambda ; e:f32[] f:f32[]. let g:f32[] = sin e; h:f32[] = cos f in (g, h) }"
+    head, tail = "{ lambda ; a:f32[] b:f32[]. let", ["symbolic_zeros=False", "] a b", "in (c, d) }"]
+    assert lines == [
+        *(head, "c:f32[] d:f32[] = custom_jvp_call[", "name=function", inner, "jvp=rule", *tail, *left),
+        *(head, "c:f32[] d:f32[] = custom_vjp_call[", "name=function", "bwd=backward", inner, "fwd=forward"),
+        *(*tail, *left),
+    ]

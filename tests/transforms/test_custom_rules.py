@@ -789,6 +789,19 @@ def test_rules_inside_of_loops_branches_and_calls_may_close_over_traced_arrays(m
     np.testing.assert_allclose(tx.grad(lambda z: tx.jit(f)(3.0, z))(2.0), 225, 1e-5)
 
 
+@pytest.mark.parametrize("wrap", [tx.jit, tx.vmap, lambda f: tx.jit(tx.vmap(f)), lambda f: tx.vmap(tx.jit(f))])
+def test_backward_rule_that_is_differentiated_by_what_it_closes_over(wrap: Any) -> None:
+    def f(y: Any) -> Any:
+        g = tx.custom_vjp(lambda x: 2 * tx.numpy.sin(x))
+        g.defvjp(lambda x: (g(x), ()), lambda _, t: (2 * tx.numpy.cos(y) * t,))
+        return tx.grad(g)(1.0)
+
+    x = np.float32(4) if wrap is tx.jit else V
+    np.testing.assert_allclose(wrap(f)(x), 2 * np.cos(x), 1e-5)
+    for gradient in (wrap(tx.grad(f)), tx.grad(lambda x: wrap(f)(x).sum())):
+        np.testing.assert_allclose(gradient(x), -2 * np.sin(x), 1e-5)
+
+
 @pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
 def test_derivative_by_what_a_rule_closes_over_is_an_error(make: Any) -> None:
     for wrap in (lambda f: f, tx.jit):

@@ -12,14 +12,15 @@ from tinyxla.tracing.core import Interpreted
 _MAX_LOOKED_AT = 1024  # objects
 
 
-def reaches_tracer(functions: Iterable[Any]) -> bool:
-    """Whether functions refer to a traced array: in closures, defaults, bound arguments, attributes and containers."""
+def reaches_tracer(functions: Iterable[Any], level: int) -> bool:
+    """Whether functions refer to an array that is traced at this level or around it: in closures, defaults, bound
+    arguments, attributes and containers."""
     seen: set[int] = set()
     waiting = list(functions)
     while waiting and len(seen) < _MAX_LOOKED_AT:
         x = waiting.pop()
         if isinstance(x, Interpreted):
-            if x.owner.active and x.owner.level >= 0:
+            if x.owner.active and 0 <= x.owner.level <= level:
                 return True
         elif id(x) not in seen:
             seen.add(id(x))

@@ -108,7 +108,7 @@ def _forward(
     checkpoint: Checkpoint | None = None,
     **composite: Any,
 ) -> tuple[Any, Any]:
-    moves_captured = rule is not None and any(t is not None for t in tangents[rule.count :])
+    moves_captured = rule is not None and any(t is not None for t in rule.captured(tangents))
     if rule is not None and rule.has_tangents and (rule.has_derivatives or not moves_captured):
         own = _of_its_own(rule, to_apply, operands, [t is not None for t in tangents])
         return own.forward(tangents[: rule.count], *operands[: rule.count])
@@ -267,7 +267,7 @@ def has_rules(computation: Computation) -> bool:
 
 def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], moving: Sequence[bool]) -> Rule:
     """The rule of a recorded call. What the function captured comes after its arguments among the operands."""
-    if any(moving[rule.count :]):
+    if any(rule.captured(moving)):
         raise closed_over_error(rule.name)
     return rule.of(to_apply, operands[rule.count :])
 

@@ -22,7 +22,7 @@ from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.closures import reaches_tracer
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import CarryingTracer, GraphTrace, Tracer, innermost, state, trace
+from tinyxla.tracing.core import CarryingTracer, GraphTrace, Interpreted, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
 from tinyxla.transforms.calls import call, closed_over_error, has_rules
 from tinyxla.transforms.computations import Mask, chosen, leading, run, spread, with_parameters
@@ -34,7 +34,7 @@ Pullback = Callable[[Any], list[Any]]
 Traced = tuple[Computation, list[Any], list[bool]]  # a computation, what it captured, which results are weakly typed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rule:
     """A function whose derivatives and batching are its own matter; unless a subclass says so they are what its ops
     give.
@@ -62,6 +62,9 @@ class Rule:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
 
     @property
     def has_tangents(self) -> bool:
@@ -122,6 +125,10 @@ class Rule:
         values, by which there are no derivatives."""
         return self, ()
 
+    def captured(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """Of what belongs to the operands of a recorded call, that of those which the function captured."""
+        return operands[self.count : len(operands) - self.closed]
+
     def bound(self, closed: Values) -> Rule:
         """The rule with these values in the place of what it closes over."""
         return self
@@ -164,8 +171,8 @@ def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
     weak = [x.weak_type for x in values]
     shapes = [Shape.of(x) for x in values]
     made, captured, weakness = rule.traced(shapes, weak, owner.recordings)
-    if rule.looks_at and reaches_tracer(rule.looks_at):
-        rule, closed = _closing(rule, shapes, weak)
+    if rule.looks_at and reaches_tracer(rule.looks_at, owner.level):
+        rule, closed = _closing(rule, shapes, weak, owner.level)
         made = with_parameters(made, [*made.parameter_shapes, *map(Shape.of, closed)], keeps_unused=True)
         captured = [*captured, *closed]
     outputs = call(*values, *captured, to_apply=made, rule=rule)
@@ -180,15 +187,19 @@ _closing_now = _Closing()
 _MAX_ORDER = 2  # a rule that calls its own function closes over the same again: there are so many derivatives
 
 
-def _closing(rule: Rule, shapes: Sequence[Shape], weak: Sequence[bool]) -> tuple[Rule, Sequence[Any]]:
+def _closing(
+    rule: Rule, shapes: Sequence[Shape], weak: Sequence[bool], level: int
+) -> tuple[Rule, Sequence[Interpreted]]:
+    """The rule of a call that is recorded at this level, and what it closes over."""
     outer = _closing_now.keys
     if outer.count(rule.key) == _MAX_ORDER:
         return rule, ()
     try:
         _closing_now.keys = (*outer, rule.key)
-        return rule.closing(shapes, weak)
+        found, closed = rule.closing(shapes, weak)
     finally:
         _closing_now.keys = outer
+    return (found, closed) if all(x.owner.level <= level for x in closed) else (rule, ())
 
 
 def _check_undifferentiated(rule: Rule, outputs: Sequence[Any], level: int) -> None:
@@ -372,7 +383,7 @@ def transposed(
     return found, lambda g: spread(pullback(chosen(g, moving)), wanted)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CustomJvp(Rule):
     """`push(values, tangents)` gives results and tangents. It is linear in the tangents, so that the way back is its
     transpose."""
@@ -432,6 +443,16 @@ class CustomJvp(Rule):
 
         return replace(self, key=(self.key, made), push=push, closed=len(closed)), closed
 
+    def only(self, used: Mask) -> CustomJvp:
+        """The same of those results that are used."""
+
+        def push(values: Values, tangents: Values) -> tuple[Values, Values]:
+            outputs, moves = self.push(values, tangents)
+            return chosen(outputs, used), chosen(moves, used)
+
+        function = lambda *values: chosen(self.function(*values), used)  # noqa: E731
+        return replace(self, key=(self.key, used), function=function, push=push)
+
     def bound(self, closed: Values) -> Rule:
         if not self.closed:
             return self
@@ -439,7 +460,7 @@ class CustomJvp(Rule):
         return replace(self, push=lambda values, tangents: self.push([*values, *closed], [*tangents, *without]))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Implicit(Rule):
     """A function whose derivatives follow from its results, however these were found.
 
@@ -486,7 +507,7 @@ class Implicit(Rule):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CustomVjp(Rule):
     """`there(wanted, values)` gives results, what the way back needs (a list), and whatever else it needs; and
     `back(rest, residuals, cotangents)`, which is linear in the cotangents, those of the values."""
@@ -583,6 +604,17 @@ class CustomVjp(Rule):
 
         return replace(self, key=(self.key, forth, pulled), there=there, back=back, closed=len(closed)), closed
 
+    def only(self, used: Mask) -> CustomVjp:
+        """The same of those results that are used."""
+
+        def there(wanted: Mask, values: Values) -> tuple[Values, Values, Any]:
+            outputs, residuals, rest = self.there(wanted, values)
+            return chosen(outputs, used), residuals, rest
+
+        function = lambda *values: chosen(self.function(*values), used)  # noqa: E731
+        back = lambda rest, residuals, g: self.back(rest, residuals, spread(g, used))  # noqa: E731
+        return replace(self, key=(self.key, used), function=function, there=there, back=back)
+
     def bound(self, closed: Values) -> Rule:
         if not self.closed:
             return self
@@ -606,7 +638,7 @@ def _row(x: Any, number: Any) -> Any:
     return movement.reshape_to(row, x.shape[1:])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearCall(Rule):
     """A function that is linear in its values from number `residuals` on; `transpose` takes the values before these and
     cotangents of the results, and gives the cotangents of the others. The transpose is such a call, too."""
@@ -664,7 +696,7 @@ class LinearCall(Rule):
         return replace(self, key=key, function=lanes.mapped(self.function, axes), transpose=transpose)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CustomVmap(Rule):
     """`rule(size, values, mapped)`, with the first axis mapped of the values that are, gives results and says which
     are mapped over their first axis. Derivatives are those of the function, and mapped in forward mode of the rule."""

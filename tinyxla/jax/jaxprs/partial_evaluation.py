@@ -229,9 +229,23 @@ def _of_cond(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | No
     return [True, *needed], _kept(eqn, used, [True, *needed], branches=found)
 
 
+def _with_rule(name: str) -> DceRule:
+    """The rule of a function with derivatives of its own, which a parameter is: these take all operands."""
+
+    def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+        if _is_dead(used, eqn):
+            return _whole(used, eqn)
+        jaxpr, needed = _eliminated(eqn.params["call_jaxpr"], used, True)
+        return needed, _kept(eqn, used, needed, call_jaxpr=jaxpr, **{name: eqn.params[name].only(tuple(used))})
+
+    return rule
+
+
 dce_rules: dict[Any, DceRule] = {
     **{primitives[name]: _inside("jaxpr") for name in ("jit", "remat2")},
     **{primitives[name]: _inside("call_jaxpr") for name in ("call", "closed_call")},
+    primitives["custom_jvp_call"]: _with_rule("jvp_jaxpr_fun"),
+    primitives["custom_vjp_call"]: _with_rule("fwd_jaxpr_thunk"),
     primitives["scan"]: _of_scan,
     primitives["cond"]: _of_cond,
 }

@@ -149,7 +149,7 @@ class AxisData(NamedTuple):
     explicit_mesh_axis: Any = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrimitiveRule(Rule):
     """A call of a primitive, as an op whose rules are those of the registries.
 

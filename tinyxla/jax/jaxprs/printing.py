@@ -97,9 +97,24 @@ def _shown_parameters(eqn: Any) -> dict[str, Any]:
         shown = {"name": shown.pop("name"), **shown}
         if not any(shown.get("donated_invars", ())):
             shown.pop("donated_invars", None)
+    if eqn.primitive.name in _RULES_OF:
+        shown.pop("num_consts")
+        shown = {"name": eqn.params[_RULES_OF[eqn.primitive.name][0]].name, **_with_rules(eqn, shown)}
     if eqn.primitive.name == "dot_general":
         shown["dimension_numbers"] = tuple(tuple(map(list, pair)) for pair in shown["dimension_numbers"])
     return shown
+
+
+# Of primitives whose derivatives are the user's: the parameter that has the rule, and the names of its functions.
+_RULES_OF = {"custom_jvp_call": ("jvp_jaxpr_fun", "jvp"), "custom_vjp_call": ("fwd_jaxpr_thunk", "fwd", "bwd")}
+
+
+def _with_rules(eqn: Any, shown: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with the user's functions in the place of the rule."""
+    parameter, *names = _RULES_OF[eqn.primitive.name]
+    shown.pop(parameter)
+    functions = eqn.params[parameter].looks_at
+    return dict(sorted({**shown, **dict(zip(names, functions, strict=False))}.items()))
 
 
 def _equation(eqn: Any, names: _Names) -> str:

@@ -91,7 +91,7 @@ Batched = tuple[Sequence[Any], Sequence[int | None]] | None
 Batcher = Callable[["Region", Lanes, Sequence[Any], Axes], Batched]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Region(Rule):
     """A part of a function that is one primitive in jaxprs. Its derivatives are those of its ops, and so is its
     batching unless there is a rule: `batcher(region, lanes, operands, axes)` gives the results and their mapped axes,
@@ -141,7 +141,7 @@ class Derivatives(NamedTuple):
     reverse: Callable[[Region, Mask, Values], Pulled]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoopRegion(Region):
     """A loop or branch, whose derivatives are loops and branches in jaxprs, too."""
 
