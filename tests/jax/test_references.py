@@ -262,6 +262,21 @@ def written_under_derivatives():
             found += [transform(jnp.float32(2), ref), ref[...]]
     return found
 
+@case
+def tangents_of_references():
+    found = []
+    def f(x, ref):
+        ref[...] = jnp.sin(ref[...]) * x
+        return x + ref[...].sum()
+    def loop(x, ref):
+        return jax.lax.scan(lambda c, _: (f(c, ref), None), x, None, length=2)[0]
+    for function in (f, jax.jit(f), loop):
+        ref, tangent = jax.new_ref(jnp.arange(3.0)), jax.new_ref(jnp.ones(3))
+        found += [jax.jvp(function, (2.0, ref), (3.0, tangent)), ref[...], tangent[...]]
+        pushed = jax.jit(lambda r, t: jax.jvp(lambda r: function(2.0, r), (r,), (t,)))
+        found += [pushed(ref, tangent), ref[...], tangent[...]]
+    return found
+
 print(json.dumps(found))
 """
 CASES = [line.split()[1].partition("(")[0] for line in PROGRAM.split("@case\n")[1:] for line in [line.splitlines()[0]]]
@@ -324,6 +339,7 @@ print(jax.eval_shape(lambda x: x + ref[...], 1.0).shape)
 kept = jax.new_ref(jnp.full(2, 3.0))
 scaled = jax.checkpoint(lambda x: x * kept[...].sum())
 print(jax.grad(scaled)(2.0), jax.jit(jax.grad(scaled))(2.0))
+refused(lambda: jax.jvp(lambda r: r[...], (ref,), (1.0,)))
 """
 
 
@@ -348,6 +364,7 @@ def test_wrong_uses_of_references_are_errors() -> None:
         "0.0",
         "()",
         "6.0 6.0",
+        "jvp of <lambda>: the tangent of a Ref must be a Ref, and one for each.",
     ]
     lines = found.stdout.splitlines()
     assert len(lines) == len(wanted), lines

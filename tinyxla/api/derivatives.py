@@ -18,6 +18,7 @@ from tinyxla.api.functions import (
     as_integers,
     check_callable,
     name_of,
+    pair_of,
 )
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Computation
@@ -28,7 +29,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array, float0
-from tinyxla.tracing.references import filled, has_references, slotted
+from tinyxla.tracing.references import filled, has_references, slotted, values_of, write_all
 from tinyxla.tracing.signatures import Argument, Arguments, Aux, P, R, SomeArray, Transformed, Unary
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
@@ -598,11 +599,33 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
             f"jvp of {name_of(fun)}: primals and tangents must be both tuples or both lists, but have the structures "
             f"{' and '.join(trees)} where * stands for an array."
         )
+    if has_references(primals):
+        return _jvp_with_references(fun, primals, tangents, has_aux)
     inputs, treedef = _arguments(tuple(primals), f"jvp of {name_of(fun)}")
     typed = _matched("tangent", tuple(tangents), f"argument of {name_of(fun)}", inputs, treedef, strict=True)
     flat = OfLeaves(fun, treedef, has_aux)
     values, moves = jvp_flat(flat, inputs, typed)
     return flat.with_aux(flat.result(values), flat.result(_with_zeros(moves, values)))
+
+
+def _jvp_with_references(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
+    """The tangent of a reference is one, too: both are left with what the function writes."""
+    (given, references), (moves, moving) = slotted(tuple(primals)), slotted(tuple(tangents))
+    if pytrees.flatten(given)[1] != pytrees.flatten(moves)[1]:
+        raise ArgumentError(f"jvp of {name_of(fun)}: the tangent of a Ref must be a Ref, and one for each.")
+
+    @wraps(fun)
+    def of_values(values: Sequence[Any], *args: Any) -> Any:
+        own = [type(r)(x) for r, x in zip(references, values, strict=True)]
+        result = fun(*filled(args, own))
+        value, aux = pair_of(result, name_of(fun)) if has_aux else (result, None)
+        return (value, [r.read() for r in own]), aux
+
+    inputs, directions = (values_of(references), *given), (values_of(moving), *moves)
+    (value, after), (tangent, after_tangents), aux = jvp(of_values, inputs, directions, has_aux=True)
+    write_all(references, after)
+    write_all(moving, after_tangents)
+    return (value, tangent, aux) if has_aux else (value, tangent)
 
 
 @overload
