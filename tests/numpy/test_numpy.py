@@ -755,7 +755,7 @@ def test_methods() -> None:
     assert x.to_device("cpu").tolist() == K.tolist()
     assert x.is_ready()
     assert x.copy_to_host_async() is None
-    assert (x.is_fully_addressable, x.is_fully_replicated, x.committed) == (True, True, True)
+    assert (x.is_fully_addressable, x.is_fully_replicated, x.committed) == (True, True, False)
     assert x.__array_namespace__() is jnp
     assert f"{x[0, 0, 0]:.2f}" == f"{K[0, 0, 0]:.2f}"
     assert np.asarray(x.view(np.int32)).tolist() == K.view(np.int32).tolist()

@@ -46,6 +46,63 @@ def test_computation_follows_a_device_and_devices_do_not_mix() -> None:
     np.testing.assert_array_equal(tx.device_put(x, tx.devices()[0]) + tx.device_put(y, tx.devices()[0]), 2 * _grid(4))
 
 
+def test_arrays_stay_on_devices_that_they_were_put_on_and_others_follow() -> None:
+    first, second, third = tx.devices()[:3]
+    x = tx.device_put(_grid(4), first)
+    for found in (x, x + jnp.ones(4), tx.jit(lambda a, b: a * b)(x, jnp.ones(4)), x.addressable_shards[0].data, x[1]):
+        assert (found.committed, found.devices()) == (True, {first})
+    assert not jnp.ones(4).committed
+    assert not tx.jit(lambda: tx.device_put(jnp.ones(4), second))().committed
+    with tx.default_device(second):
+        y = jnp.sin(jnp.ones(4))
+    assert (y.committed, (y + jnp.ones(4)).committed, y.devices()) == (False, False, {second})
+    assert (y + tx.device_put(1.0, third)).devices() == {third}
+    mesh = tx.make_mesh((2,), ("x",))
+    for put in (first, _on(tx.make_mesh((4,), ("x",)), "x")):
+        x = tx.device_put(_grid(4), put)
+        for call in (
+            lambda x=x: x + tx.device_put(_grid(4), _on(mesh, "x")),
+            lambda x=x: tx.jit(lambda a: tx.lax.with_sharding_constraint(a, _on(mesh, "x")))(x),
+            lambda x=x: tx.lax.with_sharding_constraint(x, _on(mesh, "x")),
+            lambda x=x: tx.jit(jnp.sin).lower(tx.device_put(x, second)).compile()(x),
+        ):
+            with pytest.raises(ArgumentError):
+                call()
+        with tx.set_mesh(mesh), pytest.raises(ArgumentError, match=r"the argument x of .* the mesh of set_mesh is on"):
+            tx.jit(lambda x: 2 * x)(x)
+
+
+def test_default_device_is_also_an_option() -> None:
+    tx.config.update("jax_default_device", tx.devices()[2])
+    assert jnp.ones(2).devices() == {tx.devices()[2]}
+    tx.config.update("jax_default_device", None)
+    assert jnp.ones(2).devices() == {tx.devices()[0]}
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec", "other", "wanted"),
+    [
+        ((8,), ("x",), (4, 2), ("x", "y")),
+        ((4, 2), (("x", "y"),), (8,), ("x",)),
+        ((2, 4), (("x", "y"),), (4, 2), ("x", "y")),
+        ((4, 2), ("x",), (8,), ()),
+        ((2, 2, 2), (("y", "z"),), (2, 4), ("y",)),
+    ],
+)
+def test_programs_take_arrays_over_meshes_of_the_same_devices(shape: Any, spec: Any, other: Any, wanted: Any) -> None:
+    """Where the axes of one mesh can say how an array over the other is split, it is split like that."""
+    mesh = tx.make_mesh(other, ("x", "y")[: len(other)])
+    x = tx.device_put(_grid(8), _on(tx.make_mesh(shape, ("x", "y", "z")[: len(shape)]), *spec))
+
+    def function(a: Any) -> Any:
+        return tx.shard_map(lambda b: b, mesh=mesh, in_specs=P(), out_specs=P())(a), a
+
+    compiled = tx.jit(function).lower(x).compile()
+    assert compiled.input_shardings[0][0].spec == P(*[wanted if len(wanted) > 1 else wanted[0]] if wanted else ())
+    for found in (*compiled(x), *tx.jit(function)(x), x + tx.device_put(_grid(8), _on(mesh)) - _grid(8)):
+        np.testing.assert_array_equal(found, _grid(8))
+
+
 @pytest.mark.parametrize("kind", [tx.sharding.AxisType.Auto, tx.sharding.AxisType.Explicit])
 def test_arrays_over_a_mesh_of_one_device_keep_their_sharding(kind: Any) -> None:
     mesh = tx.make_mesh((1,), ("x",), axis_types=(kind,))

@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.config import Block
+from tinyxla.tracing.config import Block, config
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import (
     CPU,
@@ -26,8 +26,7 @@ from tinyxla.tracing.device import (
     check_platform,
     devices_of,
 )
-from tinyxla.tracing.meshes import context
-from tinyxla.tracing.shardings import layout_on
+from tinyxla.tracing.meshes import Mesh, UncommittedDevice, context
 from tinyxla.util.version import VERSION
 
 
@@ -152,7 +151,15 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
         CpuDevice(id=0)
     """
     check_device("default_device", new_val)
-    return _OnDevice(layout_on(new_val).mesh if isinstance(new_val, Device) else None)
+    return _OnDevice(_uncommitted(new_val))
+
+
+def _uncommitted(device: Any) -> Mesh | None:
+    """A device as the mesh of arrays that are on it unless others are elsewhere; None for the first one."""
+    return UncommittedDevice(device) if isinstance(device, Device) else None
+
+
+config.watch(lambda: context.use_device(_uncommitted(config.default_device)))
 
 
 class _OnDevice(Block):

@@ -45,6 +45,7 @@ from tinyxla.partitioning.array import ShardedArray, layout_of, shown
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
+    is_over,
     is_placed,
     mesh_of,
     on_mesh,
@@ -170,6 +171,12 @@ class Program:
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         """Arrays as the program takes them."""
+        for x in arrays:
+            if isinstance(x, ShardedArray) and not x.mesh.is_first_device:
+                raise ArgumentError(
+                    f"{self.computation.name}: an argument of shape {x.shape} must have the sharding "
+                    f"{SingleDeviceSharding()}, but has {x.sharding}; use device_put, or lower it for such an argument."
+                )
         concrete = [x.concrete("A compiled program") for x in arrays]
         for x in concrete:
             x.signature()
@@ -257,6 +264,7 @@ class PartitionedProgram(Program):
         self.mesh = mesh
         self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
         self.are_placed = [is_placed(x) for x in leaves]
+        self._are_over_mesh = all(is_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
         self.runs = True
 
@@ -308,7 +316,7 @@ class PartitionedProgram(Program):
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
-        if not self.moves:
+        if not self.moves and self._are_over_mesh:
             check_agrees(self.computation.name, list(arrays), layouts)
         return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
 
@@ -316,7 +324,8 @@ class PartitionedProgram(Program):
         executable = self._executable or self.executable
         given = (*leaves, *self.captured)
         mesh: Any = self.mesh
-        found = executable([(x if type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
+        is_ready = self._are_over_mesh
+        found = executable([(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
         signatures = {x.signature() for x in arrays} if self.donate_argnums else ()
         for k in self.donate_argnums:
@@ -646,7 +655,12 @@ class Jitted(Described, Generic[P, R]):
             if config.explain_cache_misses:
                 self._explain(key, argument_names(positional, named))
             traced = [x for x in program.captured if isinstance(x, Tracer)]
-            mesh = mesh_of([*leaves, *program.captured], program.computation) or context.programs
+            mesh = mesh_of(
+                [*leaves, *program.captured],
+                program.computation,
+                lambda: parameter_names(self._function, given, others),
+            )
+            mesh = mesh or context.programs
             if mesh is not None and not (traced or axes):
                 program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
             elif (self._donated or self._donated_names) and not (traced or axes or _checks_values()):
@@ -935,7 +949,7 @@ class PlacingJitted(Jitted[P, R]):
         static, free = _positions(self._static, len(args))
         dynamic = tuple(args[n] for n in free)
         if not self._moves:
-            check_agrees(what, dynamic, self.in_shardings)
+            check_agrees(what, dynamic, self.in_shardings, among_devices=False)
         values = dict(zip(free, placed(what, dynamic, self.in_shardings), strict=True))
         values.update((n, args[n]) for n in static)
         return tuple(values[n] for n in range(len(args)))

@@ -80,7 +80,6 @@ def set_attributes() -> None:
     array_type._committed = property(lambda self: self.committed)
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
     array_type.unsafe_buffer_pointer = memories.address
-    array_type.committed = False  # what is on the one device goes to where other arguments are
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
     ufunc.nargs = property(lambda self: self.nin)  # type: ignore[method-assign]
     array_type.__pow__ = recorded_power(Array.__pow__)

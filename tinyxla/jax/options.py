@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tinyxla.api.devices import default_device
 from tinyxla.jax import backend
 from tinyxla.tracing.config import Block, NoEffect, config, option_names, setting, warn_unless_satisfied
 from tinyxla.tracing.device import call_before_first_use
@@ -31,6 +32,8 @@ class State:
 
     def __call__(self, new_val: Any = True) -> Block:
         """A context in which the option has that value. An option without effect warns of what does not hold here."""
+        if self._name == "default_device":
+            return default_device(new_val)
         if hasattr(type(config), self._name):
             return setting(self._name, new_val)
         warn_unless_satisfied(self._name, new_val)

@@ -22,6 +22,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.ops import movement
+from tinyxla.partitioning.array import layout_of
 from tinyxla.partitioning.placement import placed, placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -97,6 +98,8 @@ def full_like(
     """
     like = array_of(x, "lax.full_like")
     kind = like.dtype if dtype is None else dtype
+    if sharding is None and shape is None and layout_of(like) is not None:
+        sharding = like.sharding
     return full(like.shape if shape is None else shape, fill_value, kind, sharding=sharding)
 
 

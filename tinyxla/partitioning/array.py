@@ -82,7 +82,6 @@ class ShardedArray(Interpreted):
     owner = ShardedTrace()
     block: np.ndarray[Any, Any]
     layout: NamedSharding
-    committed = True
 
     def __init__(
         self,
@@ -117,6 +116,11 @@ class ShardedArray(Interpreted):
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Which part is on which device."""
         return shown(self.layout)
+
+    @property
+    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Whether it was put where it is, and does not go where other arguments of a program are."""
+        return self.mesh.is_committed
 
     @property
     def device(self) -> Any:

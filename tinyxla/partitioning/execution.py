@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options, compiler_options
 from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state
-from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
+from tinyxla.tracing.meshes import AbstractMesh, Mesh, UncommittedDevice, context
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
@@ -124,21 +124,66 @@ def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: 
     return [result.array(block) for result, block in zip(program.results, found, strict=True)]
 
 
-def mesh_of(leaves: Sequence[Any], computation: Computation) -> AbstractMesh | None:
+def mesh_of(
+    leaves: Sequence[Any], computation: Computation, names: Callable[[], Sequence[str]] | None = None
+) -> AbstractMesh | None:
     """The mesh of several devices that a program is for, by its arguments and by what it says itself; None if there is
-    none. It may be an abstract one, over which arguments are described.
+    none. It may be an abstract one, over which arguments are described. Arguments that are not committed to their
+    device decide only where there are no others.
+
+    Args:
+        leaves: the arguments, and what the program captured.
+        computation: the program.
+        names: how to speak of the arguments in errors, by default by their numbers.
 
     Raises:
         ArgumentError: there are several.
     """
-    found = dict.fromkeys(layout.mesh for x in leaves if (layout := _layout_of(x)) is not None)
-    found |= dict.fromkeys(_meshes_in(computation))
-    if len(found) > 1:
-        raise ArgumentError(
-            f"{computation.name}: the arrays of one program must be sharded over one mesh, but are over "
-            f"{' and '.join(map(repr, found))}; use device_put or reshard."
-        )
-    return next(iter(found), None)
+    layouts = [_layout_of(x) for x in leaves]
+    found = dict.fromkeys(layout.mesh for layout in layouts if layout is not None)
+    inner = dict.fromkeys(_meshes_in(computation))
+    around: list[Mesh] = [context.programs] if context.is_set and context.programs is not None else []
+    if len(found | inner) < 2 and not (around and found):
+        return next(iter(found or inner), None)
+    committed = [mesh for mesh in (*found, *inner) if not isinstance(mesh, UncommittedDevice)]
+    several = list(dict.fromkeys(committed or list(found)[:1]))
+    first = several[0]
+    wrong = [mesh for mesh in around if isinstance(first, Mesh) and not has_same_devices(first, mesh)]
+    wrong = [mesh for mesh in several if not _are_exchangeable(first, mesh)] or wrong or list(inner)[1:]
+    if not wrong:
+        typed = [mesh for mesh in several if explicit_axes(mesh)]
+        return (typed or [*inner] or several)[0]
+    owners = {layout.mesh: k for k, layout in reversed(list(enumerate(layouts))) if layout is not None}
+    said = None if names is None else names()
+
+    def where(mesh: AbstractMesh) -> str:
+        k = owners.get(mesh)
+        what = "the mesh of set_mesh" if mesh in around and mesh not in several else "a sharding in it"
+        if k is not None and (said is None or k < len(said)):
+            what = f"the argument {said[k] if said else k} of type {Shape.of(leaves[k])}"
+        elif k is not None:
+            what = "an array that it captured"
+        devices = f"the devices {mesh.device_ids.ravel().tolist()}" if isinstance(mesh, Mesh) else "no devices"
+        return f"{what} is on {devices}" + (f", as {mesh}" if mesh.axis_names else "")
+
+    raise ArgumentError(
+        f"{computation.name}: the arrays of one program must be sharded over one mesh, but {where(first)} and "
+        f"{where(wrong[0])}; use device_put or reshard."
+    )
+
+
+def has_same_devices(mesh: AbstractMesh, other: AbstractMesh) -> bool:
+    """Whether two meshes have the same devices in the same order."""
+    if mesh == other:
+        return True
+    are_meshes = isinstance(mesh, Mesh) and isinstance(other, Mesh)
+    return are_meshes and mesh.device_ids.ravel().tolist() == other.device_ids.ravel().tolist()
+
+
+def _are_exchangeable(mesh: AbstractMesh, other: AbstractMesh) -> bool:
+    """Whether arrays over one mesh may be taken for such over the other: axes that are in types must have its names."""
+    are_alike = mesh.shape_tuple == other.shape_tuple or not (mesh.explicit_axes or other.explicit_axes)
+    return are_alike and has_same_devices(mesh, other)
 
 
 def _meshes_in(computation: Computation) -> Iterator[Mesh]:
@@ -180,14 +225,65 @@ def is_placed(x: Any) -> bool:
     return _layout_of(x) is not None
 
 
+def is_over(x: Any, mesh: AbstractMesh) -> bool:
+    """Whether an argument is over that mesh, or says nothing of where it is."""
+    layout = _layout_of(x)
+    return layout is None or layout.mesh == mesh
+
+
 def spec_over(x: Any, mesh: AbstractMesh) -> Spec:
     """How an argument is split over a mesh."""
     layout = _layout_of(x)
-    return layout.dimension_axes(x.shape) if layout is not None and layout.mesh == mesh else ((),) * len(x.shape)
+    whole: Spec = ((),) * len(x.shape)
+    if layout is None:
+        return whole
+    spec = layout.dimension_axes(x.shape)
+    return spec if layout.mesh == mesh else _translated(spec, layout.mesh, mesh) or whole
+
+
+@lru_cache(256)
+def _translated(spec: Spec, mesh: AbstractMesh, other: AbstractMesh) -> Spec | None:
+    """How an array is split over another mesh of the same devices in the same order; None if it cannot be said by axes
+    of that one."""
+    if not _are_exchangeable(mesh, other):
+        return None
+    sizes, strides = other.shape, _strides(other)
+    found: list[tuple[Any, ...]] = []
+    for axes in spec:
+        remaining = [(_strides(mesh)[name], mesh.shape[name]) for name in axes if mesh.shape[name] > 1]
+        names: list[Any] = []
+        while remaining:
+            stride, size = remaining.pop(0)
+            end = stride * size
+            fitting = [n for n, k in strides.items() if sizes[n] > 1 and k * sizes[n] == end]
+            if not fitting or (strides[fitting[0]] > stride and strides[fitting[0]] % stride):
+                return None
+            (name,) = fitting
+            if strides[name] < stride:  # it goes on into the next axis, which must be the adjacent one
+                if not remaining or remaining[0][0] * remaining[0][1] != stride:
+                    return None
+                remaining[0] = remaining[0][0], end // remaining[0][0]
+                continue
+            names.append(name)
+            if strides[name] > stride:
+                remaining.insert(0, (stride, strides[name] // stride))
+        found.append(tuple(names))
+    return tuple(found)
+
+
+def _strides(mesh: AbstractMesh) -> dict[Any, int]:
+    """For each axis how far apart devices are along it, in the order of all."""
+    strides: dict[Any, int] = {}
+    stride = 1
+    for name in reversed(mesh.axis_names):
+        strides[name] = stride
+        stride *= mesh.shape[name]
+    return strides
 
 
 def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
     """An array as one over a mesh: each device has all of one that is on one device."""
+    spec: Spec = ()
     if isinstance(x, ShardedArray):
         if x.mesh == mesh:
             return x
@@ -196,8 +292,12 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
                 f"The arrays of one program must be sharded over one mesh, but are over {x.mesh} and {mesh}; use "
                 "device_put or reshard."
             )
+        spec = spec_over(x, mesh)
     value = np.asarray(x.concrete("A program").dense())
-    return ShardedArray(value, value.shape, NamedSharding(mesh, PartitionSpec()), x.weak_type)
+    sharding = NamedSharding(mesh, spec_of(spec))
+    if any(spec):
+        return from_whole(value, sharding, x.weak_type)
+    return ShardedArray(value, value.shape, sharding, x.weak_type)
 
 
 def _on_current_mesh(found: Any) -> Any:

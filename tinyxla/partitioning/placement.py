@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tinyxla.errors import ArgumentError, MeshError, PytreeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
-from tinyxla.partitioning.execution import constrained, resharded
+from tinyxla.partitioning.execution import constrained, has_same_devices, resharded
+from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
-from tinyxla.tracing.core import Tracer
+from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.device import Device, Placement, check_placement
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
@@ -70,19 +71,43 @@ def placed_result(what: str, function: Callable[[], Any], placements: Any, is_ty
     return placed(what, with_auto_axes(EVERY, function), placements, is_type=is_type)
 
 
-def check_agrees(what: str, tree: Any, placements: Any) -> None:
-    """Refuse arrays that are over a mesh already, but not as placements say.
+def check_agrees(what: str, tree: Any, placements: Any, among_devices: bool = True) -> None:
+    """Refuse arrays that are over a mesh already, but not as placements say; with `among_devices` also those that are
+    on one device, but not on that one.
 
     Raises:
         ArgumentError: such an array.
     """
+    for x, layout in _sharded(what, tree, placements):
+        is_among_devices = x.mesh.empty and layout.mesh.empty
+        if not x.layout.is_equivalent_to(layout, x.ndim) and (among_devices or not is_among_devices):
+            raise ArgumentError(
+                f"{what}: an argument of shape {x.shape} must have the sharding {shown(layout)}, but has "
+                f"{x.sharding}; use device_put, or leave the sharding out."
+            )
+
+
+def check_stays(what: str, tree: Any, placements: Any) -> None:
+    """Refuse arrays that would go to other devices than those on which they are.
+
+    Raises:
+        ArgumentError: such an array.
+    """
+    for x, layout in _sharded(what, tree, placements):
+        mesh = layout.mesh
+        if x.committed and isinstance(mesh, Mesh) and not has_same_devices(x.mesh, mesh):
+            raise ArgumentError(
+                f"{what}: the arrays of one program must be sharded over one mesh, but the argument 0 of type "
+                f"{Shape.of(x)} is on the devices {x.mesh.device_ids.ravel().tolist()} and the sharding on the "
+                f"devices {mesh.device_ids.ravel().tolist()}; use device_put."
+            )
+
+
+def _sharded(what: str, tree: Any, placements: Any) -> Iterator[tuple[ShardedArray, NamedSharding]]:
+    """The sharded arrays of a pytree of which placements say where they are to be, with that."""
     for subtree, layout in _pairs(what, tree, placements)[1] if says_where(placements) else ():
-        for x in pytrees.leaves(subtree) if layout is not None else ():
-            if isinstance(x, ShardedArray) and not x.layout.is_equivalent_to(layout, x.ndim):
-                raise ArgumentError(
-                    f"{what}: an argument of shape {x.shape} must have the sharding {layout}, but has "
-                    f"{x.sharding}; use device_put, or leave the sharding out."
-                )
+        if layout is not None:
+            yield from ((x, layout) for x in pytrees.leaves(subtree) if isinstance(x, ShardedArray))
 
 
 def with_subtrees(placements: Any, tree: Any, mismatch: str) -> tuple[pytrees.TreeDef, list[tuple[Any, Any]]]:
@@ -149,6 +174,8 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
         layout = layout.with_even_parts(array.shape)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit
     if isinstance(array, Tracer):
+        if what == "device_put" and state.staging is not None and isinstance(layout.mesh, Mesh) and layout.mesh.empty:
+            return array  # a compiled function is on one set of devices, which its arguments say
         is_abstract = not isinstance(layout.mesh, Mesh) and not layout.mesh.empty
         return constrained(array, layout) if is_abstract or is_spread(layout) else array
     if not isinstance(layout.mesh, Mesh) and not layout.mesh.empty:

@@ -456,7 +456,10 @@ class Array:
         """
         return set(self.sharding.device_set)
 
-    committed = True  # calls return when they are done
+    @property
+    def committed(self) -> bool:
+        """Whether it was put on its device, where there are several: else it goes where other arguments are."""
+        return False
 
     @property
     def addressable_shards(self) -> list[Shard]:

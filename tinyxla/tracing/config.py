@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from tinyxla.errors import AttributeValueError, UnknownOptionError, warn
 from tinyxla.shapes import KEY_TYPES
-from tinyxla.tracing.device import CPU, check_device, set_devices_each
+from tinyxla.tracing.device import check_device, set_devices_each
 from tinyxla.util.did_you_mean import did_you_mean
 from tinyxla.util.tracebacks import MODES, set_mode_source
 
@@ -74,7 +74,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "allow_f16_reductions": (True,),
     "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
-    "default_device": (CPU,),
     "export_calling_convention_version": (9, 10),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
     "logging_level": ("NOTSET",),
@@ -93,8 +92,6 @@ _warned: set[str] = set()
 
 def warn_unless_satisfied(option: str, value: Any) -> None:
     """A warning, the first time, for a value of an option without effect that asks for what does not hold here."""
-    if option == "default_device":
-        check_device("The option 'default_device'", value)
     is_satisfied = value is None or value is False or value == "" or value in _WITHOUT_EFFECT[option]
     if is_satisfied or option in _warned:
         return
@@ -171,6 +168,7 @@ class Config(threading.local):
         num_cpu_devices: how many devices a process has, so that programs for many can be tried on one machine. The
             environment variable TINYXLA_NUM_CPU_DEVICES sets it. Meshes and arrays that are there keep their devices.
         lowering_platforms: those for which `lax.platform_dependent` chooses a function. `export` sets it.
+        default_device: the device of arrays that were not placed; None for the first one of this process.
         log_compiles: what is traced and compiled is logged, with shapes and times, by the logger "tinyxla".
         explain_cache_misses: where a compiled function is traced, the same logger says what is different from the
             calls before.
@@ -214,6 +212,7 @@ class Config(threading.local):
     target: str = os.environ.get("TINYXLA_TARGET", "")
     num_cpu_devices: int = int(os.environ.get("TINYXLA_NUM_CPU_DEVICES", "1"))
     lowering_platforms: tuple[str, ...] = ("cpu",)
+    default_device: Any = None
     log_compiles: bool = False
     explain_cache_misses: bool = False
     no_tracing: bool = False
@@ -293,6 +292,9 @@ def _checked(option: str, value: Any) -> Any:
     if option == "slow_compile_seconds":
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             raise AttributeValueError(f"The option {option!r} must be a number of seconds or None, but got {value!r}.")
+        return value
+    if option == "default_device":
+        check_device("The option 'default_device'", value)
         return value
     if option in ("disabled_passes", "lowering_platforms"):
         if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):

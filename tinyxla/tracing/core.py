@@ -308,6 +308,10 @@ class CarryingTracer(Tracer):
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.value.sharding
 
+    @property
+    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.value.committed
+
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         self.primal(wanted, error)  # where that is not known either, its error says more
         raise _lost_derivative(self, wanted, error)

@@ -271,11 +271,18 @@ class Mesh(AbstractMesh, ContextDecorator):
         """Whether its devices are of several processes."""
         return len({device.process_index for device in self.devices.flat}) > 1
 
+    is_committed = True
+    """Whether arrays over it stay there: those on the device that `default_device` names go where others are."""
+
+    @property
+    def is_first_device(self) -> bool:
+        """Whether it is the first device of this process alone, without axes that arrays could be split along."""
+        return not self.axis_names and self._ids == (default_device().id,)
+
     @property
     def is_default_device(self) -> bool:
-        """Whether it stands for the device on which arrays are that were not placed: it has no axes that arrays could
-        be split along."""
-        return not self.axis_names and self._ids == (default_device().id,)
+        """Whether arrays over it are like those that were not placed: there is no device that they could go to."""
+        return len(self._ids) == 1 and self.is_first_device and len(all_devices()) == 1
 
     def count_processes(self, axes: Sequence[Any]) -> int:
         """The number of blocks of processes along axes.
@@ -349,6 +356,12 @@ def _is_constant_in_blocks(owners: np.ndarray[Any, Any], size: int) -> bool:
     return bool((blocks == blocks[..., :1]).all())
 
 
+class UncommittedDevice(Mesh):
+    """The device that `default_device` names: arrays on it go where arrays are that were put somewhere."""
+
+    is_committed = False
+
+
 class _Context:
     """The mesh of the innermost context, and a number that stands for it, by which compiled functions are kept.
 
@@ -371,7 +384,7 @@ class _Context:
         self._changed()
 
     def use_device(self, device: Mesh | None) -> None:
-        self.device = None if device is None or device.is_default_device else device
+        self.device = None if device is None or device.is_first_device else device
         self._changed()
 
     def _changed(self) -> None:

@@ -51,6 +51,10 @@ class BatchTracer(CarryingTracer):
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.value.sharding.without_dimension(self.axis, self.value.ndim)
 
+    @property
+    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.value.committed
+
     concrete = primal = Tracer.concrete  # the value is that of all examples
     __str__ = Tracer.__repr__
 

@@ -61,7 +61,8 @@ def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...], **others
 def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any, **others: Any) -> tuple[Any]:
     """The cotangent where the operand is, if that was on other devices."""
     layout: Any = getattr(x, "sharding", None)
-    layout = layout.layout if isinstance(layout, SingleDeviceSharding) else layout
+    if isinstance(layout, SingleDeviceSharding):
+        layout = layout.layout if x.committed else None
     own: Any = layout.mesh if isinstance(layout, NamedSharding) else None
     is_placed = isinstance(own, Mesh) and not own.is_default_device
     if is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist():

@@ -229,8 +229,20 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     (r"pad: dimension \d+ of the result has the size", "padding on sharded dims where the sizes do not divide"),
     # programs over several meshes
     (
-        r"the arrays of one program must be sharded over one mesh, but are over (.*);",
-        "Received incompatible devices for jitted computation. Got arrays over {1}",
+        r"^(.*): the arrays of one program must be sharded over one mesh, but the argument (.*?) of type (\S+) is on "
+        r"the devices (\[.*?\])(?:, as .*)? and the argument (.*?) of type (\S+) is on the devices (\[.*?\])",
+        "Received incompatible devices for jitted computation. Got argument {2} of {1} with shape {3:type} and device "
+        "ids {4} on platform CPU and argument {5} of {1} with shape {6:type} and device ids {7} on platform CPU",
+    ),
+    (
+        r"^(.*): the arrays of one program must be sharded over one mesh, but the argument (.*?) of type (\S+) is on "
+        r"the devices (\[.*?\])(?:, as .*)? and a sharding in it is on the devices (\[.*?\])",
+        "Received incompatible devices for jitted computation. Got argument {2} of {1} with shape {3:type} and device "
+        "ids {4} on platform CPU and sharding_constraint inside jit with device ids {5} on platform CPU",
+    ),
+    (
+        r"he arrays of one program must be sharded over one mesh, but (.*);",
+        "Received incompatible devices for jitted computation. Here, {1}",
     ),
     (
         r"^jit of .*: in_shardings: an argument of shape (.*) must have the sharding (.*), but has (.*); use",
