@@ -18,11 +18,12 @@ from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import index
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, converts
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import trace
-from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.device import PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import current_mesh
-from tinyxla.tracing.promotion import MASKED, as_array
+from tinyxla.tracing.promotion import MASKED, as_array, default_dtype
 from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.transforms import key_arrays
@@ -63,6 +64,9 @@ class ShapeDtypeStruct:
             said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
             raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
         check_placement("ShapeDtypeStruct: sharding", sharding)
+        if isinstance(sharding, PlacementOf):
+            sharding.check_placed("ShapeDtypeStruct")
+            sharding = sharding.sharding
         if isinstance(sharding, PartitionSpec) and not current_mesh().empty:
             sharding = NamedSharding(current_mesh(), sharding)
         object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
@@ -154,6 +158,14 @@ pytrees.register_leaf(_KeysStruct, _KeysStruct.flatten, _of_words)
 def only_described(leaf: Any) -> bool:
     """Whether an object has a shape and an element type, but no values: it may stand for an array in `eval_shape`."""
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not converts(leaf) and not isinstance(leaf, type)
+
+
+def as_argument(described: ShapeDtypeStruct) -> ShapeDtypeStruct:
+    """The description of what a function gets where there is an array like that: 64 bits are 32 as the options say."""
+    if config.explicit_x64_dtypes == "allow" or config.enable_x64 or not isinstance(described.dtype, np.dtype):
+        return described
+    narrow = default_dtype(described.dtype)
+    return described if narrow is described.dtype else described.update(dtype=narrow)
 
 
 def name_of(function: Function) -> str:
@@ -375,9 +387,11 @@ def trace_tree(
     if any(map(is_float0, leaves)):
         leaves, treedef = pytrees.flatten(without_float0((args, kwargs)))
     for k, leaf in enumerate(leaves):
-        if not isinstance(leaf, (Array, ShapeDtypeStruct)):
+        if isinstance(leaf, ShapeDtypeStruct):
+            leaves[k] = as_argument(leaf)
+        elif not isinstance(leaf, Array):
             if only_described(leaf):
-                leaves[k] = ShapeDtypeStruct.like(leaf)
+                leaves[k] = as_argument(ShapeDtypeStruct.like(leaf))
                 continue
             what = f"{name_of(function)}: argument "
             (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])

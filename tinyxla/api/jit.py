@@ -26,6 +26,7 @@ from tinyxla.api.functions import (
     Function,
     ShapeDtypeStruct,
     argument_names,
+    as_argument,
     as_integers,
     check_callable,
     name_of,
@@ -47,6 +48,7 @@ from tinyxla.partitioning.execution import (
     device_program,
     is_over,
     is_placed,
+    memory_kinds_of,
     mesh_of,
     on_mesh,
     partitioned,
@@ -54,6 +56,7 @@ from tinyxla.partitioning.execution import (
     resharded,
     spec_over,
 )
+from tinyxla.partitioning.memory_kinds import kinds_of_results, says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
 from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
@@ -71,7 +74,7 @@ from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
-from tinyxla.tracing.device import Device, check_device, check_placement
+from tinyxla.tracing.device import Device, check_device, check_placement, default_device
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
 from tinyxla.tracing.promotion import as_array
@@ -88,7 +91,15 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, Spec, spec_of
+from tinyxla.tracing.shardings import (
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    Spec,
+    layout_on,
+    spec_of,
+)
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -266,6 +277,7 @@ class PartitionedProgram(Program):
         self.are_placed = [is_placed(x) for x in leaves]
         self._are_over_mesh = all(is_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
+        self._kinds = memory_kinds_of((*leaves, *self.captured))
         self.runs = True
 
     @property
@@ -285,7 +297,9 @@ class PartitionedProgram(Program):
                     f"compile: {self.computation.name} is partitioned over {self.mesh}, which has no devices; lower it "
                     "for arrays over a Mesh to run it."
                 )
-            program = partitioned(self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit)
+            program = partitioned(
+                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds
+            )
             self._sharded_results = program.results
             self._executable = program.executable
         return self._executable
@@ -310,12 +324,19 @@ class PartitionedProgram(Program):
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
-        specs = (self._specs[: self.structure.num_leaves], self._device.outputs)
-        given, results = ([shown(NamedSharding(self.mesh, spec_of(spec))) for spec in side] for side in specs)
+        count = self.structure.num_leaves
+        kinds = (self._kinds or [None] * count)[:count], kinds_of_results(self.computation, self._kinds)
+        specs = (self._specs[:count], self._device.outputs)
+        given, results = (
+            [shown(NamedSharding(self.mesh, spec_of(x), memory_kind=k)) for x, k in zip(*side, strict=True)]
+            for side in zip(specs, kinds, strict=True)
+        )
         return given, results
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
-        layouts = [NamedSharding(self.mesh, spec_of(spec)) for spec in self._specs[: len(arrays)]]
+        kinds = self._kinds or (None,) * len(arrays)
+        pairs = zip(self._specs, kinds, arrays, strict=False)
+        layouts = [NamedSharding(self.mesh, spec_of(spec), memory_kind=kind) for spec, kind, _ in pairs]
         if not self.moves and self._are_over_mesh:
             check_agrees(self.computation.name, list(arrays), layouts)
         return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
@@ -661,6 +682,8 @@ class Jitted(Described, Generic[P, R]):
                 lambda: parameter_names(self._function, given, others),
             )
             mesh = mesh or context.programs
+            if mesh is None and says_memory_kinds(program.computation):
+                mesh = layout_on(default_device()).mesh
             if mesh is not None and not (traced or axes):
                 program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
             elif (self._donated or self._donated_names) and not (traced or axes or _checks_values()):
@@ -731,10 +754,12 @@ class Jitted(Described, Generic[P, R]):
         made: list[Any] = []
         for leaf in leaves:
             try:
-                if isinstance(leaf, (Array, ShapeDtypeStruct)):
+                if isinstance(leaf, Array):
                     made.append(leaf)
+                elif isinstance(leaf, ShapeDtypeStruct):
+                    made.append(as_argument(leaf))
                 else:
-                    made.append(_description(leaf) if only_described(leaf) else as_array(leaf))
+                    made.append(as_argument(_description(leaf)) if only_described(leaf) else as_array(leaf))
             except DTypeError:
                 name = argument_names(args, kwargs)[len(made)]
                 raise ArgumentError(
@@ -949,7 +974,7 @@ class PlacingJitted(Jitted[P, R]):
         static, free = _positions(self._static, len(args))
         dynamic = tuple(args[n] for n in free)
         if not self._moves:
-            check_agrees(what, dynamic, self.in_shardings, among_devices=False)
+            check_agrees(what, dynamic, self.in_shardings, moves_whole=True)
         values = dict(zip(free, placed(what, dynamic, self.in_shardings), strict=True))
         values.update((n, args[n]) for n in static)
         return tuple(values[n] for n in range(len(args)))

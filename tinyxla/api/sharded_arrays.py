@@ -13,7 +13,7 @@ from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.device import Device, check_placement
+from tinyxla.tracing.device import Device, PlacementOf, check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, Sharding, axes_of
 from tinyxla.util.tracebacks import boundary
@@ -45,6 +45,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 def _sharding(what: str, sharding: Any) -> Sharding:
     check_placement(f"{what}: sharding", sharding)
+    if isinstance(sharding, PlacementOf):
+        sharding.check_placed(what)
+        sharding = sharding.sharding
     if not isinstance(sharding, Sharding):
         raise ArgumentError(f"{what}: there must be a sharding, but got {sharding!r}.")
     return sharding

@@ -18,7 +18,7 @@ from tinyxla.jax.error_words.rows import with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
-from tinyxla.jax.jaxprs.avals import ShapedArray, sharding_along_explicit_axes
+from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.jax.jaxprs.random_primitives import record_generators
 from tinyxla.jax.jaxprs.recorded_functions import recorded_power, recorded_square
 from tinyxla.jax.key_reuse import checking
@@ -41,10 +41,9 @@ from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.transforms.key_arrays import KeyArray
 
 
-def _aval(self: Any) -> ShapedArray:
-    """The shape, element type, weakness, and how the array is split along explicit axes."""
-    weak_type, sharding = getattr(self, "weak_type", False), sharding_along_explicit_axes(self)
-    return ShapedArray(self.shape, self.dtype, weak_type, sharding=sharding)
+def _aval(self: Any) -> Any:
+    """The shape, element type, weakness, memory, and how the array is split along explicit axes."""
+    return get_aval(self)
 
 
 def _trace(self: Any) -> Trace:

@@ -2,24 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
+import numpy as np
+
+from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.partitioning.array import ShardedArray
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.device import PlacementOf
+from tinyxla.tracing.shardings import Sharding
+
+_CONCRETE = ("device_put", "ShapeDtypeStruct", "make_array_from_callback", "make_array_from_single_device_arrays")
 
 
-class Layout(NamedTuple):
-    """The order of dimensions in memory, the slowest first."""
+class _Auto:
+    """Leaves the layout to the compiler, whose arrays are row-major."""
 
-    major_to_minor: tuple[int, ...]
-    tiling: Any = None
-    sub_byte_element_size_in_bits: int = 0
+    def __repr__(self) -> str:
+        return "AUTO"
 
 
-class Format(NamedTuple):
-    """A layout and a sharding."""
+class Layout:
+    """The order of dimensions in memory, the slowest first.
 
-    layout: Layout | None = None
-    sharding: Any = None
+    >>> Layout((0, 1)).major_to_minor
+    (0, 1)
+    """
+
+    AUTO: ClassVar[Any] = _Auto()
+
+    def __init__(
+        self, major_to_minor: tuple[int, ...], tiling: Any = None, sub_byte_element_size_in_bits: int = 0
+    ) -> None:
+        self.major_to_minor = tuple(major_to_minor)
+        self.tiling = None if tiling is None else tuple(map(tuple, tiling))
+        self.sub_byte_element_size_in_bits = sub_byte_element_size_in_bits
+
+    def _key(self) -> Any:
+        return self.major_to_minor, self.tiling or None, self.sub_byte_element_size_in_bits
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return (
+            f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
+            f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})"
+        )
+
+
+class Format(PlacementOf):
+    """A layout and a sharding. Where arrays are placed the sharding counts; they stay row-major.
+
+    >>> Format(None, SingleDeviceSharding()).layout is None
+    True
+    """
+
+    def __init__(self, layout: Any = None, sharding: Any = None) -> None:
+        if sharding is not None and not isinstance(sharding, Sharding):
+            raise ArgumentError(f"Format: sharding must be a sharding or None, but is {sharding!r}.")
+        if isinstance(layout, Layout) and sharding is None:
+            raise AttributeValueError(f"Format: a sharding must be concrete where the layout is, {layout!r}.")
+        self.layout = layout
+        self.sharding = sharding
+
+    def check_placed(self, what: str) -> None:
+        if self.layout is Layout.AUTO and what in _CONCRETE:
+            raise ArgumentError(f"{what}: the sharding and layout of {self!r} must be concrete.")
+
+    def check_array(self, what: str, x: Any) -> None:
+        if self.layout is Layout.AUTO:
+            if what.startswith("jit of") and "in_shardings" in what and isinstance(x, ShardedArray):
+                raise ArgumentError(
+                    f"{what}: an argument must have the layout AUTO, but has {array_format(x).layout}; lower the "
+                    "function for a ShapeDtypeStruct."
+                )
+            return
+        if not isinstance(self.layout, Layout):
+            return
+        order = self.layout.major_to_minor
+        if len(order) != np.ndim(x):
+            raise ArgumentError(
+                f"{what}: the layout must have as many dimensions as the array, which has {np.ndim(x)}, but is {order}."
+            )
+        if "in_shardings" in what and isinstance(x, ShardedArray) and order != tuple(range(x.ndim)):
+            raise ArgumentError(
+                f"{what}: an argument must have the layout {self.layout}, but has {array_format(x).layout}; arrays are "
+                "row-major here."
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Format) and (self.layout, self.sharding) == (other.layout, other.sharding)
+
+    def __hash__(self) -> int:
+        return hash((self.layout, self.sharding))
+
+    def __repr__(self) -> str:
+        return f"Format(layout={self.layout}, sharding={self.sharding})"
 
 
 def _dense(shape: tuple[int, ...], sharding: Any) -> Format:

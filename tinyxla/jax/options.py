@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tinyxla.api.devices import default_device
 from tinyxla.jax import backend
-from tinyxla.tracing.config import Block, NoEffect, config, option_names, setting, warn_unless_satisfied
+from tinyxla.tracing.config import NoEffect, config, option_names, setting, warn_unless_satisfied
 from tinyxla.tracing.device import call_before_first_use
 
 
@@ -30,7 +31,7 @@ class State:
     def value(self) -> Any:
         return getattr(config, self._name)
 
-    def __call__(self, new_val: Any = True) -> Block:
+    def __call__(self, new_val: Any = True) -> AbstractContextManager[None]:
         """A context in which the option has that value. An option without effect warns of what does not hold here."""
         if self._name == "default_device":
             return default_device(new_val)

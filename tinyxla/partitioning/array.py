@@ -221,7 +221,7 @@ class ShardedArray(Interpreted):
     def _part(self, device: Device) -> Array:
         if device.process_index != process_index():
             raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
-        part, layout = self.block[self.place_in_block(device)], layout_on(device)
+        part, layout = self.block[self.place_in_block(device)], layout_on(device, self.layout.memory_kind)
         return ShardedArray(np.asarray(part), part.shape, layout) if is_spread(layout) else wrap(part)
 
     def place_in_block(self, device: Device) -> tuple[int, ...]:
@@ -315,10 +315,10 @@ def from_callback(
 
 
 def is_spread(sharding: Any) -> bool:
-    """Whether a sharding is over several devices, or on one that is not the default one."""
-    return (
-        isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and not sharding.mesh.is_default_device
-    )
+    """Whether a sharding is over several devices, on one that is not the default one, or in another memory."""
+    if not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)):
+        return False
+    return not sharding.mesh.is_default_device or sharding.memory_kind != "device"
 
 
 def layout_of(x: Any) -> Any:
@@ -336,4 +336,4 @@ def shown(layout: NamedSharding) -> Sharding:
     """A sharding as users see it: over a mesh without axes it is that of a single device."""
     if layout.mesh.axis_names or not isinstance(layout.mesh, Mesh):
         return layout
-    return SingleDeviceSharding(layout.mesh.devices.item())
+    return SingleDeviceSharding(layout.mesh.devices.item(), memory_kind=layout.memory_kind)

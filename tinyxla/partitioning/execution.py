@@ -22,14 +22,16 @@ from tinyxla.partitioning.array import (
     sharded_signature,
 )
 from tinyxla.partitioning.lanes import of_process
+from tinyxla.partitioning.memory_kinds import Kind, kinds_of_results
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.config import cached_by_options, compiler_options
 from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state
+from tinyxla.tracing.device import default_device
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, UncommittedDevice, context
-from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, spec_of
+from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, layout_on, spec_of
 from tinyxla.transforms.computations import effects, program_of_op, subgraph
 from tinyxla.transforms.sharded import sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
@@ -95,6 +97,7 @@ def partitioned(
     inputs: tuple[Spec, ...],
     weak: tuple[bool, ...],
     explicit: tuple[Hashable, ...] = (),
+    kinds: tuple[Kind, ...] = (),
 ) -> Partitioned:
     """A program of whole arrays, compiled for a mesh.
 
@@ -103,13 +106,18 @@ def partitioned(
         inputs: the shardings of the arguments.
         weak: whether the results are weakly typed.
         explicit: the axes along which results are split as their types say.
+        kinds: the kinds of memory of the arguments, if one is not the usual one.
+
+    Raises:
+        ArgumentError: an operation on arrays in different kinds of memory.
     """
+    memory = kinds_of_results(computation, kinds)
     program = device_program(computation, mesh, inputs, explicit)
     made = process_program(program, mesh, inputs)
     results: list[Result] = []
-    for x, is_weak, spec in zip(computation.outputs, weak, program.outputs, strict=True):
+    for x, is_weak, spec, kind in zip(computation.outputs, weak, program.outputs, memory, strict=True):
         shape = x.array_shape
-        sharding = NamedSharding(mesh, spec_of(spec, shape.rank if explicit else 0))
+        sharding = NamedSharding(mesh, spec_of(spec, shape.rank if explicit else 0), memory_kind=kind)
         signature = sharded_signature(shape.dtype, shape.dimensions, is_weak, sharding)
         results.append(Result(shape.dimensions, sharding, is_weak, signature))
     return Partitioned(compile_module(Module(computation.name, made)), tuple(results))
@@ -119,9 +127,15 @@ def run(computation: Computation, mesh: Mesh, arguments: Sequence[Array], weak: 
     """The results of a program on arrays, as far as they are sharded over this mesh."""
     given = [on_mesh(x, mesh) for x in arguments]
     specs, weaknesses = tuple(x.spec for x in given), (weak,) * len(computation.outputs)
-    program = partitioned(computation, mesh, specs, weaknesses, explicit_axes(mesh))
+    program = partitioned(computation, mesh, specs, weaknesses, explicit_axes(mesh), memory_kinds_of(arguments))
     found = program.executable([x.block for x in given])
     return [result.array(block) for result, block in zip(program.results, found, strict=True)]
+
+
+def memory_kinds_of(arguments: Sequence[Any]) -> tuple[Kind, ...]:
+    """The kinds of memory of arguments; none if all are in the usual one."""
+    kinds = tuple(layout.memory_kind if (layout := _layout_of(x)) is not None else None for x in arguments)
+    return () if {*kinds} <= {None, "device"} else kinds
 
 
 def mesh_of(
@@ -176,8 +190,9 @@ def has_same_devices(mesh: AbstractMesh, other: AbstractMesh) -> bool:
     """Whether two meshes have the same devices in the same order."""
     if mesh == other:
         return True
-    are_meshes = isinstance(mesh, Mesh) and isinstance(other, Mesh)
-    return are_meshes and mesh.device_ids.ravel().tolist() == other.device_ids.ravel().tolist()
+    if not (isinstance(mesh, Mesh) and isinstance(other, Mesh)):
+        return False
+    return mesh.device_ids.ravel().tolist() == other.device_ids.ravel().tolist()
 
 
 def _are_exchangeable(mesh: AbstractMesh, other: AbstractMesh) -> bool:
@@ -203,7 +218,9 @@ _OF_MESHES = ("shard-map", "sharding-constraint")
 def _trace_of_meshes(attributes: Mapping[str, Any]) -> Trace | None:
     """The trace that records an operation over a mesh, or one whose computations have such operations."""
     mesh = attributes.get("mesh")
-    if mesh is not None:
+    if attributes.get("memory_kind") is not None:
+        is_over_mesh = True
+    elif mesh is not None:
         is_over_mesh = isinstance(mesh, Mesh) and not mesh.is_default_device
     else:
         is_over_mesh = any(next(_meshes_in(x), None) for x in computations_in(attributes.values()))
@@ -327,10 +344,11 @@ def resharded(x: Array, sharding: NamedSharding) -> ShardedArray:
     return from_whole(np.asarray(whole.buffer()), sharding, x.weak_type)
 
 
-def constrained(x: Any, sharding: NamedSharding) -> Any:
-    """A traced array that is to have a sharding."""
+def constrained(x: Any, sharding: NamedSharding, in_memory: bool = False) -> Any:
+    """A traced array that is to have a sharding; with `in_memory` also in its kind of memory."""
     rest = (None,) * (x.ndim - len(sharding.spec))
-    return sharding_constraint(x, mesh=sharding.mesh, spec=(*sharding.spec, *rest))
+    kind = sharding.memory_kind if in_memory else None
+    return sharding_constraint(x, mesh=sharding.mesh, spec=(*sharding.spec, *rest), memory_kind=kind)
 
 
 @lru_cache(256)
@@ -339,17 +357,26 @@ def _constrained(shape: Shape, sharding: NamedSharding) -> Computation:
     return graph.run(lambda: graph.finish("device_put", [constrained(graph.parameter(shape), sharding)]))
 
 
-def _moved(x: Array, mesh: Mesh, spec: tuple[Any, ...]) -> ShardedArray:
+def in_memory(x: Array, kind: str) -> Array:
+    """An array in a kind of memory, on the devices on which it is."""
+    layout = x.layout if isinstance(x, ShardedArray) else layout_on(default_device())
+    return resharded(x, layout.update(memory_kind=kind))
+
+
+def _moved(x: Array, mesh: AbstractMesh, spec: tuple[Any, ...], kind: Kind) -> Array:
     """An array under a constraint, whose mesh may be another than its own."""
+    if not isinstance(mesh, Mesh):
+        return x if kind is None else in_memory(x, kind)
     own = x.spec if isinstance(x, ShardedArray) and x.mesh == mesh else ((),) * x.ndim
     parts = [axes if part is UNCONSTRAINED else axes_of(part) for part, axes in zip(spec, own, strict=True)]
-    return resharded(x, NamedSharding(mesh, spec_of(tuple(parts), len(spec) if explicit_axes(mesh) else 0)))
+    found = NamedSharding(mesh, spec_of(tuple(parts), len(spec) if explicit_axes(mesh) else 0), memory_kind=kind)
+    return resharded(x, found)
 
 
 def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An operation of which an operand is sharded."""
-    if op is sharding_constraint and isinstance(attributes["mesh"], Mesh):
-        return _moved(operands[0], attributes["mesh"], attributes["spec"])
+    if op is sharding_constraint and (isinstance(attributes["mesh"], Mesh) or attributes.get("memory_kind")):
+        return _moved(operands[0], attributes["mesh"], attributes["spec"], attributes.get("memory_kind"))
     key = None
     if state.kinds is None and not state.axes:  # which decide what the types of results are
         key = op, compiler_options(), *attributes.items(), *[x.signature() for x in operands]
@@ -365,7 +392,8 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
         output_types(program, list(map(type_of, operands)), sizes, checks=True)
     is_weak = not is_tuple and all(x.weak_type for x in operands)
     specs = tuple(on_mesh(x, mesh).spec for x in operands)
-    made = partitioned(program, mesh, specs, (is_weak,) * len(program.outputs), explicit_axes(mesh))
+    weak = (is_weak,) * len(program.outputs)
+    made = partitioned(program, mesh, specs, weak, explicit_axes(mesh), memory_kinds_of(operands))
     plan = _Plan(mesh, made, is_tuple)
     if key is not None:
         if len(_plans) >= _MAX_PLANS:

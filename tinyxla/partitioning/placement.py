@@ -9,13 +9,13 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, MeshError, PytreeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
-from tinyxla.partitioning.execution import constrained, has_same_devices, resharded
+from tinyxla.partitioning.execution import constrained, has_same_devices, in_memory, resharded
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
 from tinyxla.tracing.core import Tracer, state
-from tinyxla.tracing.device import Device, Placement, check_placement
+from tinyxla.tracing.device import Device, Placement, PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
@@ -71,16 +71,24 @@ def placed_result(what: str, function: Callable[[], Any], placements: Any, is_ty
     return placed(what, with_auto_axes(EVERY, function), placements, is_type=is_type)
 
 
-def check_agrees(what: str, tree: Any, placements: Any, among_devices: bool = True) -> None:
-    """Refuse arrays that are over a mesh already, but not as placements say; with `among_devices` also those that are
-    on one device, but not on that one.
+def check_agrees(what: str, tree: Any, placements: Any, moves_whole: bool = False) -> None:
+    """Refuse arrays that are on devices already, but not as placements say. With `moves_whole` arrays of which each
+    device has all may go to other devices that do.
 
     Raises:
         ArgumentError: such an array.
     """
-    for x, layout in _sharded(what, tree, placements):
-        is_among_devices = x.mesh.empty and layout.mesh.empty
-        if not x.layout.is_equivalent_to(layout, x.ndim) and (among_devices or not is_among_devices):
+    for x, layout in _arrays(what, tree, placements):
+        is_sharded = isinstance(x, ShardedArray)
+        kind = x.layout.memory_kind if is_sharded else "device"
+        if kind != layout.memory_kind:
+            raise ArgumentError(
+                f"{what}: an argument of the type {Shape.of(x)} must be in the kind of memory "
+                f"{layout.memory_kind}, but is in {kind}; use device_put."
+            )
+        if not is_sharded or x.layout.is_equivalent_to(layout, x.ndim):
+            continue
+        if not (moves_whole and x.is_fully_replicated and layout.is_fully_replicated):
             raise ArgumentError(
                 f"{what}: an argument of shape {x.shape} must have the sharding {shown(layout)}, but has "
                 f"{x.sharding}; use device_put, or leave the sharding out."
@@ -93,9 +101,14 @@ def check_stays(what: str, tree: Any, placements: Any) -> None:
     Raises:
         ArgumentError: such an array.
     """
-    for x, layout in _sharded(what, tree, placements):
+    for x, layout in _arrays(what, tree, placements):
         mesh = layout.mesh
-        if x.committed and isinstance(mesh, Mesh) and not has_same_devices(x.mesh, mesh):
+        if (
+            isinstance(x, ShardedArray)
+            and x.committed
+            and isinstance(mesh, Mesh)
+            and not has_same_devices(x.mesh, mesh)
+        ):
             raise ArgumentError(
                 f"{what}: the arrays of one program must be sharded over one mesh, but the argument 0 of type "
                 f"{Shape.of(x)} is on the devices {x.mesh.device_ids.ravel().tolist()} and the sharding on the "
@@ -103,11 +116,11 @@ def check_stays(what: str, tree: Any, placements: Any) -> None:
             )
 
 
-def _sharded(what: str, tree: Any, placements: Any) -> Iterator[tuple[ShardedArray, NamedSharding]]:
-    """The sharded arrays of a pytree of which placements say where they are to be, with that."""
+def _arrays(what: str, tree: Any, placements: Any) -> Iterator[tuple[Any, NamedSharding]]:
+    """The concrete arrays of a pytree of which placements say where they are to be, with that."""
     for subtree, layout in _pairs(what, tree, placements)[1] if says_where(placements) else ():
         if layout is not None:
-            yield from ((x, layout) for x in pytrees.leaves(subtree) if isinstance(x, ShardedArray))
+            yield from ((x, layout) for x in pytrees.leaves(subtree) if isinstance(x, ShardedArray | ConcreteArray))
 
 
 def with_subtrees(placements: Any, tree: Any, mismatch: str) -> tuple[pytrees.TreeDef, list[tuple[Any, Any]]]:
@@ -127,6 +140,10 @@ def with_subtrees(placements: Any, tree: Any, mismatch: str) -> tuple[pytrees.Tr
 def _pairs(what: str, tree: Any, placements: Any) -> tuple[Any, list[tuple[Any, NamedSharding | None]]]:
     """The structure of placements, and for each leaf of it a subtree and where its arrays are to be."""
     structure, pairs = with_subtrees(placements, tree, f"{what}: the shardings have another structure than the arrays")
+    for subtree, leaf in pairs:
+        if isinstance(leaf, PlacementOf):
+            for x in pytrees.leaves(subtree):
+                leaf.check_array(what, x)
     return structure, [(x, _layout(what, leaf)) for x, leaf in pairs]
 
 
@@ -138,8 +155,13 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
         return NamedSharding(current_mesh(), placement)
     if isinstance(placement, SingleDeviceSharding):
         return placement.layout
+    if isinstance(placement, PlacementOf):
+        placement.check_placed(what)
+        return _layout(what, placement.sharding)
     if isinstance(placement, Device):
         return layout_on(placement)
+    if placement is not None and not isinstance(placement, NamedSharding) and placement.memory_kind is not None:
+        return NamedSharding(AbstractMesh(), PartitionSpec(), memory_kind=placement.memory_kind)
     return placement if isinstance(placement, NamedSharding) else None
 
 
@@ -160,7 +182,7 @@ def _beside_type(x: Any, layout: NamedSharding) -> NamedSharding:
     parts = (*layout.spec, *[None] * (x.ndim - len(layout.spec)))
     pairs = zip(type_of(x), parts, strict=True)
     joined = [part if part is UNCONSTRAINED or not own else (*own, *axes_of(part)) for own, part in pairs]
-    return NamedSharding(layout.mesh, PartitionSpec(*joined))
+    return layout.update(spec=PartitionSpec(*joined))
 
 
 def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
@@ -168,19 +190,29 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
         layout.dimension_axes(x.shape, what)
         return x.update(sharding=shown(layout))
     array = x if isinstance(x, Array) else as_array(x)
+    if layout.mesh.empty and not isinstance(layout.mesh, Mesh):
+        return _in_memory(array, layout)
     if isinstance(array, Tracer) and not only_even and array.ndim >= len(layout.spec):
         layout = _beside_type(array, layout)
     if isinstance(array, Tracer) and not only_even:
         layout = layout.with_even_parts(array.shape)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit
     if isinstance(array, Tracer):
-        if what == "device_put" and state.staging is not None and isinstance(layout.mesh, Mesh) and layout.mesh.empty:
+        is_usual = layout.memory_kind == "device" and isinstance(layout.mesh, Mesh)
+        if what == "device_put" and state.staging is not None and layout.mesh.empty and is_usual:
             return array  # a compiled function is on one set of devices, which its arguments say
-        is_abstract = not isinstance(layout.mesh, Mesh) and not layout.mesh.empty
-        return constrained(array, layout) if is_abstract or is_spread(layout) else array
+        is_abstract = not isinstance(layout.mesh, Mesh)
+        return constrained(array, layout, in_memory=only_even) if is_abstract or is_spread(layout) else array
     if not isinstance(layout.mesh, Mesh) and not layout.mesh.empty:
-        layout = NamedSharding(_with_devices(what, array, layout.mesh), layout.spec)
+        layout = layout.update(mesh=_with_devices(what, array, layout.mesh))
     return resharded(array, layout) if is_spread(layout) else array.concrete(what)
+
+
+def _in_memory(array: Any, layout: NamedSharding) -> Any:
+    """An array in a kind of memory, of which nothing else is said."""
+    if isinstance(array, Tracer):
+        return constrained(array, layout.update(spec=[UNCONSTRAINED] * array.ndim), in_memory=True)
+    return in_memory(array, layout.memory_kind)
 
 
 def _with_devices(what: str, array: Any, mesh: AbstractMesh) -> Mesh:

@@ -140,7 +140,29 @@ def default_device() -> Device:
 
 
 class Placement:
-    """Where arrays are to be: the base class of shardings."""
+    """Where arrays are to be: the base class of shardings.
+
+    Attributes:
+        memory_kind: in which kind of memory, if that is said.
+    """
+
+    memory_kind: str | None = None
+
+
+class PlacementOf(Placement):
+    """A placement that says more than a sharding, such as how arrays lie in memory.
+
+    Attributes:
+        sharding: where arrays are to be; None leaves it open.
+    """
+
+    sharding: Placement | None = None
+
+    def check_placed(self, what: str) -> None:
+        """Refuse what does not say where an array is to be, where that is needed; `what` names the function."""
+
+    def check_array(self, what: str, x: Any) -> None:
+        """Refuse an array that it does not fit."""
 
 
 def check_device(what: str, device: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ class _Unconstrained:
 
 
 UNCONSTRAINED = _Unconstrained()
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")  # all are the memory of the machine
 
 
 class PartitionSpec(Placement, tuple[Any, ...]):
@@ -156,6 +158,12 @@ def splitting(shape: Sequence[int], spec: Spec, axes: Sequence[tuple[Any, int]])
     return Splitting(tuple(sizes), (*leading, *rest))
 
 
+def _checked_kind(what: str, kind: str | None) -> str:
+    if kind is not None and kind not in MEMORY_KINDS:
+        raise ArgumentError(f"{what}: memory_kind must be one of {MEMORY_KINDS}, but is {kind!r}.")
+    return kind or "device"
+
+
 class Sharding(Placement):
     """Which part of an array is on which device: the base class.
 
@@ -165,7 +173,7 @@ class Sharding(Placement):
     True
     """
 
-    memory_kind: str | None = "device"
+    memory_kind: str = "device"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def device_set(self) -> set[Device]:
@@ -271,27 +279,33 @@ class Sharding(Placement):
         >>> split == whole, split.is_equivalent_to(whole, ndim=1)  # the axis has one device
         (False, True)
         """
-        return isinstance(other, Sharding) and self._tiles(ndim) == other._tiles(ndim)
+        is_alike = isinstance(other, Sharding) and self.memory_kind == other.memory_kind
+        return is_alike and self._tiles(ndim) == other._tiles(ndim)
 
     def _tiles(self, ndim: int) -> Any:
         """For each device, along each dimension how many parts there are, and which of them it has."""
         return {device.id: ((1, 0),) * ndim for device in self.device_set}
 
     def with_memory_kind(self, kind: str) -> Sharding:
-        """The same in a kind of memory: there is one.
+        """The same in a kind of memory. On a CPU all kinds are the memory of the machine: arrays say which was asked
+        for, and programs compute the same.
 
         Args:
-            kind: the name of a kind of memory, accepted for compatibility.
+            kind: "device", "pinned_host" or "unpinned_host".
 
         Returns:
-            The sharding itself.
+            A sharding.
+
+        Raises:
+            ArgumentError: another kind.
 
         >>> import tinyxla
-        >>> sharding = tinyxla.numpy.ones(4).sharding
-        >>> sharding.with_memory_kind("device") == sharding
-        True
+        >>> tinyxla.numpy.ones(4).sharding.with_memory_kind("pinned_host").memory_kind
+        'pinned_host'
         """
-        return self
+        made = copy.copy(self)
+        made.memory_kind = _checked_kind(type(self).__name__, kind)
+        return made
 
     def without_dimension(self, d: int, ndim: int) -> Sharding:
         """The sharding of arrays that lack a dimension of the `ndim` that there are.
@@ -326,6 +340,7 @@ class SingleDeviceSharding(Sharding):
     def __init__(self, device: Device | None = None, *, memory_kind: str | None = None) -> None:
         check_device("SingleDeviceSharding", device)
         self._device = device if isinstance(device, Device) else default_device()
+        self.memory_kind = _checked_kind("SingleDeviceSharding", memory_kind)
 
     @property
     def device_set(self) -> set[Device]:
@@ -335,7 +350,7 @@ class SingleDeviceSharding(Sharding):
     @property
     def layout(self) -> NamedSharding:
         """The same over a mesh without axes."""
-        return layout_on(self._device)
+        return layout_on(self._device, self.memory_kind)
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the array: the device has all of it.
@@ -374,20 +389,21 @@ class SingleDeviceSharding(Sharding):
         return {self._device: (slice(None),) * len(_shape_of(global_shape))}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self._device == other._device
+        is_single = isinstance(other, SingleDeviceSharding)
+        return is_single and (self._device, self.memory_kind) == (other._device, other.memory_kind)
 
     def __hash__(self) -> int:
         return hash(self._device.id)
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
 
 
-def layout_on(device: Device) -> NamedSharding:
+def layout_on(device: Device, memory_kind: str = "device") -> NamedSharding:
     """All of an array on one device, as a sharding over a mesh without axes."""
     grid = np.empty((), dtype=object)
     grid[()] = device
-    return NamedSharding(Mesh(grid), PartitionSpec())
+    return NamedSharding(Mesh(grid), PartitionSpec(), memory_kind=memory_kind)
 
 
 class NamedSharding(Sharding):
@@ -407,6 +423,7 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: AbstractMesh, spec: Any, *, memory_kind: str | None = None) -> None:
         self.mesh = mesh
+        self.memory_kind = _checked_kind("NamedSharding", memory_kind)
         if spec is None or not isinstance(mesh, AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError(f"NamedSharding: takes a mesh and a PartitionSpec, but got {mesh!r} and {spec!r}.")
         self.spec: PartitionSpec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
@@ -420,18 +437,19 @@ class NamedSharding(Sharding):
                 f"NamedSharding: {self.spec} must not name the axis {twice!r} twice; a part is along one dimension."
             )
 
-    def update(self, *, spec: Any = None, **ignored: Any) -> NamedSharding:
-        """The same with another spec.
+    def update(self, *, mesh: Any = None, spec: Any = None, memory_kind: str | None = None) -> NamedSharding:
+        """The same with other fields.
 
         Args:
+            mesh: a mesh; None keeps that of the sharding.
             spec: a `PartitionSpec`, or a sequence of entries; None keeps that of the sharding.
-            **ignored: accepted for compatibility.
+            memory_kind: a kind of memory; None keeps that of the sharding.
 
         Returns:
-            A `NamedSharding` over the same mesh.
+            A `NamedSharding`.
 
         Raises:
-            ArgumentError: what is no spec.
+            ArgumentError: what is no spec, or another kind of memory.
             ShapeError: a spec that names an axis which the mesh does not have, or one twice.
 
         >>> from tinyxla import NamedSharding, P
@@ -442,7 +460,8 @@ class NamedSharding(Sharding):
         """
         if spec is not None and (isinstance(spec, str) or not isinstance(spec, Iterable)):
             raise ArgumentError(f"NamedSharding.update: spec must be a PartitionSpec, but got {spec!r}.")
-        return NamedSharding(self.mesh, self.spec if spec is None else spec)
+        mesh = self.mesh if mesh is None else mesh
+        return NamedSharding(mesh, self.spec if spec is None else spec, memory_kind=memory_kind or self.memory_kind)
 
     @property
     def _devices(self) -> np.ndarray[Any, Any]:
@@ -527,7 +546,7 @@ class NamedSharding(Sharding):
         PartitionSpec('x', None)
         """
         missing = rank - len(self.spec)
-        return NamedSharding(self.mesh, PartitionSpec(*self.spec, *[None] * missing)) if missing > 0 else self
+        return self.update(spec=PartitionSpec(*self.spec, *[None] * missing)) if missing > 0 else self
 
     def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:
         """The same, but whole along dimensions of an array that have no equal parts.
@@ -545,7 +564,7 @@ class NamedSharding(Sharding):
         """
         odd = [k for k, (part, n) in enumerate(zip(self.spec, shape, strict=False)) if n % self._parts(part)]
         spec = PartitionSpec(*(None if k in odd else part for k, part in enumerate(self.spec)))
-        return NamedSharding(self.mesh, spec) if odd else self
+        return self.update(spec=spec) if odd else self
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that each device has.
@@ -614,7 +633,7 @@ class NamedSharding(Sharding):
         """
         d = canonical_axis(d, ndim, "without_dimension")
         spec = (*self.spec, *[None] * (ndim - len(self.spec)))
-        return NamedSharding(self.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
+        return self.update(spec=PartitionSpec(*spec[:d], *spec[d + 1 :]))
 
     def _tiles(self, ndim: int) -> Any:
         spec = tuple(axes_of(part) for part in (*self.spec, *[None] * (ndim - len(self.spec))))
@@ -632,13 +651,14 @@ class NamedSharding(Sharding):
         return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
+        is_named = isinstance(other, NamedSharding)
+        return is_named and (self.mesh, self.spec, self.memory_kind) == (other.mesh, other.spec, other.memory_kind)
 
     def __hash__(self) -> int:
         return hash((self.mesh, self.spec))
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
 class Shard:

@@ -44,11 +44,12 @@ _ONE = AbstractMesh((1,), ("x",))
 
 class ShardingConstraint(NamedTuple):
     """`spec` is a `PartitionSpec` with an entry for each dimension. The examples of a map around are split along
-    `example_axes`; without them that is left open."""
+    `example_axes`; without them that is left open. `memory_kind` is where the result is, if that is said."""
 
     mesh: AbstractMesh
     spec: tuple[Any, ...]
     example_axes: tuple[Hashable, ...] = ()
+    memory_kind: str | None = None
 
 
 def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...], **others: Any) -> Shape:
@@ -58,7 +59,9 @@ def _constraint_shape(x: AnyShape, *, mesh: Any, spec: tuple[Any, ...], **others
     return shape
 
 
-def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any, **others: Any) -> tuple[Any]:
+def _constraint_transpose(
+    g: Any, x: Any, *, mesh: Any, spec: Any, memory_kind: Any = None, **others: Any
+) -> tuple[Any]:
     """The cotangent where the operand is, if that was on other devices."""
     layout: Any = getattr(x, "sharding", None)
     if isinstance(layout, SingleDeviceSharding):
@@ -70,12 +73,14 @@ def _constraint_transpose(g: Any, x: Any, *, mesh: Any, spec: Any, **others: Any
     return (sharding_constraint(g, mesh=mesh, spec=spec, **others),)
 
 
-def _constraint_batch(size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any, example_axes: Any) -> Any:
+def _constraint_batch(
+    size: int, operands: tuple[Any], axes: Axes, *, mesh: Any, spec: Any, example_axes: Any, **others: Any
+) -> Any:
     (x,), (axis,) = operands, axes
     assert axis is not None
     _check_example_axes(example_axes, mesh, spec)
     examples = example_axes or UNCONSTRAINED
-    return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], examples, *spec[axis:])), axis
+    return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], examples, *spec[axis:]), **others), axis
 
 
 def _check_example_axes(names: tuple[Hashable, ...], mesh: AbstractMesh, spec: tuple[Any, ...]) -> None:

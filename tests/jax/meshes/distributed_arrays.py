@@ -7,6 +7,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Format, Layout
 from jax.experimental.pjit import pjit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
@@ -420,3 +421,80 @@ def wrong_shardings():
 
 def forms_of_specs():
     yield P(("x",)), P(["x"]), P(()), P((), None), P(["x", "y"]), P(("x",)) == P("x"), P("x") + P("y")
+
+
+def _placed(x):
+    return x, x.committed, sorted(d.id for d in x.devices()), x.sharding.memory_kind
+
+
+def arrays_stay_where_they_were_put():
+    first, second = jax.devices()[:2]
+    x = jax.device_put(_grid(4), first)
+    yield [_placed(y) for y in (x, x + jnp.ones(4), jax.jit(jnp.sin)(x), x.addressable_shards[0].data, jnp.ones(2))]
+    yield [_placed(y) for y in (jax.lax.full_like(x, 2), jnp.zeros(2, device=first), jax.grad(jnp.sum)(x))]
+    yield _placed(jax.jit(lambda a: jax.device_put(a, second))(jnp.ones(2)))
+    with jax.default_device(second):
+        y = jnp.sin(jnp.ones(2))
+    yield _placed(y), _placed(y + jax.device_put(1.0, first))
+    rows, whole = NamedSharding(_mesh(2), P("x")), NamedSharding(_mesh(4), P())
+    for put in (first, second, rows):
+        x = jax.device_put(_grid(4), put)
+        for call in (
+            lambda x=x: x + jax.device_put(_grid(4), whole),
+            lambda x=x: jax.jit(lambda a: jax.lax.with_sharding_constraint(a, whole))(x),
+            lambda x=x: jax.lax.with_sharding_constraint(x, whole),
+            lambda x=x: jax.jit(jnp.sin, in_shardings=whole)(x),
+            lambda x=x: jax.jit(jnp.sin).lower(jax.device_put(x, jax.devices()[3])).compile()(x),
+        ):
+            try:
+                yield call()
+            except ValueError as error:
+                yield error
+
+
+def kinds_of_memory():
+    rows = NamedSharding(_mesh(2), P("x"))
+    host = rows.with_memory_kind("pinned_host")
+    x = jax.device_put(_grid(4), host)
+    yield _placed(x), host, host == rows, host.is_equivalent_to(rows, 1), jax.typeof(x).memory_space.name
+    yield [_placed(s.data) for s in x.addressable_shards]
+    yield _placed(jax.device_put(x, jax.memory.Space.Device)), _placed(jax.device_put(1.0, jax.memory.Space.Host))
+    yield [_placed(y) for y in jax.jit(lambda a: (a, jax.device_put(a, rows) + 1, jnp.sin(a)), donate_argnums=())(x)]
+    yield [_placed(y) for y in jax.jit(lambda a: (2 * a, a), out_shardings=(host, rows))(jax.device_put(x, rows))]
+    stacked = jax.jit(lambda a: jax.lax.scan(lambda c, y: (c, jax.device_put(y + c, jax.memory.Space.Host)), 1.0, a)[1])
+    yield _placed(stacked(jax.device_put(_grid(3, 4), NamedSharding(_mesh(2), P(None, "x")))))
+    for call in (
+        lambda: x + jax.device_put(x, rows),
+        lambda: jax.jit(jnp.sin, in_shardings=host)(jnp.ones(4)),
+        lambda: rows.with_memory_kind("tape"),
+    ):
+        try:
+            yield call()
+        except ValueError as error:
+            yield error
+
+
+def layouts():
+    rows = NamedSharding(_mesh(2), P("x"))
+    auto, given = Format(Layout.AUTO), Format(Layout((0, 1)), rows)
+    x = jax.device_put(_grid(4, 2), rows)
+    compiled = jax.jit(lambda a: 2 * a, in_shardings=auto, out_shardings=auto).lower(_described(x)).compile()
+    yield compiled.input_formats[0][0] == x.format, compiled.output_formats.layout.major_to_minor, compiled(x)
+    for put in (given, Format(None, rows), x.format):
+        y = jax.device_put(_grid(4, 2), put)
+        yield y, y.sharding, y.format == x.format, jax.jit(lambda a: a + 1, in_shardings=put)(y)
+    for call in (
+        lambda: jax.device_put(_grid(4, 2), auto),
+        lambda: jax.device_put(_grid(4), given),
+        lambda: jax.jit(jnp.sin, in_shardings=auto)(x),
+        lambda: jax.ShapeDtypeStruct((4, 2), np.float32, sharding=auto),
+        lambda: jax.jit(jnp.sin, in_shardings=Format(Layout((1, 0)), rows))(x),
+    ):
+        try:
+            yield call()
+        except (ValueError, TypeError) as error:
+            yield isinstance(error, Exception)
+
+
+def _described(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)

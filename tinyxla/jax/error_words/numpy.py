@@ -227,6 +227,38 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     (r"lax.split: slice: dimension \d+ of the result has the size", "split on sharded dims"),
     (r"slice: dimension \d+ of the result has the size", "slicing on sharded dims where the sizes do not divide"),
     (r"pad: dimension \d+ of the result has the size", "padding on sharded dims where the sizes do not divide"),
+    # layouts and kinds of memory
+    (
+        r"^device_put: the sharding and layout of (.*) must be concrete",
+        "sharding and layout in {1} should be concrete.",
+    ),
+    (
+        r"^(\w+): the sharding and layout of .* must be concrete",
+        "`Layout.AUTO` cannot be used in place of a device-local layout in a `{1}`.",
+    ),
+    (
+        r"an argument must have the layout (.*), but has (.*); ",
+        "Layout passed to jit does not match the layout on the respective arg. Got jit layout: {1}, arg layout: {2}",
+    ),
+    (
+        r"the layout must have as many dimensions as the array, which has (.*), but is (.*)\.",
+        "Length of major_to_minor and the rank of the value should match. Got major_to_minor={2} and value rank={1}",
+    ),
+    (r"^jit: \w+_shardings: the .*, but got AUTO", "`jax.jit` does not accept device-local layouts directly."),
+    (
+        r"memory_kind must be one of (.*), but is (.*)\.",
+        "Could not find memory addressable by device cpu. Device cpu can address the following memory kinds: {1}. Got "
+        "memory kind: {2}",
+    ),
+    (
+        r"an argument of the type (.*) must be in the kind of memory (.*), but is in (.*); use",
+        "Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit memory kind: {2}, "
+        "arg memory kind: {3} for arg type: {1:type}",
+    ),
+    (
+        r"(\S+): the operands must be in one kind of memory, but are in (.*); use",
+        "memory_space of all inputs passed to `{1:op}` must be the same. Got {2}",
+    ),
     # programs over several meshes
     (
         r"^(.*): the arrays of one program must be sharded over one mesh, but the argument (.*?) of type (\S+) is on "

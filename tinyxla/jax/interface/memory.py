@@ -1,14 +1,3 @@
-"""`jax.memory`: kinds of memory, of which a CPU has one."""
+"""`jax.memory`: kinds of memory."""
 
-import enum
-
-
-class Space(enum.Enum):
-    """Where an array is; all are the same memory here."""
-
-    Device = enum.auto()
-    Host = enum.auto()
-    Any = enum.auto()
-
-    def __repr__(self) -> str:
-        return f"MemorySpace.{self.name}"
+from tinyxla.jax.memory_spaces import Space as Space

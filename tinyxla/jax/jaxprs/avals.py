@@ -12,7 +12,9 @@ import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
+from tinyxla.jax.memory_spaces import Space, space_of
 from tinyxla.ops import movement
+from tinyxla.partitioning.memory_kinds import memory_kind_of
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
@@ -65,10 +67,11 @@ class ShapedArray(AbstractValue):
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
         layout = sharding or _whole(get_abstract_mesh(), len(self.shape))
+        self.memory_space = Space.Device if memory_space is None else memory_space
         self.sharding: Any = layout.with_rank(len(self.shape)) if isinstance(layout, NamedSharding) else layout
 
     def _key(self) -> Any:
-        return type(self), self.shape, self.dtype, self.weak_type
+        return type(self), self.shape, self.dtype, self.weak_type, self.memory_space
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapedArray) and self._key() == other._key()
@@ -89,14 +92,17 @@ class ShapedArray(AbstractValue):
         return frozenset()
 
     def update(self, **changes: Any) -> ShapedArray:
-        kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        kept: dict[str, Any] = {
+            name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type", "memory_space")
+        }
         return ShapedArray(**(kept | changes))
 
     def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
         """`float32[2,3]`, or `f32[2,3]` as jaxprs are printed."""
         name = short_name(self.dtype) if short_dtypes else str(self.dtype)
         sizes = [f"{n}{split_along(axes_of(part))}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
-        return f"{name}[{','.join(sizes)}]"
+        space = "<host>" if self.memory_space is Space.Host else ""
+        return f"{name}{space}[{','.join(sizes)}]"
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False)
@@ -143,7 +149,8 @@ def get_aval(x: Any) -> AbstractValue:
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
-        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False), sharding=sharding_along_explicit_axes(x))
+        weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
+        return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, memory_space=space_of(memory_kind_of(x)))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 

@@ -406,7 +406,7 @@ def _permute(x: Instruction, operands: list[Atom]) -> Translated:
 def _constraint_params(x: Instruction, a: Any) -> Params:
     spec = PartitionSpec(*a.spec)
     unconstrained = {k for k, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED}
-    return {"sharding": NamedSharding(a.mesh, spec), "unconstrained_dims": unconstrained}
+    return {"sharding": NamedSharding(a.mesh, spec, memory_kind=a.memory_kind), "unconstrained_dims": unconstrained}
 
 
 def _loop(x: Instruction, operands: list[Atom]) -> Translated:
