@@ -18,6 +18,7 @@ from tinyxla.jax.error_words.rows import with_jax_words
 from tinyxla.jax.filtered_tracebacks import mark_filtered_tracebacks
 from tinyxla.jax.formats import array_format, input_formats, output_formats
 from tinyxla.jax.gradient_refs import with_refs
+from tinyxla.jax.hlo_shardings import hlo_sharding
 from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.jax.jaxprs.random_primitives import record_generators
 from tinyxla.jax.jaxprs.recorded_functions import recorded_power, recorded_square
@@ -26,10 +27,12 @@ from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
     args_info,
     cache_size,
+    hlo_of_device,
     in_avals,
     in_stablehlo,
     out_avals,
     traced_jaxpr,
+    whole_ir,
 )
 from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.shapes.key_types import prng_key
@@ -37,7 +40,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Trace, Tracer
 from tinyxla.tracing.device import Device
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -89,15 +92,18 @@ def set_attributes() -> None:
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
     compiled: Any = Compiled
+    compiled.as_text = hlo_of_device
     compiled.input_formats, compiled.output_formats = property(input_formats), property(output_formats)
     array_type.format = property(array_format)
     Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
     tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
+    Lowered.compiler_ir = whole_ir(Lowered.compiler_ir)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     sharding: Any = NamedSharding
     sharding.check_compatible_aval = lambda self, aval_shape: self.dimension_axes(aval_shape) and None
+    Sharding._to_xla_hlo_sharding = hlo_sharding  # type: ignore[attr-defined]
     sharding._device_assignment = property(lambda self: tuple(self.mesh.devices.flat))
     PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
     device: Any = Device

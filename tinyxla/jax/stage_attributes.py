@@ -8,9 +8,12 @@ from functools import wraps
 from typing import Any
 
 from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Module
 from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
+from tinyxla.jax.partitioned_text import WholeModule, is_partitioned, whole_text
+from tinyxla.text import print_module
 from tinyxla.tracing import pytrees
 
 
@@ -89,6 +92,8 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
 
     @wraps(as_text)
     def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
+            return whole_text(self, dialect or "stablehlo", debug_info)
         if dialect is not None:
             return as_text(self, dialect, debug_info=debug_info)
         try:
@@ -97,6 +102,26 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
             return as_text(self, debug_info=debug_info)
 
     return text
+
+
+def whole_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
+    """The program of a lowered function as an object; over several devices that of whole arrays."""
+
+    @wraps(compiler_ir)
+    def ir(self: Any, dialect: str | None = None) -> Any:
+        if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
+            return WholeModule(lambda: whole_text(self, dialect or "stablehlo"))
+        return compiler_ir(self, dialect)
+
+    return ir
+
+
+def hlo_of_device(compiled: Any) -> str:
+    """The program that each device runs as HLO text."""
+    from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
+
+    made = compiled._program.lowered
+    return print_module(Module(made.name, expand_to_hlo(made)))
 
 
 def cache_size(function: Any) -> int:

@@ -144,3 +144,35 @@ def keys_on_meshes():
         out_specs=P("x"),
     )
     yield one(jax.random.key(1))
+
+
+def texts_of_programs():
+    mesh = _mesh(2, 2)
+    rows = NamedSharding(mesh, P("x"))
+
+    def function(x, w):
+        y = jax.lax.with_sharding_constraint(jnp.sin(x) @ w, NamedSharding(mesh, P("x", P.UNCONSTRAINED)))
+        return y.sum()
+
+    lowered = jax.jit(function, in_shardings=(rows, None)).lower(_grid(8, 4), _grid(4, 4))
+    for text in (lowered.as_text(), str(lowered.compiler_ir())):
+        yield [
+            part in text
+            for part in (
+                'sdy.mesh @mesh = <["x"=2, "y"=2]>',
+                '%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}',
+                '<@mesh, [{"x"}, {?}]> : tensor<8x4xf32>',
+                "mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32",
+            )
+        ]
+    for text in (lowered.as_text("hlo"), lowered.compiler_ir("hlo").as_hlo_text()):
+        tiles = "sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}"
+        yield f"parameter(0), {tiles}" in text, f'custom_call_target="Sharding", {tiles}' in text
+    text = lowered.compile().as_text()
+    yield text.startswith("HloModule"), "all-reduce(" in text, "f32[4,4]" in text, "f32[8,4]" in text
+    for spec in (P("x", "y"), P("y", "x"), P("y"), P(("x", "y")), P(None, ("y", "x")), P()):
+        described = NamedSharding(mesh, spec)._to_xla_hlo_sharding(2)
+        yield repr(described), described.is_replicated(), described.tile_assignment_dimensions()
+        yield described.tile_assignment_devices() if described.is_tiled() else None
+    yield repr(SingleDeviceSharding(jax.devices()[1])._to_xla_hlo_sharding(1))
+    yield repr(NamedSharding(_mesh(2, 2, 2), P(("x", "z"), "y"))._to_xla_hlo_sharding(2))
