@@ -560,11 +560,12 @@ class Jitted(Described, Generic[P, R]):
             if _checks_values() and unwanted(tuple(x.buffer() for x in pytrees.leaves(results) if not is_float0(x))):
                 check_computation(program.computation, [x.buffer() for x in leaves])
             return results
-        for x in leaves:
+        for k, x in enumerate(leaves):
             if isinstance(x, ShapeDtypeStruct):
+                name = parameter_names(self._function, args, kwargs)[k:][:1] or [str(k)]
                 raise ArgumentError(
-                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or "
-                    "eval_shape."
+                    f"jit of {self.__name__}: the argument {name[0]} of type {Shape.of(x)} is a ShapeDtypeStruct, "
+                    "which has no value to compute with; use lower() or eval_shape."
                 )
         try:
             return program.apply(leaves, self._inline and state.staging is not None)

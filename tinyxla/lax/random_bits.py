@@ -73,7 +73,7 @@ def rng_bit_generator(
     what = "lax.rng_bit_generator"
     if out_sharding is not None:
         return placed_result(
-            f"{what}: out_sharding", lambda: rng_bit_generator(key, shape, dtype, algorithm), out_sharding
+            f"{what}: out_sharding", lambda: rng_bit_generator(key, shape, dtype, algorithm), (None, out_sharding)
         )
     given: Any = array_of(key, what)
     words = given.dtype == np.uint32

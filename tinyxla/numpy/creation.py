@@ -46,7 +46,7 @@ from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, 
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size, on_current_mesh, state
 from tinyxla.tracing.float_zeros import is_float0
-from tinyxla.tracing.meshes import Mesh, current_mesh
+from tinyxla.tracing.meshes import Mesh, context, current_mesh
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -131,6 +131,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     if isinstance(a, np.ndarray) and type(a) is not np.ndarray:
         refuse_masked(a, "asarray")
     found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
+    if context.programs is not None and found is not a and type(found) is ConcreteArray:
+        return on_current_mesh(found)
     return found.copy() if copy and found is a else found
 
 
@@ -894,7 +896,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
         return cast(_diagonal_mask(sizes, offset, "EQ"), found)
     checked_size("eye", Shape(element_type(found), sizes))
     try:
-        return ConcreteArray(np.eye(rows, columns, max(-rows, min(offset, columns)), found))
+        return on_current_mesh(ConcreteArray(np.eye(rows, columns, max(-rows, min(offset, columns)), found)))
     except MemoryError:
         raise SizeError(f"eye: no memory can hold {rows} by {columns} elements; give it smaller sizes.") from None
 

@@ -197,10 +197,10 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
     if isinstance(array, Tracer) and not only_even:
         layout = layout.with_even_parts(array.shape)
     layout.dimension_axes(array.shape, what)  # refuses one that does not fit
+    is_one_device = layout.mesh.empty and isinstance(layout.mesh, Mesh) and layout.memory_kind == "device"
+    if what == "device_put" and state.staging is not None and is_one_device and not isinstance(array, ShardedArray):
+        return array  # a compiled function is on one set of devices, which its arguments say
     if isinstance(array, Tracer):
-        is_usual = layout.memory_kind == "device" and isinstance(layout.mesh, Mesh)
-        if what == "device_put" and state.staging is not None and layout.mesh.empty and is_usual:
-            return array  # a compiled function is on one set of devices, which its arguments say
         is_abstract = not isinstance(layout.mesh, Mesh)
         return constrained(array, layout, in_memory=only_even) if is_abstract or is_spread(layout) else array
     if not isinstance(layout.mesh, Mesh) and not layout.mesh.empty:

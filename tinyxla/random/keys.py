@@ -21,6 +21,7 @@ from tinyxla.ops.random_bits import threefry2x32
 from tinyxla.random.generators import GENERATORS
 from tinyxla.shapes import KEY_TYPES, KeyType, Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.core import on_current_mesh
 from tinyxla.tracing.promotion import config, default_int
 from tinyxla.transforms.key_arrays import KeyArray as KeyArray
 
@@ -207,7 +208,7 @@ def _seeded(what: str, seed: Any, impl: Any, dtype: Any) -> KeyArray:
             raise NumberRangeError(f"{what}: the seed {value} does not fit 64 bits.")
         pair = ((value >> 32) & 0xFFFFFFFF if config.enable_x64 else 0, value & 0xFFFFFFFF)
         if wanted.implementation == "threefry2x32":
-            return KeyArray(wanted, wrap(np.array(pair, np.uint32)))
+            return KeyArray(wanted, on_current_mesh(wrap(np.array(pair, np.uint32))))
         return KeyArray(wanted, make(*(ConcreteArray(np.uint32(x)) for x in pair)))
     found = array_of(seed, what)
     if found.ndim:

@@ -19,6 +19,7 @@ from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, own_axes
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.host.callback import examples
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace, with_axes
@@ -228,7 +229,11 @@ def over_axes(
         return list(run(computation, values))
     (name, count), inner = axes[0], axes[1:]
     places = [0 if splits(spec, name) else None for spec in inputs]
-    pairs = batch(lambda *x: over_axes(computation, inner, x, inputs, outputs), count, values, places, name)
+    outer, examples.are_devices = examples.are_devices, True
+    try:
+        pairs = batch(lambda *x: over_axes(computation, inner, x, inputs, outputs), count, values, places, name)
+    finally:
+        examples.are_devices = outer
     found: list[Any] = []
     for (x, axis), spec in zip(pairs, outputs, strict=True):
         if splits(spec, name):

@@ -291,6 +291,8 @@ def _check_reduced(
     ]
     if x.op.name in _CONTRACTIONS and len(split) > 1:
         raise error(f"both operands are split along {_names(split[0])} where they are contracted, so it is ambiguous")
+    if x.op.name == "convolution" and split and not _is_whole(split[0], sizes):
+        raise error(f"an operand is split along {_names(split[0])} where features are contracted")
     if x.op.name in _LOOKING_UP and split and not _is_whole(split[0], sizes):
         raise error(f"elements are looked up along a dimension that is split along {_names(split[0])}")
 
@@ -333,6 +335,16 @@ def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[S
     return [tuple(map(operator.add, *pair)) for pair in zip(outside, inside, strict=True)]
 
 
+def _dynamic_slice(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """That of the operand, also of dimensions of which there is a part, if it has equal ones."""
+
+    def error(why: str) -> ShardingTypeError:
+        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
+
+    _check_result(x.array_shape, operands[0], sizes, error)
+    return [operands[0]]
+
+
 def _call(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     return output_types(x.attributes.to_apply, operands, sizes)
 
@@ -366,6 +378,7 @@ def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
 _RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
     "call": _call,
     "conditional": _conditional,
+    "dynamic-slice": _dynamic_slice,
     "shard-map": _shard_map,
     "sharding-constraint": _constraint,
     "while": _while,

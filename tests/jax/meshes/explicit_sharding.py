@@ -230,3 +230,28 @@ def training():
 
         value, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(w, v)
         yield np.asarray(value), gradients
+
+
+def types_of_parts():
+    with jax.set_mesh(_mesh()):
+        x = jax.device_put(_grid(8, 8), P("X", "Y"))
+        yield _in_types(lambda x, k: jax.lax.dynamic_slice(x, (k, k), (4, 4)), x, np.int32(1))
+        yield _in_types(lambda x, k: jax.lax.dynamic_slice_in_dim(x, k, 3, axis=0), jax.device_put(x, P(None, "Y")), 2)
+        yield _in_types(jax.grad(lambda x: (jax.lax.dynamic_slice(x, (1, 2), (4, 4)) ** 2).sum()), x)
+        rows = jax.device_put(_grid(8, 8), P(None, "Y"))
+        yield _in_types(lambda x: jax.lax.scan(lambda c, row: (c + row, row), x[0], x), rows)
+        yield [_typed(a) for a in (jnp.eye(3), jnp.identity(2), jax.random.PRNGKey(0), jnp.zeros(2))]
+        yield _in_types(
+            lambda k: jax.lax.rng_bit_generator(k, (4, 8), out_sharding=P("X")), np.arange(4, dtype=np.uint32)
+        )
+        for call in (
+            lambda: jax.lax.dynamic_slice(x, (0, 0), (3, 4)),
+            lambda: jax.lax.scan(lambda c, row: (c, row), 0.0, x),
+            lambda: jax.jit(jax.lax.conv_general_dilated, static_argnums=(2, 3))(
+                jax.device_put(_grid(2, 4, 8), P(None, "Y", None)), np.ones((3, 4, 3), np.float32), (1,), "SAME"
+            ),
+        ):
+            try:
+                yield call()
+            except Exception as error:
+                yield isinstance(error, Exception)

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import io_callback
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 
@@ -449,3 +450,23 @@ def transformations_inside_and_outside():
         lambda a: jax.grad(lambda b: jnp.sum(b**3))(a), mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y")
     )
     yield nested(x), jax.eval_shape(nested, x).shape
+
+
+def ordered_callbacks():
+    seen = []
+
+    def f(x):
+        io_callback(lambda v: seen.append(np.asarray(v).tolist()), None, x, ordered=True)
+        return 2 * x
+
+    mapped = jax.shard_map(f, mesh=_mesh(4), in_specs=P("x"), out_specs=P("x"))
+    yield jax.jit(mapped)(_grid(8))
+    jax.effects_barrier()
+    yield sorted(seen)
+
+
+def devices_named_inside():
+    mapped = jax.shard_map(
+        lambda x: x + jax.device_put(1.0, jax.devices()[0]), mesh=_mesh(4), in_specs=P("x"), out_specs=P("x")
+    )
+    yield jax.jit(mapped)(_grid(8))

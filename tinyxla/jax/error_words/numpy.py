@@ -224,9 +224,21 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
         "jax.lax.reshape. Got operand type: {1}",
     ),
+    (r"^lax.scan: dimension 0 of xs must be whole", "0th dimension of all xs should be replicated."),
     (r"lax.split: slice: dimension \d+ of the result has the size", "split on sharded dims"),
     (r"slice: dimension \d+ of the result has the size", "slicing on sharded dims where the sizes do not divide"),
     (r"pad: dimension \d+ of the result has the size", "padding on sharded dims where the sizes do not divide"),
+    (
+        r"the argument (.*) of type (\S+) is a ShapeDtypeStruct, which has no value",
+        "Argument '{1}' of shape {2:type} of type <class 'jax.ShapeDtypeStruct'> is not a valid JAX type.",
+    ),
+    (r"^ShapedArray: the size of dimension", "The sharding does not evenly divide the dimension size."),
+    (
+        r"must be sharded over one mesh, but a sharding in it is on the devices (\[.*?\])(?:, as .*?\))? and a "
+        r"sharding in it is on the devices (\[.*?\])",
+        "Received incompatible devices for jitted computation. Got explicit output sharding with device ids {2} on "
+        "platform CPU and sharding_constraint inside jit with device ids {1} on platform CPU",
+    ),
     # layouts and kinds of memory
     (
         r"^device_put: the sharding and layout of (.*) must be concrete",

@@ -68,6 +68,8 @@ class ShapedArray(AbstractValue):
         self.weak_type = bool(weak_type)
         layout = sharding or _whole(get_abstract_mesh(), len(self.shape))
         self.memory_space = Space.Device if memory_space is None else memory_space
+        if any(layout.spec):
+            layout.dimension_axes(self.shape, "ShapedArray")  # refuses one that does not fit
         self.sharding: Any = layout.with_rank(len(self.shape)) if isinstance(layout, NamedSharding) else layout
 
     def _key(self) -> Any:

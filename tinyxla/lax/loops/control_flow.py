@@ -19,6 +19,7 @@ from tinyxla.errors import (
     PromotionError,
     ResultTypeError,
     ShapeError,
+    ShardingTypeError,
     TinyxlaError,
 )
 from tinyxla.hlo import Computation
@@ -567,6 +568,11 @@ def _row_like(x: Any) -> Any:
     layout = sharding_in_type(x)
     if layout is None:
         return row
+    if layout.shard_shape(x.shape)[0] != x.shape[0]:
+        raise ShardingTypeError(
+            f"lax.scan: dimension 0 of xs must be whole, but is split along {layout.spec[0]!r}, as {layout.spec}; "
+            "reshard it, or leave it to the compiler by auto_axes."
+        )
     return ShapeDtypeStruct(row.shape, row.dtype, sharding=layout.without_dimension(0, x.ndim))
 
 

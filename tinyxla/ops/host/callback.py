@@ -6,6 +6,7 @@ order in which they stand, whether or not anything needs what they give.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -73,11 +74,20 @@ def _derivative(function: Any, is_debug: bool = False, **others: Any) -> Derivat
     )
 
 
+class _Examples(threading.local):
+    """What the examples of a map are: `are_devices` where each is what a device computes. These have an order."""
+
+    are_devices = False
+
+
+examples = _Examples()
+
+
 def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     given = Callback(**attributes)
     mapped = tuple(a is not None for a in axes)
     values = [movement.align_axis(x, a, 0, size) if a is not None else x for x, a in zip(operands, axes, strict=True)]
-    if given.ordered and not given.is_debug:
+    if given.ordered and not given.is_debug and not examples.are_devices:
         raise ArgumentError(
             f"vmap: {given.function} is called with ordered=True, but examples that are computed together have no "
             "order; leave ordered out, or loop over the examples with lax.map or lax.scan."
