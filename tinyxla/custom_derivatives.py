@@ -501,7 +501,10 @@ class custom_jvp(CustomFunction[P, R]):
             return outputs, tangents
 
         looks_at = () if call.traced.values else self._rules
-        return CustomJvp(self.__name__, (call.key, self._rules), len(leaves), call.function, push, looks_at=looks_at)
+        keys = call.key, self._rules
+        return CustomJvp(
+            self.__name__, keys, len(leaves), call.function, push, symbolic_zeros=self._symbolic, looks_at=looks_at
+        )
 
 
 # --- reverse ----------------------------------------------------------------------------------------------------------

@@ -8,21 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinyxla.jax.jaxprs.avals import AbstractValue
+from tinyxla.jax.jaxprs.current_trace import EVAL_TRACE
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer, innermost, state
 from tinyxla.tracing.promotion import as_array, float0
 
 array_types = (Array, np.ndarray, np.generic)
-
-
-class EvalTrace(Trace):
-    """Stands for no trace: operations compute at once."""
-
-    what = "a program that is not traced"
-
-
-_EVAL_TRACE = EvalTrace()
 
 
 class TraceTag:
@@ -63,7 +55,7 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
 
 def find_top_trace(values: Iterable[Any]) -> Trace:
     """The trace that decides what an operation on these values means."""
-    return innermost([x for x in values if isinstance(x, Array)]) or _EVAL_TRACE
+    return innermost([x for x in values if isinstance(x, Array)]) or EVAL_TRACE
 
 
 def trace_state_clean() -> bool:
@@ -89,24 +81,6 @@ def named_axes() -> list[Any]:
 def nonempty_axis_env() -> bool:
     """Whether an axis is mapped."""
     return bool(state.axes)
-
-
-def take_current_trace() -> Any:
-    """A context that gives the current trace."""
-    return set_current_trace(state.staging or _EVAL_TRACE)
-
-
-class set_current_trace:
-    """A context in which a trace is the current one: the one that records or, for `EvalTrace`, none."""
-
-    def __init__(self, trace: Trace | None) -> None:
-        self.trace = trace
-
-    def __enter__(self) -> Trace | None:
-        return self.trace
-
-    def __exit__(self, *ignored: object) -> None:
-        pass
 
 
 def valid_jaxtype(x: Any) -> bool:

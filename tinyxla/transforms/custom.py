@@ -389,6 +389,7 @@ class CustomJvp(Rule):
     transpose."""
 
     push: Callable[[Values, Values], tuple[Values, Values]]
+    symbolic_zeros: bool = False  # whether the user's rule is given `SymbolicZero` objects
     has_derivatives: bool = field(default=True, init=False)
     closes_over_tracers: bool = field(default=True, init=False)
 

@@ -23,6 +23,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
+from tinyxla.jax.jaxprs.program_traces import ProgramTrace as Trace, ProgramTracer as Tracer
 from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
 from tinyxla.jax.trace_state import (
     concrete_or_error as concrete_or_error,
@@ -38,7 +39,6 @@ from tinyxla.jax.trace_state import (
 )
 from tinyxla.shapes.symbolic import max_dim as max_dim, min_dim as min_dim
 from tinyxla.tracing.array import Array as Value
-from tinyxla.tracing.core import Trace as Trace, Tracer as Tracer
 
 Effects = frozenset
 ParamDict = dict

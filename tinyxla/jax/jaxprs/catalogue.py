@@ -15,15 +15,17 @@ import numpy as np
 from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
 from tinyxla.api.shard_map import shard_map
+from tinyxla.jax.jaxprs.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives import Primitive
-from tinyxla.jax.linear_util import wrap_init
+from tinyxla.jax.jaxprs.rule_calls import bound_jvp_call, bound_vjp_call, jvp_call, vjp_call
 from tinyxla.lax import elementwise as functions
 from tinyxla.numpy import iinfo, stack, unstack
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.distributed import varying
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.core import innermost, state
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.custom import Rule, apply
 
@@ -38,15 +40,51 @@ class LaxPrimitive(Primitive):
         self.impl = function
 
     def bind(self, *args: Any, **params: Any) -> Any:
+        trace = state.staging
+        if isinstance(trace, ProgramTrace) and innermost(args) is trace:
+            found = trace.processed(self, list(map(as_array, args)), params)
+            return found if self.multiple_results else found[0]
         return self.function(*args, **params)
 
 
 class CustomCall(LaxPrimitive):
     """A call of a function with a rule of its own. `subfuns`, of the parameters for `bind`, has that function for
-    interpreters which run it in the place of the call."""
+    interpreters which run it in the place of the call, and the functions of the rule.
+
+    Args:
+        name: that of the primitive.
+        process: the name of the method by which a trace processes it.
+        rule: the name of the parameter that has the rule in jaxprs.
+        subfuns: the parameters for `bind`, of a rule.
+        call: the results for operands, functions and further parameters.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        process: str,
+        rule: str,
+        subfuns: Callable[[Any, Any], dict[str, Any]],
+        call: Callable[..., list[Any]],
+    ) -> None:
+        super().__init__(name, self._called, True)
+        self._process, self._rule, self._subfuns, self._call = process, rule, subfuns, call
+
+    def _called(self, *args: Any, subfuns: Any = None, **params: Any) -> list[Any]:
+        if "call_jaxpr" in params:
+            return _with_rule(params[self._rule], params["call_jaxpr"], args)
+        return self._call(args, *subfuns, **params)
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**params, "subfuns": (wrap_init(jaxpr_as_fun(params["call_jaxpr"])),)}
+        return {**params, **self._subfuns(params[self._rule], jaxpr_as_fun(params["call_jaxpr"]))}
+
+    def bind_with_trace(self, trace: ProgramTrace, args: Sequence[Any], avals: Sequence[Any], params: Any, /) -> Any:
+        subfuns = params["subfuns"]
+        others = {name: x for name, x in params.items() if name not in ("subfuns", *_OF_JAXPRS)}
+        return getattr(trace, self._process)(self, *subfuns, args, **others)
+
+
+_OF_JAXPRS = "call_jaxpr jvp_jaxpr_fun fwd_jaxpr_thunk bwd num_consts".split()
 
 
 def _windows(kind: str, combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -332,14 +370,6 @@ def _remat(
     return checkpoint(jaxpr_as_fun(closed), policy=policy, prevent_cse=prevent_cse)(*args)
 
 
-def _custom_jvp(*args: Any, call_jaxpr: ClosedJaxpr, jvp_jaxpr_fun: Rule, **ignored: Any) -> list[Any]:
-    return _with_rule(jvp_jaxpr_fun, call_jaxpr, args)
-
-
-def _custom_vjp(*args: Any, call_jaxpr: ClosedJaxpr, fwd_jaxpr_thunk: Rule, **ignored: Any) -> list[Any]:
-    return _with_rule(fwd_jaxpr_thunk, call_jaxpr, args)
-
-
 def _with_rule(rule: Rule, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     values = [as_array(x) for x in args]
     captured, function = values[rule.count :], jaxpr_as_fun(jaxpr)
@@ -355,5 +385,9 @@ _define("call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*a
 _define("remat2", _remat, True)
 for _name in "custom_linear_solve custom_vmap_call linear_call".split():
     _define(_name, lambda *args, call_jaxpr, rule: _with_rule(rule, call_jaxpr, args), True)
-primitives["custom_jvp_call"] = CustomCall("custom_jvp_call", _custom_jvp, True)
-primitives["custom_vjp_call"] = CustomCall("custom_vjp_call", _custom_vjp, True)
+primitives["custom_jvp_call"] = CustomCall(
+    "custom_jvp_call", "process_custom_jvp_call", "jvp_jaxpr_fun", jvp_call, bound_jvp_call
+)
+primitives["custom_vjp_call"] = CustomCall(
+    "custom_vjp_call", "process_custom_vjp_call", "fwd_jaxpr_thunk", vjp_call, bound_vjp_call
+)

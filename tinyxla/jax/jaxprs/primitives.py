@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
+from tinyxla.jax.jaxprs.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.recording import region, vectorized
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
 from tinyxla.ops.op import Axes
@@ -109,6 +110,10 @@ class Primitive:
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters that `bind` takes, for those of an equation."""
         return params
+
+    def bind_with_trace(self, trace: ProgramTrace, args: Sequence[Any], avals: Sequence[Any], params: Any, /) -> Any:
+        """The results for these operands where a trace is the current one."""
+        return trace.process_primitive(self, args, params)
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The results for these operands."""

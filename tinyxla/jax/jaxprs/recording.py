@@ -26,6 +26,7 @@ class _State(threading.local):
 
 
 _state = _State()
+_RECORDING = ("recording", True)  # among the options by which programs are told apart
 
 
 def is_recording() -> bool:
@@ -56,7 +57,7 @@ def _recorded(function: Callable[[], _Result]) -> _Result:
     is_in_block = "special" in own  # of `setting`, which removes it
     try:
         _state.depth = before + 1
-        own["special"] = special if before else (*special, ("recording", True))
+        own["special"] = special if before else (*special, _RECORDING)
         return function()
     finally:
         _state.depth = before
@@ -64,6 +65,40 @@ def _recorded(function: Callable[[], _Result]) -> _Result:
             own["special"] = special
         else:
             own.pop("special", None)
+
+
+_UNSET: Any = object()
+
+
+class Switched(NamedTuple):
+    """What recording was, for `switch_back`."""
+
+    depth: int
+    special: Any
+
+
+def depth() -> int:
+    """In how many functions whose jaxprs are recorded this thread is."""
+    return _state.depth
+
+
+def switch(depth: int) -> Switched:
+    """Let this thread be inside of so many functions whose jaxprs are recorded, until `switch_back`."""
+    own = vars(config)
+    before = Switched(_state.depth, own.get("special", _UNSET))
+    others = tuple(x for x in config.special if x != _RECORDING)
+    _state.depth = depth
+    own["special"] = (*others, _RECORDING) if depth else others
+    return before
+
+
+def switch_back(before: Switched) -> None:
+    """Let recording be what it was before `switch`."""
+    _state.depth = before.depth
+    if before.special is _UNSET:
+        vars(config).pop("special", None)
+    else:
+        vars(config)["special"] = before.special
 
 
 def with_axes(axes: Sequence[tuple[Any, int]], function: Callable[[], _Result]) -> _Result:

@@ -349,7 +349,8 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
         return (rule.primitive, rule.params, operands) if len(operands) == rule.count else None
     closed = closed_computation(a.to_apply)
     if isinstance(rule, CustomJvp) or (isinstance(rule, Implicit) and rule.name == "custom_root"):
-        params = {"call_jaxpr": closed, "jvp_jaxpr_fun": rule, "num_consts": 0, "symbolic_zeros": False}
+        symbolic = isinstance(rule, CustomJvp) and rule.symbolic_zeros
+        params = {"call_jaxpr": closed, "jvp_jaxpr_fun": rule, "num_consts": 0, "symbolic_zeros": symbolic}
         return primitives["custom_jvp_call"], params, operands
     if isinstance(rule, CustomVjp):
         params = {

@@ -1,6 +1,11 @@
 """`jax._src.core`."""
 
 from tinyxla.jax.jaxprs.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as get_aval
+from tinyxla.jax.jaxprs.current_trace import (
+    EvalTrace as EvalTrace,
+    set_current_trace as set_current_trace,
+    take_current_trace as take_current_trace,
+)
 from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     Jaxpr as Jaxpr,
@@ -10,9 +15,10 @@ from tinyxla.jax.jaxprs.jaxpr import (
     eval_jaxpr as eval_jaxpr,
     jaxpr_as_fun as jaxpr_as_fun,
 )
+from tinyxla.jax.jaxprs.program_traces import ProgramTrace as Trace, ProgramTracer as Tracer
 from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
 from tinyxla.jax.trace_state import (
+    TraceTag as TraceTag,
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,
 )
-from tinyxla.tracing.core import Trace as Trace, Tracer as Tracer

@@ -1,6 +1,10 @@
 """`jax.extend.core`: primitives and jaxprs."""
 
 from tinyxla.jax.jaxprs.avals import mapped_aval as mapped_aval, unmapped_aval as unmapped_aval
+from tinyxla.jax.jaxprs.current_trace import (
+    set_current_trace as set_current_trace,
+    take_current_trace as take_current_trace,
+)
 from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
@@ -31,8 +35,6 @@ from tinyxla.jax.trace_state import (
     named_axes as unsafe_get_axis_names_DO_NOT_USE,
     nonempty_axis_env as nonempty_axis_env_DO_NOT_USE,
     primal_dtype_to_tangent_dtype as primal_dtype_to_tangent_dtype,
-    set_current_trace as set_current_trace,
-    take_current_trace as take_current_trace,
     valid_jaxtype as valid_jaxtype,
 )
 
