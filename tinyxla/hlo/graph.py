@@ -204,7 +204,7 @@ class Computation:
     """A function of arrays: parameters (in order, also among the instructions) and the root, its result.
 
     It does not change once it is made, so what is found out about it is kept: `fixed_points` has the names of the
-    compiler's passes that are known to leave it as it is.
+    compiler's passes that are known to leave it as it is, `translated` what it is in another representation.
 
     >>> from tinyxla.text import parse_hlo
     >>> computation = parse_hlo("HloModule m ENTRY main { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }").entry
@@ -223,6 +223,7 @@ class Computation:
     _opcodes: frozenset[str] | None = field(default=None, repr=False)
     _all_opcodes: frozenset[str] | None = field(default=None, repr=False)
     fixed_points: set[str] = field(default_factory=set[str], repr=False)
+    translated: Any = field(default=None, repr=False)
 
     @property
     def opcodes(self) -> frozenset[str]:

@@ -73,8 +73,11 @@ def of_computation(
 
 
 def closed_computation(made: Computation) -> ClosedJaxpr:
-    """The jaxpr of a computation of its parameters alone."""
-    return ClosedJaxpr(*of_computation(made, len(made.parameters), made.name))
+    """The jaxpr of a computation of its parameters alone: the same one for the same computation, as programs keep what
+    they make of a jaxpr."""
+    if made.translated is None:
+        made.translated = ClosedJaxpr(*of_computation(made, len(made.parameters), made.name))
+    return made.translated
 
 
 @functools.cache

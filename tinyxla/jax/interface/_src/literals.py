@@ -1,20 +1,25 @@
-"""`jax._src.literals`: types of numbers that have an element type. Numbers are arrays here, so that no operation gives
-one."""
+"""`jax._src.literals`: numbers that have an element type. No operation here gives one: numbers become arrays."""
+
+from tinyxla.jax.jaxprs.avals import ShapedArray as _ShapedArray
 
 
-class TypedInt(int):
+class _Typed:
+    """A number of Python with an element type."""
+
+    def __new__(cls, value, dtype):
+        number = super().__new__(cls, value)
+        number.dtype = dtype
+        number.aval = _ShapedArray((), dtype, weak_type=True)
+        return number
+
+
+class TypedInt(_Typed, int):
     """An integer with an element type."""
 
-    dtype = None
 
-
-class TypedFloat(float):
+class TypedFloat(_Typed, float):
     """A floating-point number with an element type."""
 
-    dtype = None
 
-
-class TypedComplex(complex):
+class TypedComplex(_Typed, complex):
     """A complex number with an element type."""
-
-    dtype = None
