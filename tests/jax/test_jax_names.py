@@ -215,9 +215,8 @@ def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
         """) == [
         "{ lambda ; a:f32[3] b:i32[]. let",
         "    c:f32[] = convert_element_type[new_dtype=float32 weak_type=False] b",
-        "    d:f32[3] = broadcast_in_dim c",
-        "    e:f32[3] = mul a d",
-        "  in (e,) } ClosedJaxpr",
+        "    d:f32[3] = mul a c",
+        "  in (d,) } ClosedJaxpr",
         "float32[3] ~int32[] float32[3]",
         "[SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device), "
         "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)] "

@@ -53,7 +53,9 @@ def _equation(op: Op, shapes: Sequence[Any], attributes: dict[str, Any]) -> Jaxp
         Instruction(movement.parameter, (), movement.Parameter(k, shape), shape, None) for k, shape in enumerate(shapes)
     ]
     root = Instruction(op, inputs, op.attributes(**attributes), infer_shape(op, tuple(shapes), attributes), None)
-    return Translation(Computation("asked", inputs, [*inputs, root], root)).equations[-1]
+    translation = Translation(Computation("asked", inputs, [*inputs, root], root))
+    translation.outputs(())  # what repeats a scalar is an equation where that is a result
+    return translation.equations[-1]
 
 
 def of_operations(policy: Policy) -> Policy:

@@ -552,7 +552,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> nextafter(np.float32(1), np.float32(2))
     Array(1.0000001, dtype=float32)
     """
-    x, y = matched("lax.nextafter", x1, x2)
+    x, y = of_one_shape("lax.nextafter", of_one_type("lax.nextafter", x1, x2))
     if element_type(x.dtype).kind != "float":
         raise DTypeError(f"lax.nextafter takes floating-point numbers, but got {described([x])}.")
     signed = element_type(f"s{element_type(x.dtype).bits}")

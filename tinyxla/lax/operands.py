@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, operand, type_of
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, operand, paired, type_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
@@ -34,8 +34,9 @@ def described(values: list[Any]) -> str:
     return " and ".join(str(Shape.of(x)) if isinstance(x, Array) else repr(x) for x in values)
 
 
-def of_one_shape(what: str, arrays: list[Array]) -> list[Array]:
-    """Arrays of one shape: scalars and dimensions of size 1 are spread."""
+def of_one_shape(what: str, arrays: list[Array], is_elementwise: bool = False) -> list[Array]:
+    """Arrays of one shape: scalars and dimensions of size 1 are spread. Those for an element-wise op are so where its
+    trace wants that."""
     first = arrays[0].shape
     if all(x.shape == first for x in arrays):
         return arrays
@@ -45,9 +46,9 @@ def of_one_shape(what: str, arrays: list[Array]) -> list[Array]:
             f"{what}: the operands have different ranks, {described(list(arrays))}; give them the same number of "
             "dimensions (lax.broadcast_in_dim, lax.expand_dims), or use the function of tinyxla.numpy."
         )
-    return broadcasted(what, arrays)
+    return paired(what, arrays) if is_elementwise else broadcasted(what, arrays)
 
 
 def matched(what: str, *values: ArrayLike) -> list[Array]:
-    """The values as arrays of one element type and one shape."""
-    return of_one_shape(what, of_one_type(what, *values))
+    """The values as arrays of one element type, and one shape as far as an element-wise op wants that."""
+    return of_one_shape(what, of_one_type(what, *values), True)

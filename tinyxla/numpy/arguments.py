@@ -33,7 +33,7 @@ from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import SymbolicDimension, has_symbolic, is_symbolic
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import LARGE, state
+from tinyxla.tracing.core import LARGE, innermost, state
 from tinyxla.tracing.device import check_device
 from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import (
@@ -357,6 +357,17 @@ def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
         broadcast_shapes(what, *(x.shape for x in arrays))
         _rank_differs(what, [x.shape for x in arrays])
     return explicitly_broadcasted(what, arrays)
+
+
+def paired(what: str, arrays: Sequence[Array]) -> list[Array]:
+    """The operands of an element-wise op, stretched to their common shape. Scalars stay what they are where the op is
+    recorded by a trace that takes them so."""
+    trace = state.staging
+    if trace is None or not trace.takes_scalars or innermost(arrays) is not trace:
+        return broadcasted(what, arrays)
+    wide = [x for x in arrays if x.ndim]
+    stretched = iter(broadcasted(what, wide) if wide else ())
+    return [next(stretched) if x.ndim else x for x in arrays]
 
 
 def explicitly_broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:

@@ -81,6 +81,7 @@ class Trace:
     """
 
     what = "a transformed function"
+    takes_scalars = False  # beside arrays, as operands of element-wise ops
     function: Callable[..., Any] | None = None  # that runs: for errors to name
 
     def __init__(self) -> None:

@@ -349,10 +349,20 @@ def _scan(
 def _while(
     *args: Any, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int
 ) -> list[Any]:
+    """A condition with an element for each of several lanes lets the loop run as long as one of them is true; lanes in
+    which it is false keep their values."""
     first, second = args[:cond_nconsts], args[cond_nconsts : cond_nconsts + body_nconsts]
     test, step = jaxpr_as_fun(cond_jaxpr), jaxpr_as_fun(body_jaxpr)
     init = list(args[cond_nconsts + body_nconsts :])
-    return lax.while_loop(lambda x: test(*first, *x)[0], lambda x: step(*second, *x), init)
+    if not cond_jaxpr.out_avals[0].shape:
+        return lax.while_loop(lambda x: test(*first, *x)[0], lambda x: step(*second, *x), init)
+
+    def going_on(x: list[Any]) -> list[Any]:
+        (lanes,) = test(*first, *x)
+        kept = zip(step(*second, *x), x, strict=True)
+        return [lax.select(lax.broadcast_in_dim(lanes, y.shape, range(lanes.ndim)), y, old) for y, old in kept]
+
+    return lax.while_loop(lambda x: test(*first, *x)[0].any(), going_on, init)
 
 
 def _cond(index: Any, *args: Any, branches: Sequence[ClosedJaxpr], **ignored: Any) -> list[Any]:

@@ -17,12 +17,14 @@ from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 
 Params = dict[str, Any]
 _record: Callable[[Any, Any, tuple[Any, ...], Params], Any]
+_operand: Callable[[Any], Any]
 
 
-def set_record(function: Callable[[Any, Any, tuple[Any, ...], Params], Any]) -> None:
-    """Say how an op is made of primitives that a trace processes, which is a matter of what jaxprs are."""
-    global _record
-    _record = function
+def set_record(record: Callable[[Any, Any, tuple[Any, ...], Params], Any], operand: Callable[[Any], Any]) -> None:
+    """Say how an op is made of primitives that a trace processes, and what it is given for a known value, which is a
+    matter of what jaxprs are."""
+    global _record, _operand
+    _record, _operand = record, operand
 
 
 class ProgramTrace(Trace):
@@ -53,6 +55,7 @@ class ProgramTrace(Trace):
 
     what = "a trace that the program defines"
     staging = True
+    takes_scalars = True
     captures: Callable[[Array], bool] | None = None
     requires_low = True
 
@@ -129,7 +132,7 @@ class ProgramTrace(Trace):
         """The results of a primitive whose innermost trace this is, as a list."""
         with take_current_trace():
             avals = tuple(x.aval for x in operands)
-            found = primitive.bind_with_trace(self, tuple(operands), avals, params)
+            found = primitive.bind_with_trace(self, tuple(map(_operand, operands)), avals, params)
         return list(map(as_array, found if primitive.multiple_results else [found]))
 
 
@@ -246,7 +249,8 @@ class set_current_trace:
         self._check_leaks = check_leaks
 
     def __enter__(self) -> Any:
-        trace, recorder, depth = self.trace, self.trace, recording.depth()
+        trace, depth = self.trace, recording.depth()
+        recorder: Any = trace
         self._outer = state.depth, state.staging
         self._activates = False
         if trace is None or isinstance(trace, EvalTrace):
@@ -260,7 +264,7 @@ class set_current_trace:
         elif not isinstance(trace, GraphTrace):  # the operands say what is an operation of this trace
             recorder = state.staging
         state.staging = recorder
-        self._recording = recording.switch(depth)
+        self._recording = recording.switch(depth, isinstance(recorder, ProgramTrace))
         return trace
 
     def __exit__(self, *ignored: object) -> None:

@@ -1,6 +1,6 @@
 """Batching of loops and branches that jaxprs show: a mapped `scan` is a scan of the mapped body, a mapped `cond` whose
-index is the same for all lanes is one of mapped branches, and a mapped `while` is one of a mapped body, in which lanes
-whose condition is false keep their values. What else is mapped is shown as its ops.
+index is the same for all lanes is one of mapped branches, and a mapped `while` is one of a mapped body, whose condition
+has an element for each lane: those that are false keep their values. What else is mapped is shown as its ops.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyxla import lax
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.recording import Batched, Batcher, Region
@@ -80,52 +79,23 @@ def _scan(made: Region, lanes: Lanes, operands: Sequence[Any], axes: Axes) -> Ba
 
 
 def _while(made: Region, lanes: Lanes, operands: Sequence[Any], axes: Axes) -> Batched:
+    """A loop whose lanes end at steps of their own has a condition with an element for each; so it is mapped again."""
     params, is_mapped = made.params, [a is not None for a in axes]
     first = params["cond_nconsts"]
     second = first + params["body_nconsts"]
     carried = slice(second - first, len(operands) - first)
     body, of_body, flows = _settled(params["body_jaxpr"], lanes, is_mapped[first:], carried)
-    test, (varies,) = _mapped_jaxpr(params["cond_jaxpr"], lanes, is_mapped[:first] + flows, [False])
-    if varies:
-        return _while_of_lanes(made, lanes, operands, axes)
+    has_lanes = [bool(params["cond_jaxpr"].out_avals[0].shape)]
+    test, (varies,) = _mapped_jaxpr(params["cond_jaxpr"], lanes, is_mapped[:first] + flows, has_lanes)
+    if varies and not all(flows):
+        flows = [True] * len(flows)
+        test, _ = _mapped_jaxpr(params["cond_jaxpr"], lanes, is_mapped[:first] + flows, [True])
+        of_body[carried] = flows
+        body, _ = _mapped_jaxpr(params["body_jaxpr"], lanes, of_body, flows)
     is_mapped = is_mapped[:first] + of_body
     operands = _aligned(lanes, operands, axes, is_mapped, [0] * len(operands))
     outputs = _applied(made, lanes, params | {"cond_jaxpr": test, "body_jaxpr": body}, operands)
     return outputs, [0 if m else None for m in flows]
-
-
-def _while_of_lanes(made: Region, lanes: Lanes, operands: Sequence[Any], axes: Axes) -> Batched:
-    """A loop whose lanes end at steps of their own: it runs as long as any does, and the others keep their values."""
-    params, first = made.params, made.params["cond_nconsts"]
-    second = first + params["body_nconsts"]
-    carry = len(operands) - second
-    is_mapped = [a is not None for a in axes[:second]] + [True] * carry
-    of_test = is_mapped[:first] + is_mapped[second:]
-    test, _ = _mapped_jaxpr(params["cond_jaxpr"], lanes, of_test, [True])
-    body, _ = _mapped_jaxpr(params["body_jaxpr"], lanes, is_mapped[first:], [True] * carry)
-    going, after = jaxpr_as_fun(test), jaxpr_as_fun(body)
-
-    def any_lane(*values: Any) -> list[Any]:
-        return [lax.reduce_or(going(*values)[0], (0,))]
-
-    def step(*values: Any) -> list[Any]:
-        carried = values[second:]
-        (goes_on,) = going(*values[:first], *carried)
-        return [
-            lax.select(lax.broadcast_in_dim(goes_on, x.shape, (0,)), x, old)
-            for x, old in zip(after(*values[first:]), carried, strict=True)
-        ]
-
-    both = _structs(params["cond_jaxpr"], lanes, of_test)[:first] + _structs(
-        params["body_jaxpr"], lanes, is_mapped[first:]
-    )
-    changed = {
-        "cond_jaxpr": closed_jaxpr(any_lane, _structs(params["cond_jaxpr"], lanes, of_test))[0],
-        "body_jaxpr": closed_jaxpr(step, both)[0],
-        "body_nconsts": second,
-    }
-    operands = _aligned(lanes, operands, axes, is_mapped, [0] * len(operands))
-    return _applied(made, lanes, params | changed, [*operands[:first], *operands]), [0] * carry
 
 
 def _cond(made: Region, lanes: Lanes, operands: Sequence[Any], axes: Axes) -> Batched:

@@ -20,7 +20,8 @@ from tinyxla.jax.jaxprs.primitives import PrimitiveRule
 from tinyxla.jax.jaxprs.recording import Region
 from tinyxla.jax.jaxprs.rule_calls import jvp_call, vjp_call
 from tinyxla.jax.jaxprs.translation import Translation
-from tinyxla.ops import calls, movement
+from tinyxla.jax.jaxprs.typed_numbers import typed
+from tinyxla.ops import calls, elementwise, movement
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import ConcreteArray, wrap
 from tinyxla.tracing.core import infer_shape
@@ -71,6 +72,9 @@ class _Single:
         self.values: dict[Instruction, Any] = {}
         self.instructions: list[Instruction] = []
         inputs = [self._input(x) for x in operands]
+        if op.name in elementwise.NAMES:
+            sizes = max((x.shape for x in operands), key=len)
+            inputs = [self._repeated(x, sizes) if x.array_shape.dimensions != sizes else x for x in inputs]
         shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
         self.result = self._append(op, inputs, op.attributes(**attributes), shape)
 
@@ -89,9 +93,12 @@ class _Single:
         made = self._append(movement.constant, (), movement.Constant(literal), Shape.of(scalar))
         if not x.ndim:
             return made
-        attributes = {"sizes": x.shape, "dimensions": ()}
-        shape = infer_shape(movement.broadcast, (made.shape,), attributes)
-        return self._append(movement.broadcast, (made,), movement.broadcast.attributes(**attributes), shape)
+        return self._repeated(made, x.shape)
+
+    def _repeated(self, scalar: Instruction, sizes: tuple[int, ...]) -> Instruction:
+        attributes = {"sizes": sizes, "dimensions": ()}
+        shape = infer_shape(movement.broadcast, (scalar.shape,), attributes)
+        return self._append(movement.broadcast, (scalar,), movement.broadcast.attributes(**attributes), shape)
 
     def processed(self, trace: ProgramTrace) -> Any:
         """The result, or a tuple of them, after a trace has processed the equations."""
@@ -134,4 +141,4 @@ def _scalar(x: Any) -> Any:
     return None if value.size == 0 or any(value.strides) else value[(0,) * value.ndim]
 
 
-set_record(record)
+set_record(record, typed)

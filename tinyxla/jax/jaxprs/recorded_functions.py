@@ -6,12 +6,17 @@ Outside of `make_jaxpr` these are the functions of `tinyxla.lax`.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinyxla import lax
+import numpy as np
+
+from tinyxla import lax, numpy
 from tinyxla.jax.jaxprs.catalogue import COMPOSITIONS, primitives
 from tinyxla.jax.jaxprs.recording import Region, is_recording, region, vectorized
+from tinyxla.numpy.arguments import promoted
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
@@ -29,6 +34,36 @@ def _recorded(name: str) -> Callable[..., Any]:
         return region(primitives[name], {}, lambda *x: [function(*x)], values, vectorized)[0]
 
     return call
+
+
+@dataclass(frozen=True, eq=False)
+class _Power(Region):
+    """`x ** y` of a whole number y, whose derivative has that power of x, and y times the power before."""
+
+    exponent: int = 2
+    has_derivatives: bool = field(default=True, init=False)
+
+    def _slope(self, x: Any) -> Any:
+        y = self.exponent
+        return lax.mul(as_array(np.asarray(y, x.dtype)), x if y == 2 else integer_pow(x, y - 1))
+
+    def forward(self, tangents: Any, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        (t,), (x,) = tangents, values
+        return apply(self, x), (None if t is None or not self.exponent else lax.mul(t, self._slope(x)),)
+
+    def reverse(self, wanted: Any, *values: Any) -> tuple[tuple[Any, ...], Any]:
+        (x,) = values
+        outputs = apply(self, x)
+        if not self.exponent:
+            return outputs, lambda g: (None,)
+        slope = self._slope(x)
+        return outputs, lambda g: (None if g[0] is None else lax.mul(g[0], slope),)
+
+
+def _power(name: str, params: dict[str, Any], exponent: int, function: Callable[..., Any], x: Any) -> Any:
+    primitive = primitives[name]
+    rule = _Power(name, (primitive, exponent), 1, lambda v: [function(v)], primitive, params, vectorized, exponent)
+    return apply(rule, x)[0]
 
 
 class _StopGradient(Region):
@@ -52,7 +87,57 @@ def stop_gradient(x: Any) -> Any:
     return pytrees.map_tree(_stop_gradient_of_array, x) if is_recording() else lax.stop_gradient(x)
 
 
-compositions = {"stop_gradient": stop_gradient, **{name: _recorded(name) for name in COMPOSITIONS}}
+@functools.wraps(lax.square)
+def square(x: Any) -> Any:
+    return _power("square", {}, 2, lax.square, as_array(x, "lax.square")) if is_recording() else lax.square(x)
+
+
+@functools.wraps(lax.reciprocal)
+def reciprocal(x: Any) -> Any:
+    return integer_pow(x, -1) if is_recording() else lax.reciprocal(x)
+
+
+def _with_parameters(
+    name: str, function: Callable[..., Any], count: int = 1, kind: Callable[[Any], Any] = tuple, **others: Any
+) -> Callable[..., Any]:
+    """A function of so many arrays and of parameters, which are those of the primitive; `kind` makes its result of the
+    list of arrays."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not is_recording():
+            return function(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = list(bound.arguments.items())
+        operands, options = [as_array(x, name) for _, x in given[:count]], dict(given[count:])
+        params = {name: x for name, x in (options | others).items() if name != "use_magma"}
+
+        def listed(*values: Any) -> list[Any]:
+            found = function(*values, **options)
+            return list(found) if primitives[name].multiple_results else [found]
+
+        return kind(region(primitives[name], params, listed, operands, vectorized))
+
+    return call
+
+
+factorizations = {
+    "eig": _with_parameters("eig", lax.linalg.eig, kind=list),
+    "hessenberg": _with_parameters("hessenberg", lax.linalg.hessenberg),
+    "schur": _with_parameters("schur", lax.linalg.schur, kind=list),
+    "tridiagonal": _with_parameters("tridiagonal", lax.linalg.tridiagonal),
+}
+compositions = {
+    **{name: _recorded(name) for name in COMPOSITIONS},
+    "stop_gradient": stop_gradient,
+    "square": square,
+    "reciprocal": reciprocal,
+    "betainc": _with_parameters("regularized_incomplete_beta", lax.betainc, 3, lambda found: found[0]),
+    "approx_max_k": _with_parameters("approx_top_k", lax.approx_max_k, is_max_k=True),
+    "approx_min_k": _with_parameters("approx_top_k", lax.approx_min_k, is_max_k=False),
+}
 
 
 @functools.wraps(lax.integer_pow)
@@ -60,7 +145,7 @@ def integer_pow(x: Any, y: int) -> Any:
     if not is_recording():
         return lax.integer_pow(x, y)
     value = as_array(x, "lax.integer_pow")
-    return region(primitives["integer_pow"], {"y": y}, lambda v: [lax.integer_pow(v, y)], [value], vectorized)[0]
+    return _power("integer_pow", {"y": y}, y, lambda v: lax.integer_pow(v, y), value)
 
 
 def recorded_power(power: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +159,7 @@ def recorded_power(power: Callable[..., Any]) -> Callable[..., Any]:
     return operator
 
 
-def recorded_square(square: Callable[..., Any]) -> Callable[..., Any]:
+def _recorded_square(square: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.numpy.square`, which is `lax.square` but for booleans."""
 
     @functools.wraps(square)
@@ -84,3 +169,25 @@ def recorded_square(square: Callable[..., Any]) -> Callable[..., Any]:
         return square(x)
 
     return call
+
+
+def twins(module: Any, names: dict[str, str]) -> dict[str, Callable[..., Any]]:
+    """Functions of a module that are one primitive in JAX, given with its name in `lax`, recorded as such."""
+    return {name: _twin(getattr(module, name), compositions[twin]) for name, twin in names.items()}
+
+
+def _twin(function: Callable[..., Any], primitive: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*operands: Any, **options: Any) -> Any:
+        if not is_recording() or options:
+            return function(*operands, **options)
+        return primitive(*promoted(function.__name__, *operands, to_inexact=True)[0])
+
+    return call
+
+
+_OF_NUMPY = {
+    **{f"arc{name}": f"a{name}" for name in "cos cosh sin sinh tan tanh".split()},
+    **{name: name for name in "acos acosh asin asinh atan atanh exp2 nextafter reciprocal".split()},
+}
+numpy_functions = {**twins(numpy, _OF_NUMPY), "square": _recorded_square(numpy.square)}

@@ -46,6 +46,7 @@ from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of
+from tinyxla.transforms.calls import call
 from tinyxla.transforms.computations import effects, subgraph
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, CustomVmap, Implicit, LinearCall
 
@@ -136,19 +137,20 @@ class Translation:
         found = self._atoms[x]
         if isinstance(found, _Splat):
             params = {"shape": x.array_shape.dimensions, "broadcast_dimensions": (), "sharding": None}
-            found = self._atoms[x] = self._emit(primitives["broadcast_in_dim"], [found.literal], params, x)[0]
+            found = self._atoms[x] = self._emit(primitives["broadcast_in_dim"], [found.scalar], params, x)[0]
         return found
 
     def _scalar_or_atom(self, x: Instruction) -> Atom:
         """An operand of an element-wise primitive, which may be a scalar."""
         found = self._atoms[x]
-        return found.literal if isinstance(found, _Splat) else found
+        return found.scalar if isinstance(found, _Splat) else found
 
     def _emit(self, primitive: Primitive, invars: Sequence[Atom], params: Params, x: Instruction) -> list[Any]:
         shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
         outvars = [Var(of_shape(s)) if isinstance(s, Shape) else Var(s) for s in shapes]
         effects = side_effects_of(x)
-        order = RESULT_ORDERS.get(primitive.name, range(len(outvars)))
+        everything = range(len(outvars))
+        order = everything if x.op is call else RESULT_ORDERS.get(primitive.name, everything)
         context = context_of(x.source)
         results = [outvars[k] for k in order]
         equation = JaxprEqn(invars, results, primitive, params, effects, source_info(x.source), context)
@@ -163,13 +165,17 @@ class Translation:
             self._atoms[x] = [self._atom(o) for o in x.operands]
         elif x.op is calls.get_tuple_element:
             self._take(x)
-        elif x.op is movement.broadcast and isinstance(self._atoms[x.operands[0]], (Literal, _Splat)):
+        elif x.op is movement.broadcast and self._is_scalar(x.operands[0]):
             repeated = self._atoms[x.operands[0]]
             self._atoms[x] = repeated if isinstance(repeated, _Splat) else _Splat(repeated)
         else:
             primitive, params, operands = self._primitive(x)
             outvars = self._emit(primitive, operands, params, x)
             self._atoms[x] = outvars if isinstance(x.shape, TupleShape) else outvars[0]
+
+    def _is_scalar(self, x: Instruction) -> bool:
+        """Whether an array is a scalar, or repeats one."""
+        return not x.array_shape.rank or isinstance(self._atoms[x], _Splat)
 
     def _take(self, x: Instruction) -> None:
         group, index = self._atoms[x.operands[0]], x.attributes.index
@@ -220,10 +226,10 @@ class Translation:
 
 
 class _Splat:
-    """A scalar constant that is repeated to a shape, which element-wise primitives take as it is."""
+    """A scalar that is repeated to a shape, which element-wise primitives take as it is."""
 
-    def __init__(self, literal: Literal) -> None:
-        self.literal = literal
+    def __init__(self, scalar: Atom) -> None:
+        self.scalar = scalar
 
 
 def _named(name: str, **params: Any) -> Callable[[Instruction], tuple[Primitive, Params]]:
@@ -243,6 +249,7 @@ _ELEMENTWISE: dict[str, Callable[[Instruction], tuple[Primitive, Params]]] = {
     **{op: _named(op) for op in BITWISE},
     "multiply": _named("mul", out_dtype=None),
     "chain-multiply": _named("mul", out_dtype=None),
+    "chain-divide": _named("div"),
     "compare": _comparison,
     "round-nearest-even": _named("round", rounding_method=lax.RoundingMethod.TO_NEAREST_EVEN),
     "round-nearest-afz": _named("round", rounding_method=lax.RoundingMethod.AWAY_FROM_ZERO),

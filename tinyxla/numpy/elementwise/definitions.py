@@ -18,13 +18,13 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Type,
-    broadcasted,
     cast,
     converted,
     inexact,
     like,
     named,
     operand,
+    paired,
     refuse_options,
     type_of,
 )
@@ -247,7 +247,7 @@ def binary(
         dtype, weak = _common([x, y], to_inexact, to_integer)
         weak = weak and not strong
         mask_at = mask_among(x, y)
-        pair = broadcasted(name, [cast(x, dtype), cast(y, dtype)])
+        pair = paired(name, [cast(x, dtype), cast(y, dtype)])
         if of_mask is not None and mask_at is not None and (x, y)[mask_at].shape == pair[0].shape:
             result = of_mask.function((x, y)[mask_at], pair[1 - mask_at]).with_weak_type(weak)
         else:
