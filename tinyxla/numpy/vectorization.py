@@ -44,7 +44,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
         Array([3., 3.], dtype=float32)
     """
     _check_excluded(excluded)
-    cores = None if signature is None else _core_dimensions(signature)
+    cores = None if signature is None else core_dimensions(signature)
 
     @transformed("vectorize", pyfunc)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -71,7 +71,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
         arrays = [array_of(args[k], "vectorize") for k in places]
         sizes: dict[str, int] = {}
         for k, names, x in zip(places, taken, arrays, strict=True):
-            _check_sizes(f"{signature!r} argument {k}", names, x, sizes, exactly=False)
+            check_sizes(f"{signature!r} argument {k}", names, x, sizes, exactly=False)
 
         def function(*values: Any) -> Any:
             whole = list(args)
@@ -79,7 +79,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
                 whole[k] = value
             result = pyfunc(*whole, **kwargs)
             if given is not None:
-                _check_results(str(signature), given, result, sizes)
+                check_results(str(signature), given, result, sizes)
             return result
 
         return _over_outer(function, arrays, [len(names) for names in taken])
@@ -101,7 +101,8 @@ def _check_excluded(excluded: Any) -> None:
         )
 
 
-def _core_dimensions(signature: str) -> tuple[Cores, Cores]:
+def core_dimensions(signature: str) -> tuple[Cores, Cores]:
+    """The core dimensions of arguments and results that a signature names."""
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
         raise ArgumentError(f"vectorize: {signature!r} is no signature; write for example '(m,n),(n)->(m)'.")
@@ -112,7 +113,7 @@ def _core_dimensions(signature: str) -> tuple[Cores, Cores]:
     return taken, given
 
 
-def _check_sizes(what: str, names: Sequence[str], x: Array, sizes: dict[str, int], exactly: bool) -> None:
+def check_sizes(what: str, names: Sequence[str], x: Array, sizes: dict[str, int], exactly: bool) -> None:
     """The last dimensions, or `exactly` all of them, have the sizes of their names, which are noted."""
     if x.ndim < len(names) or (exactly and x.ndim != len(names)):
         raise ShapeError(f"vectorize: by {what} has {len(names)} dimensions, but got shape {x.shape}.")
@@ -121,7 +122,8 @@ def _check_sizes(what: str, names: Sequence[str], x: Array, sizes: dict[str, int
             raise ShapeError(f"vectorize: by {what} has size {sizes[name]} in dimension {name}, but got size {n}.")
 
 
-def _check_results(signature: str, given: Cores, result: Any, sizes: dict[str, int]) -> None:
+def check_results(signature: str, given: Cores, result: Any, sizes: dict[str, int]) -> None:
+    """Results are as many, and have the core dimensions, that a signature says."""
     several = isinstance(result, (tuple, list))
     results: Sequence[Any] = result if several else (result,)  # pyright: ignore[reportUnknownVariableType]
     if len(results) != len(given):
@@ -129,7 +131,7 @@ def _check_results(signature: str, given: Cores, result: Any, sizes: dict[str, i
         raise ArgumentError(f"vectorize: by {signature!r} there are {len(given)} results, but there is {found}.")
     known = dict(sizes)
     for k, (names, x) in enumerate(zip(given, results, strict=True)):
-        _check_sizes(f"{signature!r} result {k}", names, array_of(x, "vectorize"), known, exactly=True)
+        check_sizes(f"{signature!r} result {k}", names, array_of(x, "vectorize"), known, exactly=True)
 
 
 def _over_outer(function: Callable[..., Any], arrays: Sequence[Array], ranks: Sequence[int]) -> Any:

@@ -1,0 +1,1 @@
+"""`jax._src.lax`: the modules that packages import."""
