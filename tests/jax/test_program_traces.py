@@ -154,3 +154,63 @@ def found() -> dict[str, str]:
 @pytest.mark.parametrize("source", CASES)
 def test_operations_are_primitives_of_the_trace(found: dict[str, str], source: str) -> None:
     assert found[source] == CASES[source]
+
+
+def test_interpreter_is_asked_for_what_it_lacks() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.extend import core
+
+        class Value(jax.core.Tracer):
+            pass
+
+        class Silent(jax.core.Trace):
+            pass
+
+        print(issubclass(Value, jax.core.Tracer), isinstance(jnp.ones(1), jax.core.Tracer), Value.__name__)
+        jax.jit(lambda x: print(isinstance(x, jax.core.Tracer), isinstance(x, Value)))(1.0)
+        ruled = jax.custom_jvp(lambda x: x)
+        ruled.defjvp(lambda primals, tangents: (primals, tangents))
+        trace = Silent()
+        x = Value(trace, jax.core.ShapedArray((2,), "float32"))
+        print(x.shape, x.dtype, isinstance(x, jax.Array), jax.typeof(x))
+        for attempt in (
+            lambda: jnp.sin(x),
+            lambda: jax.nn.relu(x) + jax.jit(jnp.sin)(x),
+            lambda: bool(x[0]),
+            lambda: ruled(x),
+        ):
+            try:
+                with core.set_current_trace(trace):
+                    print(attempt())
+            except NotImplementedError as error:
+                print(error)
+        try:
+            jnp.sin(x)
+        except jax.errors.UnexpectedTracerError as error:
+            print(str(error).splitlines()[0])
+        """) == [
+        "True False Value",
+        "True False",
+        "(2,) float32 True float32[2]",
+        "Silent must define process_primitive.",
+        "Silent must define process_primitive.",
+        "Silent must define process_primitive.",
+        "Silent must define process_custom_jvp_call, for functions with rules of custom_jvp.",
+        "A tracer f32[2] is used after a trace that the program defines, to which it belongs, has ended. Return the "
+        "value from the function instead of storing it in an outer variable, attribute or container.",
+    ]
+
+
+def test_arrays_with_operators_of_their_own_are_left_to_these() -> None:
+    assert printed("""
+        import jax.numpy as jnp, numpy as np
+
+        class Metres:
+            def __array__(self, dtype=None, copy=None):
+                return np.ones(2)
+            def __rmul__(self, other):
+                return f"{other.tolist()} m"
+
+        print(jnp.arange(2) * Metres(), jnp.add(jnp.arange(2), np.float32(1.0)), jnp.arange(2) * np.matrix([1, 2]))
+        """) == ["[0, 1] m [1. 2.] [[0 2]]"]

@@ -200,6 +200,7 @@ def install() -> None:
     config.update("list_indices", "refuse")
     config.update("weak_integer_overflow", "wrap")
     config.update("boolean_products", "select")
+    config.update("array_protocol_operands", "defer")
     config.update("custom_vjp_forward_mode", "refuse")
     set_from_environment()
     pytrees.rebuild_dicts_with_sorted_keys()

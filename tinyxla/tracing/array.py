@@ -26,6 +26,7 @@ from tinyxla.errors import (
     TracerIntegerConversionError,
 )
 from tinyxla.runtime.allocation import allocated
+from tinyxla.tracing.config import config
 from tinyxla.tracing.device import Device, check_device
 from tinyxla.tracing.shardings import Shard, Sharding, SingleDeviceSharding
 from tinyxla.tracing.updates import IndexedUpdates
@@ -1197,10 +1198,15 @@ def _is_operand(value: Any) -> bool:
     kind = type(value)
     if kind in _OPERANDS:
         return True
-    found = kind in (list, tuple) or isinstance(value, (Array, np.generic, int, float, complex)) or converts(value)
-    if found:
+    if (
+        kind in (list, tuple)
+        or isinstance(value, (Array, np.ndarray, np.generic, int, float, complex))
+        or hasattr(value, "__jax_array__")
+        or hasattr(kind, "__tinyxla_array__")
+    ):
         _OPERANDS.add(kind)
-    return found
+        return True
+    return config.array_protocol_operands == "convert" and hasattr(kind, "__array__")
 
 
 class ConcreteArray(Array):

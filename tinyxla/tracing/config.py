@@ -24,6 +24,7 @@ _CHOICES = {
     "explicit_x64_dtypes": ("allow", "warn", "error"),
     "weak_integer_overflow": ("error", "wrap"),
     "boolean_products": ("multiply", "select"),
+    "array_protocol_operands": ("convert", "defer"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "out_of_bounds_reads": ("raise", "clamp"),
@@ -124,6 +125,8 @@ class Config(threading.local):
             "error", or with "wrap" its low bits.
         boolean_products: what `x * mask` is of numbers and booleans, if the booleans have the shape of the result:
             "multiply" gives NaN where x is not finite and mask is false, as in NumPy, "select" gives 0 there.
+        array_protocol_operands: what an operator between an array and an object with `__array__` does: "convert" takes
+            the object for that array, "defer" leaves it to the object.
         disable_jit: compiled functions run as plain Python.
         debug_nans: results with a NaN are errors that name the operation and the user's line.
         debug_infs: the same for infinities.
@@ -187,6 +190,7 @@ class Config(threading.local):
     explicit_x64_dtypes: str = "allow"
     weak_integer_overflow: str = "error"
     boolean_products: str = "multiply"
+    array_protocol_operands: str = "convert"
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False

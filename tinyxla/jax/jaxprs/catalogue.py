@@ -122,7 +122,7 @@ COMPOSITIONS = """
     acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igamma_grad_a igammac lgamma
     nextafter polygamma square zeta
 """.split()
-_IGNORED = ("accuracy", "out_dtype", "out_sharding", "sharding")
+_IGNORED = ("accuracy", "input_dtype", "out_dtype", "out_sharding", "sharding")
 
 primitives: dict[str, LaxPrimitive] = {}
 

@@ -16,7 +16,7 @@ import numpy as np
 from tinyxla import lax, numpy
 from tinyxla.jax.jaxprs.catalogue import COMPOSITIONS, primitives
 from tinyxla.jax.jaxprs.recording import Region, is_recording, region, vectorized
-from tinyxla.numpy.arguments import promoted
+from tinyxla.numpy.arguments import paired, promoted
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
@@ -31,7 +31,8 @@ def _recorded(name: str) -> Callable[..., Any]:
         if not is_recording() or params:
             return function(*operands, **params)
         values = [as_array(x, f"lax.{name}") for x in operands]
-        return region(primitives[name], {}, lambda *x: [function(*x)], values, vectorized)[0]
+        own = {"input_dtype": values[0].dtype} if name == "conj" else {}
+        return region(primitives[name], own, lambda *x: [function(*x)], values, vectorized)[0]
 
     return call
 
@@ -107,7 +108,8 @@ def _with_parameters(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not is_recording():
-            return function(*args, **kwargs)
+            found = function(*args, **kwargs)
+            return list(found) if kind is list else found
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = list(bound.arguments.items())
@@ -123,6 +125,11 @@ def _with_parameters(
     return call
 
 
+def _listed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose results are a list, as they are in JAX."""
+    return functools.wraps(function)(lambda *args, **kwargs: list(function(*args, **kwargs)))
+
+
 factorizations = {
     "eig": _with_parameters("eig", lax.linalg.eig, kind=list),
     "hessenberg": _with_parameters("hessenberg", lax.linalg.hessenberg),
@@ -135,8 +142,9 @@ compositions = {
     "square": square,
     "reciprocal": reciprocal,
     "betainc": _with_parameters("regularized_incomplete_beta", lax.betainc, 3, lambda found: found[0]),
-    "approx_max_k": _with_parameters("approx_top_k", lax.approx_max_k, is_max_k=True),
-    "approx_min_k": _with_parameters("approx_top_k", lax.approx_min_k, is_max_k=False),
+    "approx_max_k": _with_parameters("approx_top_k", lax.approx_max_k, kind=list, is_max_k=True),
+    "approx_min_k": _with_parameters("approx_top_k", lax.approx_min_k, kind=list, is_max_k=False),
+    "top_k": _listed(lax.top_k),
 }
 
 
@@ -186,8 +194,42 @@ def _twin(function: Callable[..., Any], primitive: Callable[..., Any]) -> Callab
     return call
 
 
+def _recorded_remainder(remainder: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.numpy.remainder`, which of floating-point numbers is made of these primitives."""
+
+    @functools.wraps(remainder)
+    def call(x: Any, y: Any, /, **options: Any) -> Any:
+        if not is_recording() or options:
+            return remainder(x, y, **options)
+        a, b = paired("remainder", promoted("remainder", x, y)[0])
+        if a.dtype.kind in "biuc":
+            return remainder(x, y)
+        rest, zero = lax.rem(a, b), np.zeros((), a.dtype)
+        differs = lax.ne(lax.lt(rest, zero), lax.lt(b, zero))
+        shift = lax.bitwise_and(differs, lax.ne(rest, zero))
+        return lax.select(shift, lax.add(rest, b), rest)
+
+    return call
+
+
+def _recorded_integer_power(power: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.numpy.power`, which is `integer_pow` for a whole number."""
+
+    @functools.wraps(power)
+    def call(x: Any, y: Any, /) -> Any:
+        if isinstance(y, (int, np.integer)) and type(y) is not bool and is_recording():
+            base = as_array(x, "power")
+            if base.dtype.kind != "b":
+                return integer_pow(base, int(y))
+        return power(x, y)
+
+    return call
+
+
 _OF_NUMPY = {
     **{f"arc{name}": f"a{name}" for name in "cos cosh sin sinh tan tanh".split()},
     **{name: name for name in "acos acosh asin asinh atan atanh exp2 nextafter reciprocal".split()},
 }
 numpy_functions = {**twins(numpy, _OF_NUMPY), "square": _recorded_square(numpy.square)}
+numpy_functions |= {name: _recorded_remainder(getattr(numpy, name)) for name in ("mod", "remainder")}
+numpy_functions |= {name: _recorded_integer_power(getattr(numpy, name)) for name in ("pow", "power")}
