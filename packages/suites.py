@@ -48,13 +48,13 @@ SUITES = (
         ("--ignore=tests/nnx/integration_test.py", *_NAMED_TEST),
         every=24,
     ),
-    # without the traces that programs define, and files that need tensorflow, dill or checkpoints of the repository
+    # without files that need tensorflow, dill or checkpoints of the repository
     Suite(
         "dm-haiku",
         ("haiku",),
         (
-            *(f"--ignore=haiku/_src/{name}_test.py" for name in ("dot", "data_structures", "reshape", "transform")),
-            *(f"--ignore=haiku/_src/integration/{name}_test.py" for name in ("to_dot", "checkpoint", "jax2tf")),
+            *(f"--ignore=haiku/_src/{name}_test.py" for name in ("data_structures", "reshape", "transform")),
+            *(f"--ignore=haiku/_src/integration/{name}_test.py" for name in ("checkpoint", "jax2tf")),
             *_NAMED_TEST,
         ),
         every=60,
@@ -66,6 +66,8 @@ SUITES = (
         ("--ignore-glob=*float64_test.py", *_NAMED_TEST),
         every=60,
     ),
+    # each function of `jax.numpy` and `jax.lax` on values that have a rule for each primitive of JAX's
+    Suite("quax", ("tests/unit", "tests/usage"), every=2),
 )
 
 # Tests that pass on JAX and are not expected to here, each with the reason. They count as failures.

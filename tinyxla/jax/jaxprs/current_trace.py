@@ -6,6 +6,7 @@ runs while none is current. Loops, branches and compositions are recorded as in 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -203,8 +204,13 @@ class EvalTrace(ProgramTrace):
 
     def __init__(self, recorder: Trace | None = None, depth: int = 0) -> None:
         super().__init__()
-        self.recorder = recorder
+        self._recorder = (lambda: None) if recorder is None else weakref.ref(recorder)
         self.depth = depth  # of functions whose jaxprs are recorded
+
+    @property
+    def recorder(self) -> Trace | None:
+        """The trace that records, as long as it is there."""
+        return self._recorder()
 
     def stage_value(self, val: Any) -> Any:
         return as_array(val)
@@ -231,14 +237,26 @@ class EvalTrace(ProgramTrace):
 
 
 EVAL_TRACE = EvalTrace()
+_known: weakref.WeakKeyDictionary[Trace, dict[int, EvalTrace]] = weakref.WeakKeyDictionary()  # by recorder and depth
 
 
 def current_trace() -> Any:
     """The trace of a program that is current, or what stands for the one that records; `EVAL_TRACE` if none does."""
     if isinstance(state.staging, ProgramTrace):
         return state.staging
-    depth = recording.depth()
-    return EVAL_TRACE if state.staging is None and not depth else EvalTrace(state.staging, depth)
+    recorder, depth = state.staging, recording.depth()
+    if recorder is None:
+        return EvalTrace(None, depth) if depth else EVAL_TRACE
+    known = _known.setdefault(recorder, {})
+    if depth not in known:
+        known[depth] = EvalTrace(recorder, depth)
+    return known[depth]
+
+
+class TraceContext:
+    """What tells the current trace: `trace`."""
+
+    trace = property(lambda self: current_trace())
 
 
 class set_current_trace:

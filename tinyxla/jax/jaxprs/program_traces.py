@@ -19,7 +19,7 @@ from tinyxla.jax.jaxprs.op_translations import is_argument_reduction
 from tinyxla.jax.jaxprs.primitives import PrimitiveRule
 from tinyxla.jax.jaxprs.recording import Region
 from tinyxla.jax.jaxprs.rule_calls import jvp_call, vjp_call
-from tinyxla.jax.jaxprs.translation import Translation
+from tinyxla.jax.jaxprs.translation import Translation, is_known
 from tinyxla.jax.jaxprs.typed_numbers import typed
 from tinyxla.ops import calls, elementwise, movement
 from tinyxla.shapes import Shape, TupleShape
@@ -41,6 +41,8 @@ def record(trace: ProgramTrace, op: Any, operands: tuple[Any, ...], attributes: 
         (x,) = operands
         shape = infer_shape(op, (Shape.of(x),), attributes)
         return ConcreteArray(np.broadcast_to(x.buffer(), shape.dimensions), x.weak_type)  # type: ignore[union-attr]
+    if op.expand is not None and not is_known(op):  # JAX has no such primitive, but those that it is made of
+        return op.expand(*operands, **op.attributes(**attributes)._asdict())
     return _Single(op, operands, attributes).processed(trace)
 
 

@@ -212,6 +212,34 @@ def _recorded_remainder(remainder: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _recorded_signbit(signbit: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.numpy.signbit`, which is the highest of the bits."""
+
+    @functools.wraps(signbit)
+    def call(x: Any, /) -> Any:
+        value = as_array(x, "signbit")
+        if not is_recording() or value.dtype.kind != "f" or value.dtype.itemsize < 2:
+            return signbit(x)
+        bits = lax.bitcast_convert_type(value, np.dtype(f"int{8 * value.dtype.itemsize}"))
+        return lax.lt(bits, np.zeros((), bits.dtype))
+
+    return call
+
+
+def _recorded_copysign(copysign: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.numpy.copysign`, which chooses by the highest of the bits."""
+
+    @functools.wraps(copysign)
+    def call(x: Any, y: Any, /) -> Any:
+        if not is_recording():
+            return copysign(x, y)
+        to, sign = promoted("copysign", x, y, to_inexact=True)[0]
+        size = lax.abs(to)
+        return numpy.where(numpy.signbit(sign), lax.neg(size), size)
+
+    return call
+
+
 def _recorded_integer_power(power: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.numpy.power`, which is `integer_pow` for a whole number."""
 
@@ -232,4 +260,5 @@ _OF_NUMPY = {
 }
 numpy_functions = {**twins(numpy, _OF_NUMPY), "square": _recorded_square(numpy.square)}
 numpy_functions |= {name: _recorded_remainder(getattr(numpy, name)) for name in ("mod", "remainder")}
+numpy_functions |= {"signbit": _recorded_signbit(numpy.signbit), "copysign": _recorded_copysign(numpy.copysign)}
 numpy_functions |= {name: _recorded_integer_power(getattr(numpy, name)) for name in ("pow", "power")}

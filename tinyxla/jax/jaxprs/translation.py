@@ -101,6 +101,11 @@ def _unknown(x: Instruction) -> LaxPrimitive:
     return _of_op(x.op, isinstance(x.shape, TupleShape), name)
 
 
+def is_known(op: Op) -> bool:
+    """Whether JAX has a primitive for an op, at least for some attributes."""
+    return op.name in _ELEMENTWISE or op.name in _TRANSLATIONS
+
+
 _DROPPED = ("iota", "bitcast_convert_type")  # primitives whose equations are left out where nothing uses the result
 
 

@@ -3,6 +3,7 @@
 from tinyxla.jax.jaxprs.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as get_aval
 from tinyxla.jax.jaxprs.current_trace import (
     EvalTrace as EvalTrace,
+    TraceContext as _TraceContext,
     set_current_trace as set_current_trace,
     take_current_trace as take_current_trace,
 )
@@ -22,3 +23,5 @@ from tinyxla.jax.trace_state import (
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,
 )
+
+trace_ctx = _TraceContext()
