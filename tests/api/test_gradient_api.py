@@ -344,6 +344,15 @@ def test_primals_and_tangents_are_both_tuples_or_both_lists() -> None:
         tx.jvp(tx.numpy.sin, (1.0,), [1.0])
 
 
+@pytest.mark.parametrize("inner", [lambda c, x: tnp.exp(c) * x, lambda c, x: (tnp.sin(x), x / c)[1]])
+def test_linear_transpose_goes_through_calls_that_compute_factors_or_what_is_not_used(inner: Any) -> None:
+    c, y = tnp.arange(1.0, 4.0), tnp.ones(3)
+    (found,) = tx.linear_transpose(lambda x: tx.jit(lambda c, x: tx.jit(inner)(c, x))(c, x), y)(y)
+    np.testing.assert_allclose(found, inner(c, y), rtol=1e-6)
+    with pytest.raises(DifferentiationError, match="must be linear"):
+        tx.linear_transpose(tx.jit(lambda x: inner(c, x) * x), y)
+
+
 def test_transposed_functions_are_pytrees() -> None:
     transposed = tx.jit(lambda x: tx.linear_transpose(lambda y: x * y, 1.0))(3.0)
     assert float(tx.jit(lambda f, x: f(x))(transposed, 2.0)[0]) == 6

@@ -514,3 +514,56 @@ def test_arrays_have_an_address_and_ufuncs_count_arguments_alone() -> None:
         print(list((ctypes.c_float * 3).from_address(x.unsafe_buffer_pointer())), jnp.add.nargs)
         print(jax.core.ShapedArray((3,), np.float32).dtype)
         """) == ["[0.0, 1.0, 2.0] 2", "float32"]
+
+
+def test_what_orbax_imports_and_asks_of_placements() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax.experimental import colocated_python as cp
+        from jax.experimental.array_serialization import serialization
+        from jax.experimental.colocated_python import func, serialization as _
+        from jax.experimental.layout import Format, Layout
+        from jax.experimental.multihost_utils import reached_preemption_sync_point
+        from jax.extend import ifrt_programs
+        from jax._src import distributed
+        from jax._src.numpy.util import promote_dtypes, promote_dtypes_complex, promote_dtypes_inexact
+
+        x, device = jnp.ones(2), jax.devices()[0]
+        mesh = jax.sharding.NamedSharding(jax.make_mesh((1,), ("a",)), jax.P("a"))
+        for sharding in (x.sharding, mesh):
+            found = jax.device_put({"a": x}, Format(Layout((0,)), sharding))["a"]
+            print(found.sharding == sharding, sharding._addressable_device_assignment == (device,))
+        print(jax.device_put(x, Format()) is x, jax.jit(lambda x: 2 * x, in_shardings=Format(None, mesh))(x))
+        print(distributed.global_state.process_id, distributed.global_state.client, reached_preemption_sync_point(3))
+        print(serialization.get_tensorstore_spec("/a/b"), serialization.get_tensorstore_spec("/a/b", ocdbt=True))
+        wrapped = cp.colocated_python(lambda x, y: {"sum": x + y}).specialize(devices=jax.devices())
+        print(wrapped(1.0, x), cp.colocated_cpu_devices(jax.devices()) == (device,))
+        print(cp.colocated_cpu_devices(mesh.mesh) is mesh.mesh, device.client.runtime_type)
+        for promote in (promote_dtypes, promote_dtypes_inexact, promote_dtypes_complex):
+            print(*(y.dtype for y in promote(jnp.arange(2), jnp.int8(1))))
+        """)
+    assert lines == [
+        "True True",
+        "True True",
+        "True [2. 2.]",
+        "0 None False",
+        "{'driver': 'zarr', 'kvstore': {'driver': 'file', 'path': '/a/b'}} "
+        "{'driver': 'zarr', 'kvstore': {'driver': 'ocdbt', 'base': 'file:///a', 'path': 'b'}}",
+        "{'sum': Array([2., 2.], dtype=float32)} True",
+        "True tinyxla",
+        "int32 int32",
+        "float32 float32",
+        "complex64 complex64",
+    ]
+
+
+def test_symbolic_zeros_and_undefined_primals_are_containers_of_nothing() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax.interpreters import ad
+        aval = jax.core.ShapedArray((2,), jnp.float32)
+        for x in (ad.Zero(aval), ad.UndefinedPrimal(aval)):
+            found = [jax.vmap(lambda y: (y, x))(jnp.ones(3))[1], jax.jit(lambda y, x: (y, x))(1.0, x)[1]]
+            print(jax.tree.leaves(x), *(type(y) is type(x) and y.aval == aval for y in found))
+        """)
+    assert lines == ["[] True True"] * 2

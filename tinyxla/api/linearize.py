@@ -24,6 +24,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import trace
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
@@ -173,6 +174,9 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
             raise DifferentiationError(
                 f"linear_transpose of {name}: arguments must be floating or complex, but one is {shape}."
             )
+    if any(x.op.name == "call" for x in made.instructions):  # whose residuals may depend on values, and may not
+        whole = made
+        made, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
     both = _reversed(linear_part(made), count)
     cotangents = both.outputs[len(made.outputs) :]
     values: set[Instruction] = set(both.parameters[:count])

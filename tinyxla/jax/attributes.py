@@ -102,6 +102,11 @@ def set_attributes() -> None:
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
     Lowered.compiler_ir = whole_ir(Lowered.compiler_ir)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
+    any_sharding: Any = Sharding
+    any_sharding._device_assignment = property(lambda self: tuple(sorted(self.device_set, key=lambda d: d.id)))
+    any_sharding._addressable_device_assignment = property(
+        lambda self: tuple(d for d in self._device_assignment if d in self.addressable_devices)
+    )
     sharding: Any = NamedSharding
     sharding.check_compatible_aval = lambda self, aval_shape: self.dimension_axes(aval_shape) and None
     Sharding._to_xla_hlo_sharding = hlo_sharding  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ def get_backend(platform: str | None = None) -> SimpleNamespace:
     return SimpleNamespace(
         platform="cpu",
         platform_version=f"tinyxla {VERSION}",
+        runtime_type="tinyxla",
         devices=devices,
         local_devices=devices,
         device_count=lambda: len(devices()),

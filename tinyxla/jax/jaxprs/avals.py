@@ -19,6 +19,7 @@ from tinyxla.partitioning.memory_kinds import memory_kind_of
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
@@ -217,6 +218,10 @@ class UndefinedPrimal:
 
     def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval})"
+
+
+for _kind in (Zero, UndefinedPrimal):  # as in JAX: containers of no arrays, which transformations take and give
+    pytrees.register(_kind, lambda x: ((), x.aval), lambda aval, _, kind=_kind: kind(aval))
 
 
 def is_undefined_primal(x: Any) -> bool:
