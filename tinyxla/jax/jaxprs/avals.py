@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.jaxprs.current_trace import ProgramTracer
+from tinyxla.jax.jaxprs.current_trace import ProgramTrace
 from tinyxla.jax.memory_spaces import Space, space_of
 from tinyxla.ops import movement
 from tinyxla.partitioning.memory_kinds import memory_kind_of
@@ -148,7 +148,7 @@ def get_aval(x: Any) -> AbstractValue:
         return x
     if isinstance(x, (Zero, UndefinedPrimal)):
         return x.aval
-    if isinstance(x, ProgramTracer):
+    if isinstance(getattr(x, "owner", None), ProgramTrace):
         return x.aval
     if isinstance(x, Reference):
         return AbstractRef(ShapedArray(x.shape, x.dtype))
