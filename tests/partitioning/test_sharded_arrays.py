@@ -10,6 +10,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError, MeshError, ShapeError
+from tinyxla.partitioning.memory_kinds import memory_kind_of
 
 P = tx.P
 
@@ -244,3 +245,18 @@ def test_pmap_puts_copies_on_devices() -> None:
     found = tx.pmap(lambda a: a / tx.lax.psum(a, "i"), axis_name="i")(_grid(8) + 1)
     assert [shard.data.shape for shard in found.addressable_shards] == [(1,)] * 8
     np.testing.assert_allclose(found, (_grid(8) + 1) / 36)
+
+
+def test_kinds_of_memory_are_found_along_a_long_program() -> None:
+    host = tx.sharding.SingleDeviceSharding(tx.devices()[0], memory_kind="pinned_host")
+    found: list[str] = []
+
+    def function(x: Any) -> Any:
+        for _ in range(1500):
+            x = x + 1
+        y = tx.device_put(x, host)
+        found.extend(map(memory_kind_of, (x, y, y * 2, x)))
+        return y
+
+    tx.eval_shape(function, np.float32(0))
+    assert found == ["device", "pinned_host", "pinned_host", "device"]

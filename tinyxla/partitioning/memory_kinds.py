@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise
 from tinyxla.ops.tuples import leaf_shapes
+from tinyxla.tracing.core import GraphTrace, GraphTracer
 from tinyxla.transforms.computations import interpret
 
 Kind = str | None  # None: what was not put anywhere goes with other operands
@@ -17,12 +19,13 @@ Kind = str | None  # None: what was not put anywhere goes with other operands
 
 def says_memory_kinds(computation: Computation) -> bool:
     """Whether a constraint in a computation, or in one that it calls, names a kind of memory."""
-    if "sharding-constraint" not in computation.all_opcodes:
-        return False
-    for x in computation.instructions:
-        if getattr(x.attributes, "memory_kind", None) is not None or any(map(says_memory_kinds, x.computations())):
-            return True
-    return False
+    return "sharding-constraint" in computation.all_opcodes and any(map(_says, computation.instructions))
+
+
+def _says(x: Instruction) -> bool:
+    if x.op.name == "sharding-constraint":
+        return x.attributes.memory_kind is not None
+    return any(map(says_memory_kinds, x.computations()))
 
 
 def kinds_of_results(computation: Computation, inputs: Sequence[Kind]) -> list[Kind]:
@@ -45,21 +48,35 @@ def result_kinds(computation: Computation, inputs: Sequence[Kind]) -> list[Kind]
 
 def memory_kind_of(x: Any) -> str:
     """The kind of memory in which a traced array will be, as far as operations before it say it."""
-    instruction: Instruction | None = getattr(x, "instruction", None)
-    if instruction is None:
+    if not isinstance(x, GraphTracer):
         return str(getattr(getattr(x, "sharding", None), "memory_kind", "device"))
-    known: dict[Instruction, list[Kind]] = {}
+    found = _found.setdefault(x.owner, _Found())
+    found.read(x.owner.instructions)
+    return found.kinds[x.instruction][0] or "device" if found.kinds else "device"
 
-    def kinds(y: Instruction) -> list[Kind]:
-        if y not in known:
-            known[y] = _kinds(y, [kinds(o) for o in y.operands]) if y.operands else [None] * len(leaf_shapes(y.shape))
-        return known[y]
 
-    return kinds(instruction)[0] or "device"
+class _Found:
+    """The kinds of memory of the results of instructions that a trace has recorded; of none until one says a kind."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[Instruction, list[Kind]] = {}
+        self.count = 0  # of instructions that were looked at
+
+    def read(self, instructions: Sequence[Instruction]) -> None:
+        if not self.kinds and not any(map(_says, instructions[self.count :])):
+            self.count = len(instructions)
+            return
+        for x in instructions[len(self.kinds) :]:
+            self.kinds[x] = _kinds(x, [self.kinds[o] for o in x.operands])
+
+
+_found: WeakKeyDictionary[GraphTrace, _Found] = WeakKeyDictionary()
 
 
 def _kinds(x: Instruction, operands: list[list[Kind]]) -> list[Kind]:
     flat = [kind for several in operands for kind in several]
+    if not any(flat) and not _says(x):
+        return [None] * len(leaf_shapes(x.shape))
     if x.op is calls.tuple_:
         return flat
     if x.op is calls.get_tuple_element:
