@@ -482,10 +482,39 @@ def test_known_arrays_of_indices_are_clamped_where_that_is_asked_for() -> None:
         np.testing.assert_array_equal(x[np.array([0, 7])], [[0, 1, 2], [3, 4, 5]])
         np.testing.assert_array_equal(x[:, jnp.array([-9, -1])], [[0, 2], [3, 5]])
         np.testing.assert_array_equal(jnp.take(x, np.array([-2, 2]), axis=0), [[0, 1, 2], [np.nan] * 3])
+        np.testing.assert_array_equal(x[7, -9], 3)
+        np.testing.assert_array_equal(tx.grad(lambda x: x[7, 1:].sum())(x), [[0, 0, 0], [0, 1, 1]])
         with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
-            x[7]
+            x[:, :0][0, 7]
     with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
         x[np.array([0, 7])]
+
+
+@pytest.mark.parametrize("mode", [None, "promise_in_bounds"])
+@pytest.mark.parametrize("known", [False, True])
+def test_reads_outside_have_no_gradient_where_that_is_asked_for(mode: str | None, known: bool) -> None:
+    m, given = np.arange(1, 13, dtype=np.float32).reshape(3, 4), np.array([0, -1, 3, -4, 7, -9])
+    clamped = [np.clip(np.where(given < 0, given + n, given), 0, n - 1) for n in m.shape]
+    inside = [(-n <= given) & (given < n) for n in m.shape]
+    for index, at, counts in (
+        (lambda i: (i,), (clamped[0],), inside[0][:, None]),
+        (lambda i: (i, i), (clamped[0], clamped[1]), inside[0] & inside[1]),
+        (lambda i: (slice(None), i), (slice(None), clamped[1]), inside[1]),
+        (lambda i: (1, i), (1, clamped[1]), inside[1]),
+        (lambda i: (i[:, None], i), (clamped[0][:, None], clamped[1]), inside[0][:, None] & inside[1]),
+    ):
+
+        def read(x: Any, i: Any, index: Any = index) -> Any:
+            return x[index(i)] if mode is None else x.at[index(i)].get(mode=mode)
+
+        gradient = np.zeros_like(m)
+        np.add.at(gradient, at, 2 * m[at] * counts)
+        with setting("out_of_bounds_arrays", "clamp"):
+            called = read if known else tx.jit(read)
+            f = functools.partial(lambda called, x: called(x, given), called)
+            np.testing.assert_array_equal(f(jnp.asarray(m)), m[at])
+            np.testing.assert_array_equal(tx.jvp(f, (m,), (m + 1,))[1], m[at] + 1)
+            np.testing.assert_array_equal(tx.grad(lambda x, f=f: (f(x) ** 2).sum())(m), gradient)
 
 
 def test_traced_bound_of_a_slice_is_an_index_error() -> None:

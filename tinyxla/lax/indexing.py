@@ -455,6 +455,7 @@ def gather(
     if len(sizes) != x.ndim:
         raise ShapeError(f"{what}: slice_sizes {sizes} has {len(sizes)} entries, but the operand is {described([x])}.")
     numbers = _numbers(what, GatherDimensionNumbers, dimension_numbers)
+    kind = GatherScatterMode.from_any("clip" if mode is None else mode)
     result = ops.gather(
         x,
         indices,
@@ -462,8 +463,9 @@ def gather(
         index_vector_dim=indices.ndim - 1,
         slice_sizes=sizes,
         indices_are_sorted=bool(indices_are_sorted),
+        drops_gradients=kind is GatherScatterMode.PROMISE_IN_BOUNDS,
     )
-    if GatherScatterMode.from_any("clip" if mode is None else mode) is not GatherScatterMode.FILL_OR_DROP:
+    if kind is not GatherScatterMode.FILL_OR_DROP:
         return result
     inside = _inside(indices, _limits(x, dict(enumerate(sizes)), numbers.start_index_map))
     batch = tuple(d for d in range(result.ndim) if d not in numbers.offset_dims)

@@ -68,6 +68,7 @@ class Gather(NamedTuple):
     operand_batching_dims: Ints = ()  # of the operand, and ...
     start_indices_batching_dims: Ints = ()  # ... of the indices: those that run together
     indices_are_sorted: bool = False
+    drops_gradients: bool = False  # of slices that reach outside, which are read where they are moved inside
 
     def window(self, rank: int) -> Ints:
         """The dimensions of an operand that run inside a slice."""
@@ -249,7 +250,9 @@ def _gather_evaluate(x: Array, start_indices: Array, **attributes: Any) -> Array
 
 def _gather_transpose(g: Value, x: Value, start_indices: Value, **attributes: Any) -> tuple[Value]:
     a = Gather(**attributes)
-    inside = clamped(_with_vectors(start_indices, a), a.index_vector_dim, _last_starts(x, a))
+    inside = _with_vectors(start_indices, a)
+    if not a.drops_gradients:
+        inside = clamped(inside, a.index_vector_dim, _last_starts(x, a))
     places = _scatter_like(a, reduction.scalar_computation("add", g.dtype))
     return (scatter(elementwise.zeros_like(x), inside, g, **places._asdict()),)
 

@@ -153,9 +153,9 @@ class Config(threading.local):
             before there was this option.
         out_of_bounds_reads: what `x[index]` is where a known index is outside of the array: "raise" an error, or
             "clamp" the index to the next one inside, as for one that is traced.
-        out_of_bounds_arrays: what `x[indices]` is where a known array of indices has some outside of the array: "raise"
-            an error, or "clamp" them. A single integer outside is an error in any case. Without a mode, `take` fills in
-            NaN for what is clamped here.
+        out_of_bounds_arrays: what `x[indices]` is where known indices, an integer or an array, are outside of x:
+            "raise" an error, or "clamp" them. Then arrays of indices, traced ones too, have no gradient where they are
+            outside. Without a mode, `take` fills in NaN for what is clamped here.
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").

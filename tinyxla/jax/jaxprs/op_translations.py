@@ -55,7 +55,7 @@ def gather(x: Instruction, operands: list[Atom]) -> Translated:
         "slice_sizes": a.slice_sizes,
         "unique_indices": False,
         "indices_are_sorted": a.indices_are_sorted,
-        "mode": lax.GatherScatterMode.CLIP,
+        "mode": lax.GatherScatterMode.PROMISE_IN_BOUNDS if a.drops_gradients else lax.GatherScatterMode.CLIP,
         "fill_value": None,
     }
     return primitives["gather"], params, operands

@@ -1,7 +1,8 @@
 """Indexing: `x[index]`, and updated copies `x.at[index].set(y)`.
 
 An index that is known to be out of range is an error; one that is only known inside a compiled function reads the
-nearest element, and an update there is left out (JAX's rules), unless `mode` says otherwise.
+nearest element, and an update there is left out (JAX's rules), unless `mode` says otherwise. Where it is promised that
+indices are in range, as by JAX's `x[index]`, others have no gradient.
 """
 
 from __future__ import annotations
@@ -194,7 +195,8 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bo
             starts[d] = p
         wanted = tuple(1 if d in layout.axes else n for d, n in enumerate(x.shape))
         return movement.reshape_to(slices.dynamic_slice(x, *starts, dynamic_slice_sizes=wanted), layout.shape)
-    axes, whole, looked_up = _as_one(x, layout, places)
+    drops = mode == "promise_in_bounds"  # what is not as promised has no gradient
+    axes, whole, looked_up = (layout.axes, x, places) if drops else _as_one(x, layout, places)
     vectors, vector_dim = _vectors(looked_up, layout.batch)
     taken = indexing_ops.gather(
         whole,
@@ -204,6 +206,7 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bo
         start_index_map=axes,
         index_vector_dim=vector_dim,
         slice_sizes=tuple(min(1, n) if d in axes else n for d, n in enumerate(whole.shape)),
+        drops_gradients=drops,
     )
     if mode == "fill":
         inside = _inside(places, sizes, layout.batch)
@@ -263,12 +266,14 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     y, entries = entries_of(x, index)
     if mode is not None:
         entries = _strays_as_arrays(y, entries)
+    clamps = mode is None and config.out_of_bounds_arrays == "clamp"
+    if clamps:
+        entries = _clamped(y, entries, eager(y))
     if any(isinstance(e, Picked) for e in entries):
-        if mode is None and config.out_of_bounds_arrays == "clamp":
-            entries = _clamped(y, entries)
         layout = layout_of(y, entries)
         if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
             return allocated("An index", lambda: _numpy_read(y, entries, layout, weak))
+        mode = "promise_in_bounds" if clamps else mode
         return _gather(y, layout, mode, fill_value, wraps).with_weak_type(weak)
     spans, shape = spans_of(y, entries)
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)
@@ -303,13 +308,17 @@ def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
     return found
 
 
-def _clamped(x: Any, entries: list[Entry]) -> list[Entry]:
-    """With the places of known arrays moved inside their axes."""
+def _clamped(x: Any, entries: list[Entry], arrays: bool) -> list[Entry]:
+    """With known integers, and the places of known `arrays`, moved inside their axes."""
     sizes = iter(x.shape)
     found: list[Entry] = []
     for e in entries:
         size = 0 if isinstance(e, New) else next(sizes)
-        if isinstance(e, Picked) and e.known and not is_symbolic(size) and size > 0:
+        if isinstance(e, New) or is_symbolic(size) or size <= 0:
+            pass
+        elif isinstance(e, int):
+            e = min(max(e, -size), size - 1)
+        elif arrays and isinstance(e, Picked) and e.known:
             least = np.maximum(e.places, -size) if e.places.dtype.kind == "i" else e.places
             e = Picked(np.minimum(least, size - 1), True)
         found.append(e)
