@@ -354,31 +354,26 @@ def test_updates_at_known_indices_outside_of_the_array_are_dropped_as_in_jax() -
             x.at[5].set(9.0, mode="nonsense")
         except ValueError:
             print("refused")
-        try:
-            x[5]
-        except IndexError as error:
-            print(str(error)[:37])
         """)
     assert lines == [
         "[1. 2. 3.] [2. 2. 3.] [1. 2. 3.] [1. 2. 9.]",
         "[1. 2. 9.] [2. 2. 3.]",
         "refused",
-        "indexing: index 5 is out of range for",
     ]
 
 
-def test_reads_at_known_arrays_of_indices_outside_of_the_array_are_clamped_as_in_jax() -> None:
+def test_reads_at_known_indices_outside_of_the_array_are_clamped_as_in_jax() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp, numpy as np
         x = jnp.arange(6).reshape(3, 2)
-        for index in (jnp.array([0, 7]), np.array([-9, -1]), jnp.array(7), (slice(None), np.uint8([0, 200]))):
+        for index in (jnp.array([0, 7]), np.array([-9, -1]), jnp.array(7), 7, (slice(None), np.uint8([0, 200]))):
             print(x[index].tolist(), jax.jit(lambda x: x[index])(x).tolist(), x.at[index].get().tolist())
         print(jnp.take(x * 1.0, jnp.array([-3, 3]), axis=0).tolist(), jnp.take(x, jnp.array([1]), axis=0).tolist())
         """)
     assert lines == [
         "[[0, 1], [4, 5]] [[0, 1], [4, 5]] [[0, 1], [4, 5]]",
         "[[0, 1], [4, 5]] [[0, 1], [4, 5]] [[0, 1], [4, 5]]",
-        "[4, 5] [4, 5] [4, 5]",
+        *["[4, 5] [4, 5] [4, 5]"] * 2,
         "[[0, 1], [2, 3], [4, 5]] [[0, 1], [2, 3], [4, 5]] [[0, 1], [2, 3], [4, 5]]",
         "[[0.0, 1.0], [nan, nan]] [[2, 3]]",
     ]
