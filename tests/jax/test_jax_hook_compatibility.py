@@ -562,3 +562,39 @@ def test_symbolic_zeros_and_undefined_primals_are_containers_of_nothing() -> Non
             print(jax.tree.leaves(x), *(type(y) is type(x) and y.aval == aval for y in found))
         """)
     assert lines == ["[] True True"] * 2
+
+
+def test_primitives_without_implementation_are_traced_and_transformed_but_not_computed() -> None:
+    lines = printed("""
+        import jax, jax.numpy as jnp
+        from jax.extend.core import Primitive
+        from jax.interpreters import ad, batching
+        p, q = Primitive("one"), Primitive("several")
+        q.multiple_results = True
+        p.def_abstract_eval(lambda x: x)
+        q.def_abstract_eval(lambda x: [x, jax.core.ShapedArray((2,), jnp.int32)])
+        print(jax.make_jaxpr(lambda x: p.bind(x) + q.bind(x)[0])(1.0))
+        print([x.shape for x in jax.eval_shape(q.bind, 1.0)])
+        batching.primitive_batchers[p] = lambda args, dims: (args[0] * 2, dims[0])
+        ad.primitive_jvps[p] = lambda primals, tangents: (primals[0] * 3, tangents[0] * 5)
+        for wrap in (jax.jit, lambda f: lambda x: jax.lax.cond(True, f, f, x)):
+            print(jax.vmap(wrap(p.bind))(jnp.ones(2)), jax.grad(wrap(p.bind))(1.0))
+        print(jax.vmap(jax.checkpoint(p.bind))(jnp.ones(2)))
+        for call in (p.bind, jax.jit(p.bind)):
+            try:
+                print(call(1.0))
+            except NotImplementedError as error:
+                print(str(error)[:48])
+        """)
+    assert lines == [
+        "{ lambda ; a:f32[]. let",
+        "    b:f32[] = one a",
+        "    c:f32[] _:i32[2] = several a",
+        "    d:f32[] = add b c",
+        "  in (d,) }",
+        "[(), (2,)]",
+        *["[2. 2.] 5.0"] * 2,
+        "[2. 2.]",
+        "Evaluation rule for 'one' not implemented; define",
+        "MLIR translation rule for primitive 'one' not fo",
+    ]

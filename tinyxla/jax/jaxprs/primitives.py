@@ -19,8 +19,9 @@ from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiat
 from tinyxla.jax.jaxprs.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.recording import region, vectorized
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
+from tinyxla.ops.host.callback import callback
 from tinyxla.ops.op import Axes
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.config import config
@@ -82,10 +83,7 @@ class Primitive:
             raise NotImplementedError(
                 f"Abstract evaluation for {self.name!r} not implemented; define it with def_abstract_eval."
             )
-        raise NotImplementedError(
-            f"MLIR translation rule for primitive {self.name!r} not found for platform cpu; define an implementation "
-            "with def_impl."
-        )
+        return _unlowered(self, args, params)
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Set what computes the results for concrete arrays."""
@@ -278,6 +276,30 @@ def _staged(primitive: Primitive, values: Values, params: dict[str, Any]) -> Any
     if lowering is not None:
         return _lowered(primitive, lowering, values, params)
     return primitive.impl(*values, **params)
+
+
+@dataclass(frozen=True)
+class _Unlowered:
+    """Stands for a primitive with neither a lowering nor an implementation: transformations and jaxprs know what it
+    gives, but nothing computes it."""
+
+    primitive: Primitive
+
+    def __call__(self, *ignored: Any) -> Any:
+        raise NotImplementedError(
+            f"MLIR translation rule for primitive {self.primitive.name!r} not found for platform cpu; define an "
+            "implementation with def_impl."
+        )
+
+
+def _unlowered(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Results of the types that the primitive's abstract evaluation gives."""
+    assert primitive.abstract_eval is not None
+    avals = _lists(primitive, primitive.abstract_eval(*map(get_aval, values), **params))
+    shapes = tuple(Shape(element_type(a.dtype), tuple(a.shape)) for a in avals)
+    outputs = callback(*map(as_array, values), function=_Unlowered(primitive), shapes=shapes)
+    found = [x.with_weak_type(bool(a.weak_type)) for x, a in zip(outputs, avals, strict=True)]
+    return found if primitive.multiple_results else found[0]
 
 
 def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values, params: dict[str, Any]) -> Any:
