@@ -595,6 +595,6 @@ def test_primitives_without_implementation_are_traced_and_transformed_but_not_co
         "[(), (2,)]",
         *["[2. 2.] 5.0"] * 2,
         "[2. 2.]",
-        "Evaluation rule for 'one' not implemented; define",
+        "Evaluation rule for 'one' not implemented; defin",
         "MLIR translation rule for primitive 'one' not fo",
     ]
