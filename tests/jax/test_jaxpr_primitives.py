@@ -43,6 +43,8 @@ CASES = {
     "scatter-mul": "x.at[i].mul(2.0)",
     "scatter-max": "x.at[i].max(2.0)",
     "conv_general_dilated": "lax.conv(m[None, None], m[None, None], (1, 1), 'SAME')",
+    "dot_general of a precision": "lax.dot(m, m, precision='highest')",
+    "conv_general_dilated of a precision": "lax.conv(m[None, None], m[None, None], (1, 1), 'SAME', precision='high')",
     "reduce_window_sum": "lax.reduce_window(m, 0.0, lax.add, (2, 2), (1, 1), 'VALID')",
     "reduce_window_max": "lax.reduce_window(m, -jnp.inf, lax.max, (2, 2), (2, 1), 'SAME')",
     "cumsum": "lax.cumsum(x, reverse=True)",

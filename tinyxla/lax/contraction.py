@@ -37,6 +37,9 @@ class Precision(enum.Enum):
     HIGH = 1
     HIGHEST = 2
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
 
 class DotAlgorithm(NamedTuple):
     """How hardware is asked to compute products: in which types, as sums of how many components. Products are always at

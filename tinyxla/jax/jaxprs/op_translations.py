@@ -88,9 +88,14 @@ def scatter(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives[f"scatter{kind}"], params, operands
 
 
+def precision_of(attributes: Any) -> tuple[lax.Precision, ...] | None:
+    """The parameter of products: one for each operand, or None where none is asked for."""
+    return tuple(lax.Precision[p.upper()] for p in attributes.operand_precision) or None
+
+
 def convolution(x: Instruction, operands: list[Atom]) -> Translated:
     a = x.attributes
-    if a.operand_precision or any(w.window_reversal for w in a.window):
+    if any(w.window_reversal for w in a.window):
         return None
     params = {
         "window_strides": tuple(w.stride for w in a.window),
@@ -100,7 +105,7 @@ def convolution(x: Instruction, operands: list[Atom]) -> Translated:
         "dimension_numbers": a.dim_labels,
         "feature_group_count": a.feature_group_count,
         "batch_group_count": a.batch_group_count,
-        "precision": None,
+        "precision": precision_of(a),
         "preferred_element_type": a.preferred_element_type and a.preferred_element_type.dtype,
         "out_sharding": None,
     }

@@ -33,6 +33,7 @@ from tinyxla.jax.jaxprs.op_translations import (
     argument_reduction,
     combination,
     is_argument_reduction,
+    precision_of,
     reduce_window,
     starts_with,
     window_params,
@@ -308,10 +309,8 @@ def _ones_dropped(long: Sequence[int], short: Sequence[int]) -> tuple[int, ...] 
 def _dot(x: Instruction, operands: list[Atom]) -> Translated:
     a = x.attributes
     numbers = ((a.lhs_contracting_dims, a.rhs_contracting_dims), (a.lhs_batch_dims, a.rhs_batch_dims))
-    if a.operand_precision:
-        return None
-    params = {"dimension_numbers": numbers, "precision": None, "preferred_element_type": x.array_shape.dtype}
-    return primitives["dot_general"], {**params, "out_sharding": None}, operands
+    params = {"precision": precision_of(a), "preferred_element_type": x.array_shape.dtype, "out_sharding": None}
+    return primitives["dot_general"], {"dimension_numbers": numbers, **params}, operands
 
 
 def _reduction(x: Instruction, operands: list[Atom]) -> Translated:
