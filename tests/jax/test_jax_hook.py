@@ -390,6 +390,28 @@ def test_functions_are_exported() -> None:
     ]
 
 
+def test_compiled_functions_are_serialized_and_take_keys_for_descriptions_of_keys() -> None:
+    assert lines(
+        """
+        import pickle
+        import jax, jax.numpy as jnp
+        from jax.experimental.serialize_executable import deserialize_and_load, serialize
+        key = jax.random.key(0)
+        x = jnp.ones((2, 2))
+        f = jax.jit(lambda x, *, p: {"y": (x @ p["w"]).sum(), "n": jax.random.normal(p["key"])})
+        p = {"w": x, "key": key}
+        compiled = f.lower(jax.ShapeDtypeStruct((2, 2), x.dtype), p=jax.eval_shape(lambda: p)).compile()
+        loaded = deserialize_and_load(*pickle.loads(pickle.dumps(serialize(compiled))))
+        print(type(loaded).__name__, loaded(x, p=p) == compiled(x, p=p) == f(x, p=p), loaded.in_tree == compiled.in_tree)
+        for wrong in (lambda: loaded(x[:1], p=p), lambda: serialize(f)):
+            try:
+                wrong()
+            except TypeError as error:
+                print(str(error).split()[0])
+        """
+    ) == ["Compiled True True", "A", "serialize"]
+
+
 def test_environment_variables_set_options() -> None:
     code = (
         "import jax; print(jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_disable_jit)"

@@ -504,7 +504,7 @@ class Compiled(_Stage):
         `ShapeDtypeStruct`s of random keys."""
         leaves, tree = pytrees.flatten_shown((args, kwargs))
         given = pytrees.unflatten(tree, [typeof(x) if isinstance(x, KeyArray) else x for x in leaves])
-        return pytrees.flatten(given)[1] == pytrees.flatten(self.args_info)[1]
+        return pytrees.flatten(given)[1] == pytrees.flatten(self.argument_types)[1]
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arrays of a call, which must be of the shapes that the program was compiled for."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tinyxla.api.aot import Lowered
+from tinyxla.api.aot import Compiled, Lowered
 from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
 from tinyxla.api.jit import Jitted, jit
@@ -93,30 +94,38 @@ def export(
         is_here = chosen == (default_export_platform(),)
         with contextlib.nullcontext() if is_here else setting("lowering_platforms", chosen):
             lowered = fun_jit.trace(*args, **kwargs).lower()
-        in_avals, in_tree = _flat(lowered.argument_types)
-        out_avals, out_tree = _flat(lowered.out_info)
-        module = _module(lowered)
-        layouts = layouts_of(lowered._program)  # pyright: ignore[reportPrivateUsage]
-        _check_custom_calls(lowered.fun_name, module, checks)
-        return Exported(
-            fun_name=lowered.fun_name,
-            in_tree=in_tree,
-            in_avals=in_avals,
-            out_tree=out_tree,
-            out_avals=out_avals,
-            platforms=chosen,
-            module_kept_var_idx=tuple(range(len(in_avals))),
-            module=module,
-            disabled_safety_checks=checks,
-            nr_devices=1 if layouts is None else layouts.mesh.size,
-            layouts=layouts,
-            get_vjp=lambda made: vjp_of(made, _static_free(args, kwargs, in_tree, fun_jit)),
-        )
+        made = exported_program(lowered, chosen, checks)
+        function = _static_free(args, kwargs, made.in_tree, fun_jit)
+        return replace(made, get_vjp=lambda made: vjp_of(made, function))
 
     return exported
 
 
-def _module(lowered: Lowered) -> ModuleOp:
+def exported_program(
+    stage: Lowered | Compiled, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCheck, ...] = ()
+) -> Exported:
+    """A program without a derivative."""
+    in_avals, in_tree = _flat(stage.argument_types)
+    out_avals, out_tree = _flat(stage.out_info)
+    module = _module(stage)
+    layouts = layouts_of(stage._program)  # pyright: ignore[reportPrivateUsage]
+    _check_custom_calls(stage.fun_name, module, checks)
+    return Exported(
+        fun_name=stage.fun_name,
+        in_tree=in_tree,
+        in_avals=in_avals,
+        out_tree=out_tree,
+        out_avals=out_avals,
+        platforms=platforms,
+        module_kept_var_idx=tuple(range(len(in_avals))),
+        module=module,
+        disabled_safety_checks=checks,
+        nr_devices=1 if layouts is None else layouts.mesh.size,
+        layouts=layouts,
+    )
+
+
+def _module(lowered: Lowered | Compiled) -> ModuleOp:
     """The program of whole arrays."""
     made = lowered._program.computation  # pyright: ignore[reportPrivateUsage]
     return module_op(Module(lowered.fun_name, expand_to_stablehlo(made)))
