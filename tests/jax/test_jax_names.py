@@ -557,3 +557,35 @@ def test_tracing_and_compiling_are_told_to_loggers_and_listeners_of_jax() -> Non
         "jaxpr_trace_duration jaxpr_to_mlir_module_duration backend_compile_duration",
         "True",
     ]
+
+
+def test_programs_define_generators_of_random_bits() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.extend import random
+
+        base = random.threefry_prng_impl
+        widths = []
+        def bits(words, width, shape):
+            widths.append(width)
+            return base.random_bits(words, width, shape)
+        rules = dict(split=base.split, random_bits=bits, fold_in=base.fold_in, name="own", tag="o")
+        own = random.define_prng_impl(key_shape=(2,), seed=lambda n: jnp.array([7, n], np.uint32), **rules)
+        key = jax.random.key(3, impl=own)
+        like = jax.random.wrap_key_data(jax.random.key_data(key))
+        print(key.dtype, jax.random.key_data(key), own.key_shape, own.tag, base.seed(3))
+        for draw in (jax.random.uniform, lambda k: jax.random.bits(jax.random.fold_in(k, 1), dtype="uint8")):
+            keys, others = jax.random.split(key, 3), jax.random.split(like, 3)
+            print(draw(key) == jax.jit(draw)(key) == draw(like), (jax.vmap(draw)(keys) == jax.vmap(draw)(others)).all())
+        print(sorted(set(widths)))
+        try:
+            random.define_prng_impl(key_shape=(2, 2), seed=None, **rules)
+        except ValueError as error:
+            print(str(error).split(":")[0])
+        """) == [
+        "key<o> [7 3] (2,) o [0 3]",
+        "True True",
+        "True True",
+        "[8, 32]",
+        "define_prng_impl",
+    ]

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
-from tinyxla.shapes.key_types import KEY_TYPES
+from tinyxla.shapes.key_types import KEY_TYPES, KeyType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +68,16 @@ def _without_value(name: str) -> ElementType:
 
 element_types: dict[str, ElementType] = {t.name: t for t in _types()}  # those of arrays
 TOKEN, OPAQUE = _without_value("token"), _without_value("opaque")
-_KEYS = [ElementType(t.name, cast(Any, t), "key", 8 * t.itemsize) for t in KEY_TYPES.values()]
-_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(), TOKEN, OPAQUE, *_KEYS)}
+_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(), TOKEN, OPAQUE)}
+
+
+def add_key_type(t: KeyType) -> None:
+    """Let keys of a generator be elements of arrays."""
+    _BY_DTYPE[t] = ElementType(t.name, cast(Any, t), "key", 8 * t.itemsize)
+
+
+for _key_type in KEY_TYPES.values():
+    add_key_type(_key_type)
 
 
 def element_type(dtype: Any) -> ElementType:

@@ -90,7 +90,7 @@ def applied(name: str, params: dict[str, Any], function: Function, *operands: An
     return found
 
 
-def _recorded(name: str, generator: Generator) -> Generator:
+def recorded(name: str, generator: Generator) -> Generator:
     """A generator whose functions are primitives while a jaxpr is recorded."""
     of_generator = {} if name == "threefry2x32" else {"impl": name}
 
@@ -115,7 +115,7 @@ def _recorded(name: str, generator: Generator) -> Generator:
 
 def record_generators() -> None:
     """Let all generators' functions be primitives in jaxprs."""
-    GENERATORS.update({name: _recorded(name, generator) for name, generator in GENERATORS.items()})
+    GENERATORS.update({name: recorded(name, generator) for name, generator in GENERATORS.items()})
 
 
 # --- functions of keys ------------------------------------------------------------------------------------------------
