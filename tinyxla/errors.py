@@ -358,7 +358,7 @@ class MeshError(ArgumentError, RuntimeError):
     """
 
 
-class PlatformError(TinyxlaError, NotImplementedError, ValueError):
+class PlatformError(TinyxlaError, NotImplementedError):
     """A platform (such as "gpu") that the library does not run on.
 
     >>> import tinyxla
@@ -378,6 +378,19 @@ class ProfilerError(ArgumentError, RuntimeError):
     Traceback (most recent call last):
         ...
     tinyxla.errors.ProfilerError: stop_trace: no trace is running; call start_trace first.
+      at ...
+    """
+
+
+class ExportedPlatformError(PlatformError, ArgumentError):
+    """A program that was exported for other platforms than that on which it is called.
+
+    >>> import tinyxla
+    >>> from tinyxla import export
+    >>> export.export(tinyxla.jit(lambda x: x), platforms=["tpu"])(1.0).call(1.0)
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ExportedPlatformError: <lambda> was exported for the platforms tpu, but runs on a CPU here; ...
       at ...
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, no_array
-from tinyxla.errors import ArgumentError, DTypeError, PlatformError
+from tinyxla.errors import ArgumentError, DTypeError, ExportedPlatformError
 from tinyxla.export.layouts import Layouts
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import size_of
@@ -278,7 +278,7 @@ class Exported:
 
         Raises:
             ArgumentError: structure, types or sizes are others.
-            PlatformError: the function was exported for other platforms than CPUs.
+            ExportedPlatformError: the function was exported for other platforms than CPUs.
 
         Example:
             >>> import tinyxla as tx
@@ -316,7 +316,7 @@ class Exported:
     def _check_platform(self) -> None:
         is_checked = DisabledSafetyCheck.platform() not in self.disabled_safety_checks
         if "cpu" not in self.platforms and (is_checked or self.takes_platform):
-            raise PlatformError(
+            raise ExportedPlatformError(
                 f"{self.fun_name} was exported for the platforms {', '.join(self.platforms)}, but runs on a CPU here; "
                 'export it with platforms=["cpu"], or with disabled_checks=[DisabledSafetyCheck.platform()].'
             )
