@@ -6,6 +6,7 @@ import contextlib
 import operator
 import random as python_random
 import re
+import warnings
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tests.support.symbolic_programs import PROGRAMS, loss, parameters, rows, tr
 from tinyxla import export, lax, random
 from tinyxla.errors import (
     ArgumentError,
+    AttributeValueError,
     BytecodeError,
     InconclusiveDimensionOperation,
     PlatformError,
@@ -375,6 +377,7 @@ def test_platform_dependent_functions_are_those_of_the_platforms_of_the_program(
     assert [x in export.export(f)(1.0).mlir_module() for x in ("sine", "cosine")] == [True, False]
     for platforms in ("tpu", ["tpu"]):
         assert "stablehlo.cosine" in export.export(f, platforms=platforms)(1.0).mlir_module()
+        assert "stablehlo.negate" in export.export(f, platforms=platforms)(1.0).vjp().mlir_module()  # of -sin
     assert "stablehlo.sine" in export.export(f, platforms=["cpu", "cuda"])(1.0).mlir_module()
     with pytest.raises(PlatformError, match="exported for cpu and tpu has one program for all of them"):
         export.export(f, platforms=["cpu", "tpu"])(1.0)
@@ -388,6 +391,27 @@ def test_ragged_dots_are_exported_as_dots_over_all_groups() -> None:
     exported = export.deserialize(export.export(f)(x, y, sizes).serialize())
     close(exported.call(x, y, sizes), f(x, y, sizes))
     assert "dot_general" in f.lower(x, y, sizes).as_text("stablehlo")
+
+
+def test_version_of_the_calling_convention_is_an_option() -> None:
+    with setting_without_effect("export_calling_convention_version", 9):
+        assert export.export(tx.jit(tnp.sin))(1.0).calling_convention_version == 9
+    with (
+        setting_without_effect("export_calling_convention_version", 8),
+        pytest.raises(AttributeValueError, match="must be from 9 to 10, but is 8"),
+    ):
+        export.export(tx.jit(tnp.sin))(1.0)
+
+
+@contextlib.contextmanager
+def setting_without_effect(option: str, value: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tx.config.update(option, value)
+        try:
+            yield
+        finally:
+            tx.config.update(option, None)
 
 
 def test_wrong_exports_are_refused() -> None:

@@ -13,8 +13,13 @@ from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
 from tinyxla.api.jit import Jitted, jit
 from tinyxla.compiler.passes.expand import expand_to_stablehlo
-from tinyxla.errors import ArgumentError
-from tinyxla.export.exported import DisabledSafetyCheck, Exported
+from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.export.exported import (
+    DisabledSafetyCheck,
+    Exported,
+    maximum_supported_calling_convention_version,
+    minimum_supported_calling_convention_version,
+)
 from tinyxla.export.layouts import layouts_of
 from tinyxla.hlo import Module
 from tinyxla.shapes import KeyType, element_type
@@ -22,7 +27,7 @@ from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.mlir.ir import ModuleOp, StringAttr, walk
 from tinyxla.text.stablehlo import module_op
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.config import setting
+from tinyxla.tracing.config import config, setting
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.util.tracebacks import boundary
 
@@ -91,14 +96,30 @@ def export(
     @boundary
     def exported(*args: Any, **kwargs: Any) -> Exported:
         _check_scopes(fun_jit, args, kwargs)
-        is_here = chosen == (default_export_platform(),)
-        with contextlib.nullcontext() if is_here else setting("lowering_platforms", chosen):
+        with _lowering_for(chosen):
             lowered = fun_jit.trace(*args, **kwargs).lower()
         made = exported_program(lowered, chosen, checks)
         function = _static_free(args, kwargs, made.in_tree, fun_jit)
         return replace(made, get_vjp=lambda made: vjp_of(made, function))
 
     return exported
+
+
+def _lowering_for(platforms: tuple[str, ...]) -> contextlib.AbstractContextManager[Any]:
+    """Where functions are traced for these platforms."""
+    is_here = platforms == (default_export_platform(),)
+    return contextlib.nullcontext() if is_here else setting("lowering_platforms", platforms)
+
+
+def _asked_version() -> int:
+    """The calling convention that the option asks for."""
+    low, high = minimum_supported_calling_convention_version, maximum_supported_calling_convention_version
+    version: int = config.export_calling_convention_version or high
+    if not low <= version <= high:
+        raise AttributeValueError(
+            f"export: the option 'export_calling_convention_version' must be from {low} to {high}, but is {version}."
+        )
+    return version
 
 
 def exported_program(
@@ -122,6 +143,7 @@ def exported_program(
         disabled_safety_checks=checks,
         nr_devices=1 if layouts is None else layouts.mesh.size,
         layouts=layouts,
+        calling_convention_version=_asked_version(),
     )
 
 
@@ -225,7 +247,8 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
     out_avals = tuple(t if has_derivative(t) else no_derivative(t) for t in strong)
     kept = tuple(k for k, t in enumerate(in_avals) if t.dtype != float0)
     pullback.__name__ = f"vjp_{exported.fun_name}"
-    lowered = jit(pullback).trace(*(in_avals[k] for k in kept)).lower()
+    with _lowering_for(exported.platforms):
+        lowered = jit(pullback).trace(*(in_avals[k] for k in kept)).lower()
     return Exported(
         fun_name=pullback.__name__,
         in_tree=pytrees.flatten_shown((in_avals, {}))[1],

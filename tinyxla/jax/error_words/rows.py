@@ -34,6 +34,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "Function to be exported must be the result of `jit` but is: {1}",
     ),
     (
+        r"^export: the option 'export_calling_convention_version' must be .*, but is (-?\d+)",
+        "The requested export calling convention version {1} is outside the range of supported versions",
+    ),
+    (
         r"^(\S+) was exported for arguments of the structure",
         "The invocation args and kwargs must have the same pytree structure as when the function '{1}' was exported",
     ),
