@@ -359,11 +359,16 @@ def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
     return explicitly_broadcasted(what, arrays)
 
 
+def is_as_written(arrays: Sequence[Array]) -> bool:
+    """Whether an op on these is recorded by a trace that takes element-wise ops as the user writes them."""
+    trace = state.staging
+    return trace is not None and trace.as_written and innermost(arrays) is trace
+
+
 def paired(what: str, arrays: Sequence[Array]) -> list[Array]:
     """The operands of an element-wise op, stretched to their common shape. Scalars stay what they are where the op is
     recorded by a trace that takes them so."""
-    trace = state.staging
-    if trace is None or not trace.takes_scalars or innermost(arrays) is not trace:
+    if not is_as_written(arrays):
         return broadcasted(what, arrays)
     wide = [x for x in arrays if x.ndim]
     stretched = iter(broadcasted(what, wide) if wide else ())

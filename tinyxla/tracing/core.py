@@ -81,7 +81,7 @@ class Trace:
     """
 
     what = "a transformed function"
-    takes_scalars = False  # beside arrays, as operands of element-wise ops
+    as_written = False  # whether scalars stay scalars beside arrays, and products with booleans are products
     function: Callable[..., Any] | None = None  # that runs: for errors to name
 
     def __init__(self) -> None:

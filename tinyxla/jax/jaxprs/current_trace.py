@@ -56,7 +56,7 @@ class ProgramTrace(Trace):
 
     what = "a trace that the program defines"
     staging = True
-    takes_scalars = True
+    as_written = True
     captures: Callable[[Array], bool] | None = None
     requires_low = True
 
@@ -282,7 +282,7 @@ class set_current_trace:
         elif not isinstance(trace, GraphTrace):  # the operands say what is an operation of this trace
             recorder = state.staging
         state.staging = recorder
-        self._recording = recording.switch(depth, isinstance(recorder, ProgramTrace))
+        self._recording = recording.switch(depth)
         return trace
 
     def __exit__(self, *ignored: object) -> None:

@@ -71,7 +71,10 @@ class Switched(NamedTuple):
     """What recording was, for `switch_back`."""
 
     depth: int
-    options: dict[str, Any]
+    special: Any
+
+
+_UNSET: Any = object()
 
 
 def depth() -> int:
@@ -79,31 +82,23 @@ def depth() -> int:
     return _state.depth
 
 
-_SWITCHED = ("special", "boolean_products")  # options that are switched
-
-
-def switch(depth: int, of_program: bool) -> Switched:
-    """Let this thread be inside of so many functions whose jaxprs are recorded, until `switch_back`; `of_program` if
-    they are by a trace of a program, which gets products with booleans as products."""
+def switch(depth: int) -> Switched:
+    """Let this thread be inside of so many functions whose jaxprs are recorded, until `switch_back`."""
     own = vars(config)
-    before = Switched(_state.depth, {name: own[name] for name in _SWITCHED if name in own})
+    before = Switched(_state.depth, own.get("special", _UNSET))
     others = tuple(x for x in config.special if x != _RECORDING)
     _state.depth = depth
     own["special"] = (*others, _RECORDING) if depth else others
-    if of_program:
-        own["boolean_products"] = "multiply"
-    else:
-        own.pop("boolean_products", None)
     return before
 
 
 def switch_back(before: Switched) -> None:
     """Let recording be what it was before `switch`."""
-    own = vars(config)
     _state.depth = before.depth
-    for name in _SWITCHED:
-        own.pop(name, None)
-    own.update(before.options)
+    if before.special is _UNSET:
+        vars(config).pop("special", None)
+    else:
+        vars(config)["special"] = before.special
 
 
 def with_axes(axes: Sequence[tuple[Any, int]], function: Callable[[], _Result]) -> _Result:

@@ -21,6 +21,7 @@ from tinyxla.numpy.arguments import (
     cast,
     converted,
     inexact,
+    is_as_written,
     like,
     named,
     operand,
@@ -233,7 +234,7 @@ def binary(
 
     def mask_among(x: Any, y: Any) -> int | None:
         """Which operand is the mask beside numbers for which there is a function of its own."""
-        if of_mask is None or config.boolean_products != "select":
+        if of_mask is None or config.boolean_products != "select" or is_as_written((x, y)):
             return None
         is_mask = [type(o) is not bool and type_of(o)[0].kind == "b" for o in (x, y)]
         return is_mask.index(True) if sum(is_mask) == 1 else None
