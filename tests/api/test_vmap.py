@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[type[TinyxlaError], Callable[[], Any], str]] = {
     "differs": (
         AttributeValueError,
         lambda: tx.vmap(f, out_axes=(None,))(X),
-        "vmap of f: the result[0] differs between examples, but out_axes is None for it",
+        "vmap of f: the result[0] differs between examples, along axis 0, but out_axes is None for it",
     ),
     "axis of a result": (
         ShapeError,

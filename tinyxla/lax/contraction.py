@@ -40,6 +40,9 @@ class Precision(enum.Enum):
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class DotAlgorithm(NamedTuple):
     """How hardware is asked to compute products: in which types, as sums of how many components. Products are always at

@@ -529,9 +529,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "vmap {1} specification must be a tree prefix of the corresponding value; Mismatch details:",
     ),
     (
-        r"^vmap of .*: the result.* differs between examples, but out_axes is None",
-        "vmap has mapped output but out_axes is None: at vmap out_axes, got axis spec None but output was "
-        "batched on axis",
+        r"^vmap of .*: the result(.*) differs between examples, along axis (\d+), but out_axes is None",
+        "vmap has mapped output but out_axes is None: at vmap out_axes{1}, got axis spec None but output was "
+        "batched on axis {2}",
     ),
     # loops and branches
     (
