@@ -239,3 +239,28 @@ def test_equations_know_their_line_and_the_scopes_around_it() -> None:
             print(source_info_util.current().name_stack, source_info_util.current_name_stack())
         """
     assert printed(program) == ["sin layer/inner", "cos layer", "broadcast_in_dim layer", "True", "outer outer"]
+
+
+def test_functions_called_twice_stand_in_front_and_share_the_names_of_their_arguments() -> None:
+    assert printed(
+        """
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x, y: (x * y, x))
+        print(jax.make_jaxpr(lambda x: f(x, x))(jnp.ones(3)))
+        h = jax.jit(lambda x: jax.lax.cos(x))
+        print(jax.make_jaxpr(lambda x: h(x) + h(x))(jnp.ones(3)))
+        """
+    ) == [
+        "{ lambda ; a:f32[3]. let",
+        "    b:f32[3] c:f32[3] = jit[",
+        "      name=<lambda>",
+        "      jaxpr={ lambda ; a:f32[3] d:f32[3]. let b:f32[3] = mul a d in (b, a) }",
+        "    ] a a",
+        "  in (b, c) }",
+        "let lambda = { lambda ; a:f32[3]. let b:f32[3] = cos a in (b,) } in",
+        "{ lambda ; c:f32[3]. let",
+        "    d:f32[3] = jit[name=<lambda> jaxpr=lambda] c",
+        "    e:f32[3] = jit[name=<lambda> jaxpr=lambda] c",
+        "    f:f32[3] = add d e",
+        "  in (f,) }",
+    ]

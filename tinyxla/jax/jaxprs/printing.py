@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import count, product
 from typing import Any
 
@@ -16,8 +17,36 @@ _WIDTH = 80
 
 
 def print_jaxpr(jaxpr: Any) -> str:
-    """`{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }`: in one line where it fits, else an equation in each."""
-    return _jaxpr(jaxpr, _Names())
+    """`{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }`: in one line where it fits, else an equation in each.
+    Functions that are called more than once stand in front."""
+    names = _Names()
+    called = list(_called(jaxpr))
+    calls = Counter(_key(x) for _, x in called)
+    shared = {_key(x): (name, x) for name, x in called if calls[_key(x)] > 1}
+    lines: list[str] = []
+    for key, (wanted, inner) in shared.items():
+        text = _jaxpr(inner, names)
+        name = names.of_function(key, wanted.strip("<>"))
+        lines.append(f"let {name} = {text} in")
+    return "\n".join([*lines, _jaxpr(jaxpr, names)])
+
+
+def _key(jaxpr: Any) -> int:
+    """A number that is the same for jaxprs of one traced function."""
+    made = getattr(jaxpr, "computation", None)
+    return id(jaxpr if made is None else made)
+
+
+def _called(jaxpr: Any) -> Iterator[tuple[str, Any]]:
+    """The names and jaxprs of compiled functions that a jaxpr calls, the inner ones first."""
+    for eqn in jaxpr.eqns:
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
+                found = getattr(inner, "jaxpr", inner)  # pyright: ignore[reportUnknownArgumentType]
+                if hasattr(found, "eqns"):
+                    yield from _called(found)
+                    if eqn.primitive.name == "jit":
+                        yield eqn.params["name"], found
 
 
 def print_equation(eqn: Any) -> str:
@@ -31,6 +60,25 @@ class _Names:
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._fresh = _letters()
+        self._functions: dict[int, str] = {}  # by the numbers of jaxprs
+
+    def of_function(self, key: int, name: str) -> str:
+        """The name of a function that is called more than once."""
+        taken = set(self._functions.values())
+        self._functions[key] = next(x for k in count() if (x := f"{name}{k or ''}") not in taken)
+        return self._functions[key]
+
+    def function(self, jaxpr: Any) -> str | None:
+        """The name of a jaxpr that stands in front."""
+        return self._functions.get(_key(jaxpr))
+
+    def share(self, variables: Iterable[Any], others: Iterable[Any]) -> None:
+        """Let variables of a function have the names of what it is called with, and of its results."""
+        taken: set[str] = set()
+        for var, other in zip(variables, others, strict=True):
+            name = self._names.get(other) if not hasattr(other, "val") else None
+            if name is not None and name not in taken and not hasattr(var, "val"):
+                taken.add(self._names.setdefault(var, name))
 
     def __call__(self, var: Any) -> str:
         if type(var).__name__ == "DropVar":
@@ -120,6 +168,10 @@ def _with_rules(eqn: Any, shown: dict[str, Any]) -> dict[str, Any]:
 def _equation(eqn: Any, names: _Names) -> str:
     operands = " ".join(_atom(v, names) for v in eqn.invars)
     results = " ".join(_typed(v, names) for v in eqn.outvars)
+    if eqn.primitive.name == "jit" and names.function(eqn.params["jaxpr"].jaxpr) is None:
+        called = eqn.params["jaxpr"].jaxpr
+        names.share(called.invars, eqn.invars)
+        names.share(called.outvars, eqn.outvars)
     shown = [f"{name}={_parameter(value, names)}" for name, value in _shown_parameters(eqn).items()]
     line = f"[{' '.join(shown)}]" if shown else ""
     if "\n" in line or len(f"    {results} = {eqn.primitive}{line}") > _WIDTH:
@@ -130,7 +182,7 @@ def _equation(eqn: Any, names: _Names) -> str:
 def _parameter(value: Any, names: _Names) -> str:
     jaxpr = getattr(value, "jaxpr", value)
     if hasattr(jaxpr, "eqns"):
-        return _jaxpr(jaxpr, names)
+        return names.function(jaxpr) or _jaxpr(jaxpr, names)
     if isinstance(value, tuple) and any(hasattr(getattr(x, "jaxpr", x), "eqns") for x in value):  # pyright: ignore[reportUnknownVariableType]
         return "(\n" + "".join(_indented(_parameter(x, names), 2) + "\n" for x in value) + ")"
     if isinstance(value, np.dtype):
