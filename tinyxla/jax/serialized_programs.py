@@ -15,7 +15,9 @@ from tinyxla.errors import ArgumentError
 from tinyxla.export.container import deserialize
 from tinyxla.export.exporting import default_export_platform, exported_program
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.device import check_device, check_devices
+from tinyxla.tracing.device import all_devices, check_device, check_devices
+from tinyxla.tracing.meshes import Mesh, make_mesh
+from tinyxla.tracing.shardings import NamedSharding, spec_of
 
 
 def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
@@ -48,23 +50,33 @@ def deserialize_and_load(
 
     Args:
         serialized, in_tree, out_tree: bytes and structures.
-        backend, execution_devices: None, or those there are.
+        backend: None or "cpu".
+        execution_devices: the devices to run on, by default the first ones.
 
     Returns:
         A compiled function.
 
     Raises:
         BytecodeError: the bytes are damaged.
-        ArgumentError: another device.
+        ArgumentError: another device, or there are fewer than the function needs.
     """
     if isinstance(backend, str):
         check_device("deserialize_and_load: backend", backend)
     check_devices("deserialize_and_load: execution_devices", execution_devices)
     exported = deserialize(bytearray(serialized))
+    described: list[Any] = list(exported.in_avals)
+    if exported.layouts is not None:
+        axes = exported.layouts.mesh
+        devices = list(all_devices() if execution_devices is None else execution_devices)
+        mesh: Mesh = make_mesh(axes.axis_sizes, axes.axis_names, devices=devices)
+        described = [
+            x if spec is None else x.update(sharding=NamedSharding(mesh, spec_of(spec)))
+            for x, spec in zip(described, exported.layouts.inputs, strict=True)
+        ]
 
     def program(*args: Any, **kwargs: Any) -> Any:
         return pytrees.unflatten(out_tree, exported.call(*pytrees.flatten_shown((args, kwargs))[0]))
 
     program.__name__ = exported.fun_name
-    args, kwargs = pytrees.unflatten(in_tree, exported.in_avals)
+    args, kwargs = pytrees.unflatten(in_tree, described)
     return jit(program).lower(*args, **kwargs).compile()

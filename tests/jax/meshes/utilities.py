@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.experimental import mesh_utils, multihost_utils
+from jax.experimental import mesh_utils, multihost_utils, topologies
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.pjit import pjit
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 
@@ -176,3 +177,21 @@ def texts_of_programs():
         yield described.tile_assignment_devices() if described.is_tiled() else None
     yield repr(SingleDeviceSharding(jax.devices()[1])._to_xla_hlo_sharding(1))
     yield repr(NamedSharding(_mesh(2, 2, 2), P(("x", "z"), "y"))._to_xla_hlo_sharding(2))
+
+
+def serialized_executables():
+    mesh = topologies.make_mesh(topologies.get_attached_topology(), (4, 2), ("x", "y"))
+    rows, columns = (NamedSharding(mesh, spec) for spec in (P("x"), P(None, "y")))
+    compiled = jax.jit(lambda x: {"a": x * 2, "b": (x.sum(),)}, in_shardings=rows, out_shardings=_columns_of(columns))
+    compiled = compiled.lower(_grid(8, 4)).compile()
+    loaded = deserialize_and_load(*serialize(compiled))
+    found = loaded(jax.device_put(_grid(8, 4), rows))
+    yield found["a"], found["b"][0], compiled(_grid(8, 4))["a"]
+    try:
+        topologies.get_topology_desc(platform="cpu")
+    except NotImplementedError as error:
+        yield isinstance(error, NotImplementedError)
+
+
+def _columns_of(columns):
+    return {"a": columns, "b": (NamedSharding(columns.mesh, P()),)}
