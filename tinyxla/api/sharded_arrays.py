@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, LeakedTracerError, ShapeError
 from tinyxla.partitioning.array import ShardedArray, from_callback, is_spread
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import pytrees
@@ -57,20 +58,29 @@ def _made(
     what: str, shape: Sequence[int], sharding: Sharding, part: Callable[[tuple[slice, ...]], Any], dtype: Any
 ) -> Any:
     """The array whose parts a function gives; its element type is that of the first one, unless it is given."""
-    sizes = tuple(shape)
+    sizes = tuple(map(operator.index, shape))
     if not isinstance(sharding, NamedSharding) or not is_spread(sharding):
         whole = as_array(part((slice(None),) * len(sizes)))
         if whole.shape != sizes:
             raise ShapeError(f"{what}: the part of the one device must be all, of shape {sizes}, not {whole.shape}.")
         array = whole if dtype is None else whole.astype(dtype)
         return placed(what, array, sharding)
+
+    def concrete(index: tuple[slice, ...]) -> Any:
+        found = part(index)
+        if isinstance(found, Tracer):
+            raise LeakedTracerError(
+                f"{what}: cannot be called for traced parts, but one is {found!r}; call it outside."
+            )
+        return as_array(found)
+
     if dtype is not None:
-        return from_callback(sizes, np.dtype(dtype), sharding, lambda index: as_array(part(index)), what=what)
+        return from_callback(sizes, np.dtype(dtype), sharding, concrete, what=what)
     first, *_ = sharding.addressable_devices_indices_map(sizes).values()
-    known = {repr(first): as_array(part(first))}
+    known = {repr(first): concrete(first)}
 
     def once(index: tuple[slice, ...]) -> Any:
-        return known.pop(repr(index)) if repr(index) in known else as_array(part(index))
+        return known.pop(repr(index)) if repr(index) in known else concrete(index)
 
     return from_callback(sizes, known[repr(first)].dtype, sharding, once, what=what)
 
@@ -170,10 +180,12 @@ def _by_device(what: str, parts: list[Any], devices: list[Device]) -> list[Any]:
         return parts
     owners = [x.addressable_shards[0].device.id for x in parts]
     wanted = [device.id for device in devices]
-    if sorted(owners) != sorted(wanted):
+    missing, others = sorted({*wanted} - {*owners}), sorted({*owners} - {*wanted})
+    if missing or len(owners) > len(wanted):
+        why = f"none is on {missing}, and some are on {others}" if others else f"are on {owners}"
         raise ArgumentError(
-            f"{what}: the parts must be on the devices {wanted} of the sharding, one on each, but are on {owners}; put "
-            "each on its device by device_put."
+            f"{what}: the parts must be on the devices {wanted} of the sharding, one on each, but {why}; put each on "
+            "its device by device_put."
         )
     return [parts[owners.index(k)] for k in wanted]
 

@@ -498,3 +498,20 @@ def layouts():
 
 def _described(x):
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+
+def arrays_of_wrong_parts():
+    rows = NamedSharding(_mesh(2), P("x"))
+    parts = [jax.device_put(_grid(4), device) for device in jax.devices()[:3]]
+    for call in (
+        lambda: jax.make_array_from_single_device_arrays((8,), rows, parts[:1]),
+        lambda: jax.make_array_from_single_device_arrays((8,), rows, parts[1:]),
+        lambda: jax.make_array_from_single_device_arrays((8,), rows, parts[:1] * 2),
+        lambda: jax.jit(lambda x: jax.make_array_from_callback((8,), rows, lambda i: x[i]))(_grid(8)),
+    ):
+        try:
+            call()
+        except Exception as error:
+            words = ("Expected 2 per-device arrays", "do not match", "from distinct devices", "within a traced context")
+            yield [word in str(error) for word in words]
+    yield jax.make_array_from_callback((np.int64(8),), rows, lambda i: _grid(8)[i])

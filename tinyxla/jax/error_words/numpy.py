@@ -101,6 +101,26 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "addressable shards. Got dtype={1} and shard dtype={2}`.",
     ),
     (
+        r"^make_array_from_single_device_arrays: the parts must be on the devices .*, but none is on \[(.*)\], and "
+        r"some are on \[(.*)\];",
+        "Addressable devices and per-device arrays devices do not match. Sharding contains devices {{{1}}} that are "
+        "not present in per-device arrays. Per-device arrays contain devices {{{2}}} that are not present in the "
+        "sharding.",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: the parts must be on the devices .*, but are on",
+        "When making an array from single-device arrays, the input arrays must be from distinct devices",
+    ),
+    (
+        r"^make_array_from_single_device_arrays: there must be an array for each of the (\d+) devices of this process, "
+        r"but got (\d+)",
+        "Expected {1} per-device arrays (this is how many devices are addressable by the sharding), but got {2}",
+    ),
+    (
+        r"^make_array_from_callback: cannot be called for traced parts",
+        "jax.make_array_from_callback cannot be called within a traced context",
+    ),
+    (
         r"^make_array_from_single_device_arrays: each part must be on one device, but one has (\d+) parts",
         "When making an array from single-device arrays the input arrays must have one shard each. An argument array "
         "had {1} shard(s).",
@@ -154,7 +174,8 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^NamedSharding: (P.*\)) speaks of (\d+) dimensions, but the array has the shape (\(.*?\));",
-        "Sharding with the spec {1} is only valid for values of rank at least {2}, but was applied to a value of rank "
+        "Sharding NamedSharding(spec={1}) is only valid for values of rank at least {2}, but was applied to a value of "
+        "rank "
         "{3:rank}. For scalars the PartitionSpec should be P()",
     ),
     (
