@@ -240,9 +240,9 @@ def _placed(value: Any, axis: int | None, to: Any, size: int, of_keys: bool, nam
     if to is None:
         if axis is not None:
             raise AttributeValueError(
-                f"{name()} differs between examples, along axis {axis}, but out_axes is None for it; give the axis along "
-                "which to stack the examples, or return what is the same for all, such as lax.psum of it over a named "
-                "axis."
+                f"{name()} differs between examples, along axis {axis}, but out_axes is None for it; give the axis "
+                "along which to stack the examples, or return what is the same for all, such as lax.psum of it over a "
+                "named axis."
             )
         return value
     rank = value.ndim + (axis is None) - of_keys

@@ -257,7 +257,7 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
         out_avals=out_avals,
         platforms=exported.platforms,
         module_kept_var_idx=kept,
-        module=module_of(lowered),
+        module=_module(lowered),
         disabled_safety_checks=exported.disabled_safety_checks,
         nr_devices=exported.nr_devices,
         layouts=None if exported.layouts is None else exported.layouts.of_derivative(),
