@@ -382,6 +382,20 @@ class ProfilerError(ArgumentError, RuntimeError):
     """
 
 
+class PlatformsDifferError(PlatformError):
+    """A function that is not the same for all platforms of a program, where there may be but one.
+
+    >>> import tinyxla
+    >>> from tinyxla import export
+    >>> f = tinyxla.jit(lambda x: tinyxla.lax.platform_dependent(x, tpu=abs, default=lambda x: x))
+    >>> export.export(f, platforms=["cpu", "tpu"])(1.0).vjp()
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PlatformsDifferError: lax.platform_dependent: there are different functions for cpu and tpu, ...
+      at ...
+    """
+
+
 class ExportedPlatformError(PlatformError, ArgumentError):
     """A program that was exported for other platforms than that on which it is called.
 

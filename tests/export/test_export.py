@@ -16,7 +16,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tests.support.symbolic_programs import PROGRAMS, loss, parameters, rows, train
-from tinyxla import export, lax, random
+from tinyxla import export, lax, random, stablehlo
 from tinyxla.errors import (
     ArgumentError,
     AttributeValueError,
@@ -379,9 +379,31 @@ def test_platform_dependent_functions_are_those_of_the_platforms_of_the_program(
         assert "stablehlo.cosine" in export.export(f, platforms=platforms)(1.0).mlir_module()
         assert "stablehlo.negate" in export.export(f, platforms=platforms)(1.0).vjp().mlir_module()  # of -sin
     assert "stablehlo.sine" in export.export(f, platforms=["cpu", "cuda"])(1.0).mlir_module()
-    with pytest.raises(PlatformError, match="exported for cpu and tpu has one program for all of them"):
-        export.export(f, platforms=["cpu", "tpu"])(1.0)
+    with pytest.raises(PlatformError, match="there are different functions for cpu and tpu"):
+        export.export(f, platforms=["cpu", "tpu"])(1.0).vjp()
     assert float(f(0.0)) == 0
+
+
+def test_program_for_platforms_with_different_functions_takes_the_number_of_the_platform() -> None:
+    inner = tx.jit(
+        lambda x, n: n * lax.platform_dependent(x, tpu=tnp.cos, rocm=tnp.cos, default=tnp.sin), static_argnums=1
+    )
+    f = tx.jit(lambda d, *, n: {"y": inner(d["x"], n) + inner(d["x"], n)}, static_argnames="n")
+    made = export.export(f, platforms=["tpu", "cpu", "cuda", "rocm"])({"x": np.zeros(2, np.float32)}, n=2)
+    assert [made.mlir_module().count(f"stablehlo.{x}") for x in ("sine", "cosine", "case")] == [1, 1, 1]
+    assert "_platform_index" in made.mlir_module()
+    exported = export.deserialize(made.serialize())
+    x = {"x": np.ones(2, np.float32)}
+    for function in (exported.call, tx.jit(exported.call), export.export(tx.jit(exported.call))(x).call):
+        close(function(x), f(x, n=2))
+    again = export.export(tx.jit(exported.call), platforms=["rocm", "cpu"])(x)
+    assert "_platform_index" in again.mlir_module()
+    close(again.call(x), f(x, n=2))
+    for number, expected in enumerate((np.cos, np.sin)):
+        found = stablehlo.Program(again.module).main(np.int32(number), x["x"])
+        np.testing.assert_allclose(found, 4 * expected(x["x"]), rtol=1e-6)
+    with pytest.raises(PlatformError, match=r"exported for the platforms .*, but is part of a program for metal"):
+        export.export(tx.jit(exported.call), platforms=["metal"])(x)
 
 
 def test_ragged_dots_are_exported_as_dots_over_all_groups() -> None:

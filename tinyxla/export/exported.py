@@ -12,6 +12,7 @@ import numpy as np
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, no_array
 from tinyxla.errors import ArgumentError, DTypeError, ExportedPlatformError
 from tinyxla.export.layouts import Layouts
+from tinyxla.lax.values import platform_dependent
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import size_of
 from tinyxla.shapes.symbolic_solving import System, solve, system_of
@@ -22,8 +23,9 @@ from tinyxla.text.mlir.ir import ModuleOp, walk
 from tinyxla.text.mlir.printer import print_module_op
 from tinyxla.text.stablehlo import type_of
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.config import config
 from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.tracing.promotion import float0
+from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.shardings import NamedSharding, spec_of
 from tinyxla.transforms.key_arrays import KeyArray, of_words
 from tinyxla.util.tracebacks import boundary
@@ -309,17 +311,25 @@ class Exported:
         if self.layouts is not None:
             mesh, arrays = self.layouts.placed_arguments(self.fun_name, arrays)
         given = [words_of(arrays[k]) for k in self.module_kept_var_idx]
-        platform = [np.int32(self.platforms.index("cpu"))] if self.takes_platform else []
+        platform = [self._platform_index()] if self.takes_platform else []
         results = self._program.main(*platform, *given)
         return self._result(results if isinstance(results, tuple) else (results,), variables, mesh)
 
     def _check_platform(self) -> None:
         is_checked = DisabledSafetyCheck.platform() not in self.disabled_safety_checks
-        if "cpu" not in self.platforms and (is_checked or self.takes_platform):
-            raise ExportedPlatformError(
-                f"{self.fun_name} was exported for the platforms {', '.join(self.platforms)}, but runs on a CPU here; "
-                'export it with platforms=["cpu"], or with disabled_checks=[DisabledSafetyCheck.platform()].'
-            )
+        for platform in config.lowering_platforms:
+            if platform not in self.platforms and (is_checked or self.takes_platform):
+                runs = "runs on a CPU" if platform == "cpu" else f"is part of a program for {platform}"
+                raise ExportedPlatformError(
+                    f"{self.fun_name} was exported for the platforms {', '.join(self.platforms)}, but {runs} here; "
+                    f'export it with platforms=["{platform}"], or with '
+                    "disabled_checks=[DisabledSafetyCheck.platform()]."
+                )
+
+    def _platform_index(self) -> Any:
+        """The number of the platform of a call; in a program for several platforms it is traced."""
+        numbers = {platform: self.platforms.index(platform) for platform in config.lowering_platforms}
+        return platform_dependent(**{name: lambda n=n: as_array(np.int32(n)) for name, n in numbers.items()})
 
     def _argument(self, name: str, x: Any, wanted: ShapeDtypeStruct) -> Any:
         """An argument, which must be of the type that is wanted, whatever sizes stand for symbolic dimensions."""

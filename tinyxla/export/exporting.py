@@ -13,7 +13,7 @@ from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
 from tinyxla.api.jit import Jitted, jit
 from tinyxla.compiler.passes.expand import expand_to_stablehlo
-from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.errors import ArgumentError, AttributeValueError, PlatformsDifferError
 from tinyxla.export.exported import (
     DisabledSafetyCheck,
     Exported,
@@ -22,9 +22,10 @@ from tinyxla.export.exported import (
 )
 from tinyxla.export.layouts import layouts_of
 from tinyxla.hlo import Module
+from tinyxla.lax.values import platform_index
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.symbolic import is_symbolic
-from tinyxla.text.mlir.ir import ModuleOp, StringAttr, walk
+from tinyxla.text.mlir.ir import Attribute, ModuleOp, StringAttr, walk
 from tinyxla.text.stablehlo import module_op
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config, setting
@@ -60,8 +61,9 @@ def export(
 
     Args:
         fun_jit: what `jit` gives, or a function of this library.
-        platforms: on which the program may run, such as "cpu", "cuda", "rocm" and "tpu"; by default "cpu". The program
-            is the same for all.
+        platforms: on which the program may run, such as "cpu", "cuda", "rocm" and "tpu"; by default "cpu". Where
+            `lax.platform_dependent` has different functions for them, the program takes the number of the platform and
+            chooses.
         disabled_checks: checks that are not made.
         _override_lowering_rules: accepted for compatibility.
 
@@ -96,10 +98,15 @@ def export(
     @boundary
     def exported(*args: Any, **kwargs: Any) -> Exported:
         _check_scopes(fun_jit, args, kwargs)
+        in_tree = pytrees.flatten_shown(fun_jit._split(args, kwargs)[:2])[1]  # pyright: ignore[reportPrivateUsage]
+        function = _static_free(args, kwargs, in_tree, fun_jit)
         with _lowering_for(chosen):
-            lowered = fun_jit.trace(*args, **kwargs).lower()
-        made = exported_program(lowered, chosen, checks)
-        function = _static_free(args, kwargs, made.in_tree, fun_jit)
+            try:
+                lowered = fun_jit.trace(*args, **kwargs).lower()
+            except PlatformsDifferError:
+                made = _with_platform_index(fun_jit, args, kwargs, function, in_tree, chosen, checks)
+            else:
+                made = exported_program(lowered, chosen, checks)
         return replace(made, get_vjp=lambda made: vjp_of(made, function))
 
     return exported
@@ -109,6 +116,38 @@ def _lowering_for(platforms: tuple[str, ...]) -> contextlib.AbstractContextManag
     """Where functions are traced for these platforms."""
     is_here = platforms == (default_export_platform(),)
     return contextlib.nullcontext() if is_here else setting("lowering_platforms", platforms)
+
+
+def _with_platform_index(
+    fun_jit: Jitted[..., Any],
+    args: Any,
+    kwargs: Any,
+    function: Callable[[Sequence[Any]], Any],
+    in_tree: pytrees.TreeDef,
+    platforms: tuple[str, ...],
+    checks: tuple[DisabledSafetyCheck, ...],
+) -> Exported:
+    """The program of a function that is not the same for all platforms; it takes the number of the platform first."""
+
+    def program(index: Any, *leaves: Any) -> Any:
+        with platform_index(index):
+            return function(leaves)
+
+    program.__name__ = name_of(fun_jit)
+    leaves = pytrees.flatten_shown(fun_jit._split(args, kwargs)[:2])[0]  # pyright: ignore[reportPrivateUsage]
+    lowered = jit(program).trace(ShapeDtypeStruct((), "int32"), *leaves).lower()
+    made = exported_program(lowered, platforms, checks)
+    if made.layouts is not None:
+        raise PlatformsDifferError(
+            f"export of {made.fun_name}: a program of several devices has one function for all platforms; export it "
+            "for each platform by itself."
+        )
+    main = made.module.functions["main"]
+    name: dict[str, Attribute] = {"jax.global_constant": StringAttr(b"_platform_index")}
+    main.argument_attributes = [name, *(list(main.argument_attributes)[1:] or [{} for _ in leaves])]
+    in_avals = made.in_avals[1:]
+    kept = tuple(range(len(in_avals)))
+    return replace(made, in_tree=in_tree, in_avals=in_avals, module_kept_var_idx=kept, takes_platform=True)
 
 
 def _asked_version() -> int:

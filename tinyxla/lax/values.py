@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, eval_shape
-from tinyxla.errors import ArgumentError, DTypeError, PlatformError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, PlatformError, PlatformsDifferError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
+from tinyxla.lax.loops.control_flow import switch
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
@@ -227,6 +230,25 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
     return placed("lax.with_sharding_constraint", x, shardings, only_even=False)
 
 
+class _Lowering(threading.local):
+    """Of the program that is traced for several platforms: a traced number, that of its platform."""
+
+    index: Any = None
+
+
+_lowering = _Lowering()
+
+
+@contextlib.contextmanager
+def platform_index(index: Any) -> Generator[None]:
+    """Where a program is traced that takes the number of its platform among `config.lowering_platforms`."""
+    outer, _lowering.index = _lowering.index, index
+    try:
+        yield
+    finally:
+        _lowering.index = outer
+
+
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
     """What the function for the platform "cpu" gives, or the default; in a function that `export` traces, that for the
     platforms of the program.
@@ -240,8 +262,8 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
         The result of the function.
 
     Raises:
-        PlatformError: no function for the platform, and no default; or the function is exported for platforms that
-            have different ones.
+        PlatformError: no function for the platform, and no default; or there are different ones in the derivative of
+            an exported function.
 
     >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
@@ -255,14 +277,16 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
                 f"lax.platform_dependent: there is neither a default nor a function for {platform!r}, but for "
                 f"{[*per_platform]}."
             )
-    function, *others = dict.fromkeys(chosen.values())
-    if others:
-        raise PlatformError(
-            f"lax.platform_dependent: a function that is exported for {' and '.join(platforms)} has one program for "
-            "all of them, but there are different functions for them here; export it for each platform by itself."
+    functions = cast(Sequence[Callable[..., Any]], [*dict.fromkeys(chosen.values())])
+    if len(functions) == 1:
+        return functions[0](*args)
+    if _lowering.index is None:
+        raise PlatformsDifferError(
+            f"lax.platform_dependent: there are different functions for {' and '.join(platforms)}, which a program of "
+            "several devices, or a derivative, cannot have; export it for each platform by itself."
         )
-    assert function is not None
-    return function(*args)
+    numbers = tnp.array([functions.index(chosen[platform]) for platform in platforms])
+    return switch(numbers[_lowering.index], functions, *args)
 
 
 _WORD = np.dtype(np.uint64)
