@@ -436,6 +436,14 @@ def setting_without_effect(option: str, value: Any) -> Any:
             tx.config.update(option, None)
 
 
+@pytest.mark.parametrize("stride", [1, 3])
+def test_windows_move_over_symbolic_sizes(stride: int) -> None:
+    f = tx.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 2), (stride, 1), "VALID"))
+    exported = export.deserialize(export.export(f)(batch()).serialize())
+    for b in (1, 2, 3, 8):
+        close(exported.call(rows(b)), f(rows(b)))
+
+
 def test_wrong_exports_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"export\(jit\(f\)\)"):
         export.export(lambda x: tnp.sin(x))  # type: ignore[arg-type]

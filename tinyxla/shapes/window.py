@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tinyxla.shapes.symbolic import is_symbolic, max_dim
+
 
 def dilated(size: int, dilation: int) -> int:
     """The extent of `size` elements with `dilation - 1` holes between neighbours."""
@@ -48,7 +50,8 @@ class WindowDimension(NamedTuple):
         (6, 0)
         """
         window, base = dilated(self.size, self.window_dilation), self.padded(size)
-        return 0 if window > base else (base - window) // self.stride + 1
+        count = (base - window) // self.stride + 1
+        return max_dim(count, 0) if is_symbolic(count) else max(count, 0)
 
 
 Window = tuple[WindowDimension, ...]
