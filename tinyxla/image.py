@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import has_symbolic
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
 from tinyxla.util.did_you_mean import missing as _missing
@@ -149,13 +150,19 @@ def resize(
         raise ShapeError(f"image.resize: {Shape.of(x)} has no elements, so it cannot get the shape {sizes}.")
     if how is ResizeMethod.NEAREST:
         for d in changed:
-            places = np.floor((counted("image.resize", sizes[d]) + 0.5) * x.shape[d] / sizes[d]).astype(np.int32)
-            x = tnp.take(x, places, d)
+            x = tnp.take(x, _nearest_places(x.shape[d], sizes[d]), d)
         return x
     x = inexact_array(x, "image.resize")
     for d in changed:
         x = _weighted(x, d, _weights(x.shape[d], sizes[d], sizes[d] / x.shape[d], 0.0, how, antialias, x.dtype))
     return x
+
+
+def _nearest_places(old: int, new: int) -> Any:
+    """The indices of the elements whose middles are nearest to those of the new ones."""
+    if has_symbolic((old, new)):
+        return (2 * tnp.arange(new) + 1) * old // (2 * new)
+    return np.floor((counted("image.resize", new) + 0.5) * old / new).astype(np.int32)
 
 
 def scale_and_translate(

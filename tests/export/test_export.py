@@ -436,6 +436,16 @@ def setting_without_effect(option: str, value: Any) -> Any:
             tx.config.update(option, None)
 
 
+def test_images_of_symbolic_sizes_are_resized() -> None:
+    for f in (
+        lambda x: tx.image.resize(x, (5, 7), "nearest"),
+        lambda x: tx.image.resize(x, (2 * x.shape[0], 3), "nearest"),
+    ):
+        exported = export.deserialize(export.export(tx.jit(f))(batch()).serialize())
+        for b in (1, 3, 8):
+            close(exported.call(rows(b)), f(rows(b)))
+
+
 @pytest.mark.parametrize("stride", [1, 3])
 def test_windows_move_over_symbolic_sizes(stride: int) -> None:
     f = tx.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 2), (stride, 1), "VALID"))
