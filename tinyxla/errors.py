@@ -329,6 +329,19 @@ class BatchingError(ArgumentError, NotImplementedError):
     """
 
 
+class SparseRuleError(ArgumentError, NotImplementedError):
+    """An operation of sparse arrays whose result would be dense, or that has no form for them.
+
+    >>> import tinyxla
+    >>> from tinyxla.experimental import sparse
+    >>> sparse.sparsify(tinyxla.numpy.cos)(sparse.BCOO.fromdense(tinyxla.numpy.arange(3.0)))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.SparseRuleError: sparsify: a function whose value at zero is 1.0. Use sparse.todense() on the ...
+      at ...
+    """
+
+
 class CallbackError(ArgumentError, RuntimeError):
     """A result of a function that runs on the host which is not as it was declared.
 

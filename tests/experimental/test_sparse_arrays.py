@@ -9,7 +9,14 @@ import scipy.sparse
 import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla import lax
-from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError, UnknownOptionError
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    ConcretizationError,
+    ShapeError,
+    SparseRuleError,
+    UnknownOptionError,
+)
 from tinyxla.experimental import sparse
 
 SHAPES = [(3,), (2, 3), (2, 3, 4), (1, 3, 2)]
@@ -316,7 +323,7 @@ def test_sparsify_of_a_convolution():
 def test_sparsify_refuses_what_would_be_dense():
     m = sparse.eye(3)
     for function in (tnp.cos, lambda m: m + 1, lambda m: 2 / m, lambda m: m == 0, tnp.cumsum):
-        with pytest.raises(ArgumentError, match=r"(?s)sparsify: .*todense"):
+        with pytest.raises(SparseRuleError, match=r"(?s)sparsify: .*todense"):
             sparse.sparsify(function)(m)
 
 

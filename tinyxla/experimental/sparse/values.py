@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import SparseRuleError
 from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.ops import movement
 from tinyxla.tracing.array import ConcreteArray
@@ -92,8 +92,8 @@ def plain(x: Any) -> Any:
     return dense(x)
 
 
-def refused(what: str) -> ArgumentError:
-    return ArgumentError(
+def refused(what: str) -> SparseRuleError:
+    return SparseRuleError(
         f"sparsify: {what}. Use sparse.todense() on the array, inside the function or before, where a dense one is "
         "meant."
     )

@@ -28,6 +28,12 @@ _SPECIFICATIONS = (
 )
 
 _TABLE: tuple[tuple[str, str], ...] = (
+    # sparse arrays
+    (r"^sparsify: ([\w-]+) has no form for sparse arrays", "sparse rule for {1:op} is not implemented."),
+    (
+        r"^sparsify: a function whose value at zero is",
+        "sparse rule is not implemented because it would result in dense output.",
+    ),
     # exported functions
     (
         r"^export takes a compiled function, but got (.*); export\(jit\(f\)\)",
