@@ -705,7 +705,7 @@ def test_changing_enable_x64_traces_anew() -> None:
 )
 def test_arguments_that_are_no_arrays(value: Any) -> None:
     compiled = tx.jit(lambda tree: tree)
-    with pytest.raises(ArgumentError, match=r"jit of <lambda>: argument 0\['bad'\]\[1\] .*static_argnums"):
+    with pytest.raises(ArgumentError, match=r"jit of <lambda>: argument tree\['bad'\]\[1\] .*static_argnums"):
         compiled({"bad": [1.0, value], "good": 2.0})
     with pytest.raises(ArgumentError, match=r"jit of <lambda>: argument tree .*static_argnums"):
         compiled(tree=value)
@@ -1283,3 +1283,13 @@ def test_programs_of_a_function_end_with_it() -> None:
     del array, function
     gc.collect()
     assert held() is None
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "name"),
+    [((1, {"a": "text"}), {}, r"x\['a'\]"), ((1, 2, "text"), {}, r"rest\[0\]"), ((1, 2), {"scale": "text"}, "scale")],
+)
+def test_argument_that_is_no_array_is_named_as_the_function_does(args: Any, kwargs: Any, name: str) -> None:
+    function = tx.jit(lambda n, x, *rest, scale=1: x, static_argnums=0)
+    with pytest.raises(tx.errors.ArgumentError, match=f"argument {name} is 'text' of type str"):
+        function(*args, **kwargs)

@@ -47,7 +47,7 @@ def test_arguments_that_do_not_fit_are_refused_in_words() -> None:
     for args, kwargs in (((), {}), ((1, 2, 3), {}), ((1,), {"c": 1}), ((1,), {"a": 1})):
         with pytest.raises(ArgumentError, match=r"^f: .*; see g"):
             bind("f", signature, args, kwargs, "; see g")
-    with pytest.raises(ArgumentError, match="argument 0 is <object"):
+    with pytest.raises(ArgumentError, match="argument x is <object"):
         tx.jit(lambda x: x)(object())
     with pytest.raises(ArgumentError, match="jit of <lambda>"):
         tx.jit(lambda x: x)(np.array(["a"]))

@@ -648,7 +648,8 @@ class Jitted(Described, Generic[P, R]):
         if None in signatures:
             if any(map(is_float0, leaves)):
                 return self._program(without_float0(args), without_float0(kwargs))
-            leaves = self._as_arguments(leaves, positional, named)
+            names = lambda: parameter_names(self._with_static(len(args), static), positional, named)  # noqa: E731
+            leaves = self._as_arguments(leaves, names)
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
@@ -751,7 +752,7 @@ class Jitted(Described, Generic[P, R]):
         named = {name: pytrees.map_tree(lambda _, name=name: name in names, x) for name, x in kwargs.items()}
         return pytrees.leaves((marked, named) if kwargs else marked)
 
-    def _as_arguments(self, leaves: list[Any], args: Any, kwargs: Any) -> list[Any]:
+    def _as_arguments(self, leaves: list[Any], names: Callable[[], list[str]]) -> list[Any]:
         made: list[Any] = []
         for leaf in leaves:
             try:
@@ -762,7 +763,7 @@ class Jitted(Described, Generic[P, R]):
                 else:
                     made.append(as_argument(_description(leaf)) if only_described(leaf) else as_array(leaf))
             except DTypeError:
-                name = argument_names(args, kwargs)[len(made)]
+                name = names()[len(made)]
                 raise ArgumentError(
                     f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a "
                     "Python value, mark it with static_argnums or static_argnames."

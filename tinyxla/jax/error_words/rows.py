@@ -310,8 +310,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "function {1} traced for jit returned a value of type <class '{2}'>, which is not a valid JAX type",
     ),
     (
-        r"^jit of (.*): argument .* is .* of type (\w+), which is not an array or a number",
-        "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{2}'>",
+        r"^jit of (.*): argument (\S+) is .* of type (\w+), which is not an array or a number",
+        "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{3}'> and was "
+        "passed to the function at path {2}.",
     ),
     (
         r"^\w+ of .*: argument .* is (.*) of type (\w+), which is not an array or a number",
