@@ -311,8 +311,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^jit of (.*): argument (\S+) is .* of type (\w+), which is not an array or a number",
-        "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{3}'> and was "
-        "passed to the function at path {2}.",
+        "Error interpreting argument to {1} as an abstract array. The problematic value is of type <class '{3}'> and "
+        "was passed to the function at path {2}.",
     ),
     (
         r"^\w+ of .*: argument .* is (.*) of type (\w+), which is not an array or a number",
