@@ -63,7 +63,8 @@ def traced(
     made = Traced(*trace_tree(of_arrays, inner, named, captures, names))
     if is_known and not any(isinstance(x, Interpreted) for x in made.captured):
         while len(_kept) >= _MAX_KEPT and fun not in _kept:
-            _kept.pop(next(iter(_kept)), None)
+            with suppress(RuntimeError):  # where another thread traces a function meanwhile
+                _kept.pop(next(iter(_kept)), None)
         with suppress(TypeError):
             _kept.setdefault(fun, {})[key] = made
     return made

@@ -11,12 +11,12 @@ from tinyxla.errors import (
 )
 
 _OUTSIDE = "or keep this part outside the transformed function."
+_MARK = "for a Python value mark the argument static (static_argnums); "
 _STATIC = "If the value is fixed, mark the argument static (static_argnums or static_argnames of jit)"
 
 _BY_KIND: dict[type[ConcretizationError], str] = {
     TracerBoolConversionError: (
-        "For a choice by value use lax.cond or tinyxla.numpy.where, for a loop lax.while_loop; for a Python value mark "
-        f"the argument static (static_argnums); {_OUTSIDE}"
+        f"For a choice by value use lax.cond or tinyxla.numpy.where, for a loop lax.while_loop; {_MARK}{_OUTSIDE}"
     ),
     TracerIntegerConversionError: (
         f"{_STATIC}: sizes and shapes must be known when the function is traced; x.shape always is. For a loop use "
@@ -70,9 +70,11 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
 )
 
 
-def advice_for(wanted: str, error: type[ConcretizationError]) -> str:
-    """The advice for what asks for a value (the words with which the error begins), of which this error comes."""
+def advice_for(wanted: str, error: type[ConcretizationError], is_of_arguments: bool = True) -> str:
+    """The advice for what asks for a value (the words with which the error begins), of which this error comes. One that
+    depends on no argument becomes no Python value if an argument is static."""
     for words, advice in _BY_WORDS:
         if words in wanted:
             return advice
-    return _BY_KIND.get(error, _BY_KIND[TracerBoolConversionError])
+    found = _BY_KIND.get(error, _BY_KIND[TracerBoolConversionError])
+    return found if is_of_arguments else found.replace(_MARK, "")

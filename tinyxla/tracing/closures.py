@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -38,9 +38,12 @@ def _referred(x: Any) -> Iterable[Any]:
         return x.func, *x.args, *x.keywords.values()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(x, (tuple, list, set, frozenset)):
         return x  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(x, Mapping):
+    if isinstance(x, dict):
         return x.values()  # pyright: ignore[reportUnknownVariableType]
-    return () if isinstance(x, (type, ModuleType)) else getattr(x, "__dict__", {}).values()
+    try:
+        return () if isinstance(x, (type, ModuleType)) else object.__getattribute__(x, "__dict__").values()
+    except AttributeError:  # it has none; `getattr` might run code of the user's
+        return ()
 
 
 def _is_filled(cell: Any) -> bool:

@@ -186,8 +186,13 @@ class Tracer(Interpreted):
         raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
             "shape and element type are known",
-            ending=lambda: f"{self._cause()}. {advice_for(wanted, error)}",
+            ending=lambda: self._ending(wanted, error),
         )
+
+    def _ending(self, wanted: str, error: type[ConcretizationError]) -> str:
+        """What the value depends on, and what to do about that."""
+        cause = self._cause()
+        return f"{cause}. {advice_for(wanted, error, not cause.startswith(_COMPUTED))}"
 
     def _cause(self) -> str:
         """What the value depends on, for errors."""
@@ -331,6 +336,7 @@ class CarryingTracer(Tracer):
 
 
 _MAX_LINES = 5  # that an error lists
+_COMPUTED = "; it is computed"  # of no argument
 
 
 class GraphTracer(Tracer):
@@ -363,7 +369,7 @@ class GraphTracer(Tracer):
             return ""
         lines = [str(x.source) for x in self.owner.instructions if x in seen and x.source]
         shown = ", ".join(list(dict.fromkeys(lines))[:_MAX_LINES])
-        return f"; it is computed by {len(lines)} operation{'s' * bool(lines[1:])}, at {shown}" if lines else ""
+        return f"{_COMPUTED} by {len(lines)} operation{'s' * bool(lines[1:])}, at {shown}" if lines else ""
 
     @property
     def shape(self) -> tuple[int, ...]:
