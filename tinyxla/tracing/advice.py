@@ -12,6 +12,7 @@ from tinyxla.errors import (
 
 _OUTSIDE = "or keep this part outside the transformed function."
 _MARK = "for a Python value mark the argument static (static_argnums); "
+_KNOWN = "for a Python value compute it inside of `with ensure_compile_time_eval():`; "
 _STATIC = "If the value is fixed, mark the argument static (static_argnums or static_argnames of jit)"
 
 _BY_KIND: dict[type[ConcretizationError], str] = {
@@ -77,4 +78,4 @@ def advice_for(wanted: str, error: type[ConcretizationError], is_of_arguments: b
         if words in wanted:
             return advice
     found = _BY_KIND.get(error, _BY_KIND[TracerBoolConversionError])
-    return found if is_of_arguments else found.replace(_MARK, "")
+    return found if is_of_arguments else found.replace(_MARK, _KNOWN)
