@@ -789,6 +789,22 @@ def test_rules_inside_of_loops_branches_and_calls_may_close_over_traced_arrays(m
     np.testing.assert_allclose(tx.grad(lambda z: tx.jit(f)(3.0, z))(2.0), 225, 1e-5)
 
 
+@pytest.mark.parametrize("wrap", [in_cond, in_jit, in_checkpoint])
+def test_rules_that_close_over_traced_arrays_have_results_without_cotangents(wrap: Any) -> None:
+    """Integers, and results that are not used."""
+
+    def make(x: Any, n: Any) -> Any:
+        f = tx.custom_vjp(lambda d: {"a": d["a"] * x, "n": d["n"] + 1, "unused": d["a"]})
+        f.defvjp(
+            lambda d: (f(d), (d["n"], {"s": x})),
+            lambda kept, g: ({"a": 5 * g["a"] * kept[1]["s"] + g["unused"], "n": None},),
+        )
+        return wrap(lambda z: f({"a": z, "n": n})["a"])
+
+    gradient = tx.vmap(lambda x, n: tx.grad(make(x, n))(1.5))(V, np.arange(3))
+    np.testing.assert_allclose(gradient, 25 * V**2, 1e-5)
+
+
 @pytest.mark.parametrize("wrap", [tx.jit, tx.vmap, lambda f: tx.jit(tx.vmap(f)), lambda f: tx.vmap(tx.jit(f))])
 def test_backward_rule_that_is_differentiated_by_what_it_closes_over(wrap: Any) -> None:
     def f(y: Any) -> Any:

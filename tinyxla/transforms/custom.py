@@ -600,8 +600,9 @@ class CustomVjp(Rule):
 
         def back(rest: Any, kept: Values, cotangents: Values) -> Values:
             own, around = kept[: len(residuals)], kept[len(residuals) :]
-            given = [zeros_like(x) if c is None else c for x, c in zip(outputs, cotangents, strict=True)]
-            return [*spread(run(pulled, [*own, *chosen(given, seeds), *around]), flows), *[None] * len(closed)]
+            pairs = chosen(zip(outputs, cotangents, strict=True), seeds)
+            given = [movement.full(0, s.dtype, s.dimensions) if c is None else c for s, c in pairs]
+            return [*spread(run(pulled, [*own, *given, *around]), flows), *[None] * len(closed)]
 
         return replace(self, key=(self.key, forth, pulled), there=there, back=back, closed=len(closed)), closed
 
