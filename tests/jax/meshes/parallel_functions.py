@@ -470,3 +470,18 @@ def devices_named_inside():
         lambda x: x + jax.device_put(1.0, jax.devices()[0]), mesh=_mesh(4), in_specs=P("x"), out_specs=P("x")
     )
     yield jax.jit(mapped)(_grid(8))
+
+
+def types_of_parts():
+    seen = []
+
+    def f(x, y):
+        values = x, x + y, jax.lax.psum(x, "x"), jnp.ones(2), jax.lax.pcast(jnp.ones(2), "x", to="varying")
+        seen.extend((str(jax.typeof(v)), v.aval.mat.varying) for v in values)
+        return x + y
+
+    mapped = jax.shard_map(f, mesh=_mesh(2, 2), in_specs=(P("x"), P("y")), out_specs=P(("x", "y")))
+    yield jax.jit(mapped)(_grid(4), _grid(4))
+    yield list(seen)
+    text = str(jax.make_jaxpr(mapped)(_grid(4), _grid(4)))
+    yield "mesh=Mesh('x': 2, 'y': 2, axis_types=(Auto, Auto))" in text

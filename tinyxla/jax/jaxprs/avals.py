@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
@@ -42,6 +43,14 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
 def _whole(mesh: AbstractMesh, rank: int) -> NamedSharding:
     """The sharding of an array that is not split."""
     return NamedSharding(mesh, (None,) * rank)
+
+
+class ManualAxisType(NamedTuple):
+    """Along which axes of a mesh a value inside of `shard_map` varies among devices."""
+
+    varying: frozenset[Any] = frozenset()
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
 
 
 class ShapedArray(AbstractValue):
@@ -69,13 +78,14 @@ class ShapedArray(AbstractValue):
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
         layout = sharding or _whole(get_abstract_mesh(), len(self.shape))
+        self.manual_axis_type = ManualAxisType(frozenset(vma)) if manual_axis_type is None else manual_axis_type
         self.memory_space = Space.Device if memory_space is None else memory_space
         if any(layout.spec):
             layout.dimension_axes(self.shape, "ShapedArray")  # refuses one that does not fit
         self.sharding: Any = layout.with_rank(len(self.shape)) if isinstance(layout, NamedSharding) else layout
 
     def _key(self) -> Any:
-        return type(self), self.shape, self.dtype, self.weak_type, self.memory_space
+        return type(self), self.shape, self.dtype, self.weak_type, self.memory_space, self.manual_axis_type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapedArray) and self._key() == other._key()
@@ -91,14 +101,15 @@ class ShapedArray(AbstractValue):
     def ndim(self) -> int:
         return len(self.shape)
 
+    mat = property(lambda self: self.manual_axis_type)
+
     @property
     def vma(self) -> frozenset[Any]:
-        return frozenset()
+        return self.manual_axis_type.varying
 
     def update(self, **changes: Any) -> ShapedArray:
-        kept: dict[str, Any] = {
-            name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type", "memory_space")
-        }
+        names = ("shape", "dtype", "sharding", "weak_type", "memory_space", "manual_axis_type")
+        kept: dict[str, Any] = {name: getattr(self, name) for name in names}
         return ShapedArray(**(kept | changes))
 
     def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
@@ -106,7 +117,9 @@ class ShapedArray(AbstractValue):
         name = short_name(self.dtype) if short_dtypes else str(self.dtype)
         sizes = [f"{n}{split_along(axes_of(part))}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
         space = "<host>" if self.memory_space is Space.Host else ""
-        return f"{name}{space}[{','.join(sizes)}]"
+        axes = sorted(map(str, self.vma))
+        varying = f"{{V:{axes[0]}}}" if len(axes) == 1 else f"{{V:({','.join(axes)})}}" if axes else ""
+        return f"{name}{space}[{','.join(sizes)}]{varying}"
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False)
@@ -156,7 +169,9 @@ def get_aval(x: Any) -> AbstractValue:
         return ShapedArray(x.shape, float0)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
-        return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, memory_space=space_of(memory_kind_of(x)))
+        vma = (state.manual.varying(x) if state.manual is not None else None) or frozenset()
+        space = space_of(memory_kind_of(x))
+        return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, vma=vma, memory_space=space)
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 

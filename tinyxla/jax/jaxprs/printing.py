@@ -12,6 +12,7 @@ import numpy as np
 
 from tinyxla.hlo import Computation
 from tinyxla.jax.jaxprs.avals import short_name
+from tinyxla.tracing.meshes import AbstractMesh
 
 _WIDTH = 80
 
@@ -187,6 +188,6 @@ def _parameter(value: Any, names: _Names) -> str:
         return "(\n" + "".join(_indented(_parameter(x, names), 2) + "\n" for x in value) + ")"
     if isinstance(value, np.dtype):
         return value.name
-    if callable(value):
+    if callable(value) and not isinstance(value, AbstractMesh):
         return getattr(value, "__name__", type(value).__name__)
     return f"<computation {value.name}>" if isinstance(value, Computation) else str(value)
