@@ -73,6 +73,16 @@ def test_arrays_stay_on_devices_that_they_were_put_on_and_others_follow() -> Non
             tx.jit(lambda x: 2 * x)(x)
 
 
+def test_arrays_that_a_compiled_function_closes_over_go_where_its_arguments_are() -> None:
+    first, second = tx.devices()[:2]
+    kept = tx.device_put(_grid(4), first)
+    function = tx.jit(lambda x: x + kept)
+    for where in (second, _on(tx.make_mesh((2,), ("x",)), "x")):
+        found = function(tx.device_put(_grid(4), where))
+        np.testing.assert_array_equal(found, 2 * _grid(4))
+        assert found.devices() == tx.device_put(_grid(4), where).devices()
+
+
 def test_default_device_is_also_an_option() -> None:
     tx.config.update("jax_default_device", tx.devices()[2])
     assert jnp.ones(2).devices() == {tx.devices()[2]}

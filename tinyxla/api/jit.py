@@ -679,9 +679,10 @@ class Jitted(Described, Generic[P, R]):
                 self._explain(key, argument_names(positional, named))
             traced = [x for x in program.captured if isinstance(x, Tracer)]
             mesh = mesh_of(
-                [*leaves, *program.captured],
+                leaves,
                 program.computation,
                 lambda: parameter_names(self._function, given, others),
+                program.captured,
             )
             mesh = mesh or context.programs
             if mesh is None and says_memory_kinds(program.computation):

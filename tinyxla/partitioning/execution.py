@@ -139,23 +139,31 @@ def memory_kinds_of(arguments: Sequence[Any]) -> tuple[Kind, ...]:
 
 
 def mesh_of(
-    leaves: Sequence[Any], computation: Computation, names: Callable[[], Sequence[str]] | None = None
+    arguments: Sequence[Any],
+    computation: Computation,
+    names: Callable[[], Sequence[str]] | None = None,
+    captured: Sequence[Any] = (),
 ) -> AbstractMesh | None:
     """The mesh of several devices that a program is for, by its arguments and by what it says itself; None if there is
     none. It may be an abstract one, over which arguments are described. Arguments that are not committed to their
-    device decide only where there are no others.
+    device, and arrays on one device that the program captured, decide only where there are no others.
 
     Args:
-        leaves: the arguments, and what the program captured.
+        arguments: the arguments.
         computation: the program.
         names: how to speak of the arguments in errors, by default by their numbers.
+        captured: the arrays that the program captured.
 
     Raises:
         ArgumentError: there are several.
     """
-    layouts = [_layout_of(x) for x in leaves]
-    found = dict.fromkeys(layout.mesh for layout in layouts if layout is not None)
+    own, held = ([_layout_of(x) for x in several] for several in (arguments, captured))
     inner = dict.fromkeys(_meshes_in(computation))
+    over_meshes = [None if layout is None or layout.mesh.empty else layout for layout in held]
+    if any(own) or any(over_meshes) or inner or context.programs is not None:
+        held = over_meshes
+    layouts = [*own, *held]
+    found = dict.fromkeys(layout.mesh for layout in layouts if layout is not None)
     around: list[Mesh] = [context.programs] if context.is_set and context.programs is not None else []
     if len(found | inner) < 2 and not (around and found):
         return next(iter(found or inner), None)
@@ -173,8 +181,8 @@ def mesh_of(
     def where(mesh: AbstractMesh) -> str:
         k = owners.get(mesh)
         what = "the mesh of set_mesh" if mesh in around and mesh not in several else "a sharding in it"
-        if k is not None and (said is None or k < len(said)):
-            what = f"the argument {said[k] if said else k} of type {Shape.of(leaves[k])}"
+        if k is not None and k < len(arguments):
+            what = f"the argument {said[k] if said else k} of type {Shape.of(arguments[k])}"
         elif k is not None:
             what = "an array that it captured"
         devices = f"the devices {mesh.device_ids.ravel().tolist()}" if isinstance(mesh, Mesh) else "no devices"
