@@ -85,7 +85,8 @@ def test_arrays_that_a_compiled_function_closes_over_go_where_its_arguments_are(
 
 def test_default_device_is_also_an_option() -> None:
     tx.config.update("jax_default_device", tx.devices()[2])
-    assert jnp.ones(2).devices() == {tx.devices()[2]}
+    for found in (jnp.ones(2), tx.device_put(np.ones(2)), tx.device_put({"a": 1.0})["a"]):
+        assert (found.devices(), found.committed) == ({tx.devices()[2]}, False)
     tx.config.update("jax_default_device", None)
     assert jnp.ones(2).devices() == {tx.devices()[0]}
 

@@ -16,7 +16,7 @@ from tinyxla.partitioning.placement import placed
 from tinyxla.tracing import device as _process, pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import Block, config
-from tinyxla.tracing.core import Tracer
+from tinyxla.tracing.core import Tracer, on_current_mesh
 from tinyxla.tracing.device import (
     CPU,
     Device,
@@ -319,6 +319,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     for array in arrays:
         if isinstance(array, ConcreteArray):
             array.buffer()  # an error if there is none any more
+    if context.device is not None and context.programs is context.device:
+        pairs = zip(pytrees.leaves(x), arrays, strict=True)
+        arrays = [array if isinstance(leaf, Array) else on_current_mesh(array) for leaf, array in pairs]
     if may_alias is False:
         arrays = [array.copy() for array in arrays]
     return placed("device_put", pytrees.unflatten(treedef, arrays), device)
