@@ -160,9 +160,10 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
         return _layout(what, placement.sharding)
     if isinstance(placement, Device):
         return layout_on(placement)
-    if placement is not None and not isinstance(placement, NamedSharding) and placement.memory_kind is not None:
-        return NamedSharding(AbstractMesh(), PartitionSpec(), memory_kind=placement.memory_kind)
-    return placement if isinstance(placement, NamedSharding) else None
+    if isinstance(placement, NamedSharding):
+        return placement
+    kind = placement.memory_kind if isinstance(placement, Placement) else None
+    return None if kind is None else NamedSharding(AbstractMesh(), PartitionSpec(), memory_kind=kind)
 
 
 def _moved(what: str, tree: Any, layout: NamedSharding, only_even: bool, is_type: bool) -> Any:

@@ -1,23 +1,10 @@
-"""`jax.experimental.custom_partitioning`: functions that say how they are partitioned. On one device they run whole."""
+"""`jax.experimental.custom_partitioning`: functions that say how they are partitioned. What they are made of is
+partitioned like all else, which gives the same values; so the rules are kept, and not called."""
 
-from tinyxla.util.wrapping import wraps
-
-
-class custom_partitioning:
-    """A function with rules for its partitioning, which are not needed on one device.
-
-    Args:
-        fun: of arrays.
-        static_argnums: positions of arguments that stay Python values.
-    """
-
-    def __init__(self, fun, static_argnums=()):
-        wraps(fun)(self)
-        self.fun = fun
-
-    def def_partition(self, partition=None, infer_sharding_from_operands=None, propagate_user_sharding=None, **rules):
-        """Set the rules."""
-        self.partition = partition
-
-    def __call__(self, *args, **kwargs):
-        return self.fun(*args, **kwargs)
+from tinyxla.jax.custom_partitioning import (
+    BATCHING as BATCHING,
+    ArrayMapping as ArrayMapping,
+    CompoundFactor as CompoundFactor,
+    SdyShardingRule as SdyShardingRule,
+    custom_partitioning as custom_partitioning,
+)
