@@ -289,6 +289,12 @@ class _OfParts:
             given = spec.spec if isinstance(spec, NamedSharding) else spec
             if given is not None and not isinstance(given, PartitionSpec):
                 raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
+            if given is not None and given.unreduced:
+                raise ArgumentError(
+                    f"shard_map of {name_of(self._f)}: {what} has {given} with unreduced={set(given.unreduced)}, but "
+                    "devices never have summands of an array: the sum is made where it arises. Leave unreduced out, "
+                    "and a lax.psum over these axes inside."
+                )
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
 
