@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, MeshError, PytreeError
+from tinyxla.errors import ArgumentError, MeshError, PytreeError, ShapeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.execution import constrained, has_same_devices, in_memory, resharded
 from tinyxla.shapes import Shape
@@ -152,7 +152,12 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
     if isinstance(placement, PartitionSpec):
         if current_mesh().empty:
             raise MeshError(f"{what}: {placement} needs a mesh; use set_mesh, or pass a NamedSharding.")
-        return NamedSharding(current_mesh(), placement)
+        try:
+            return NamedSharding(current_mesh(), placement)
+        except ShapeError as error:
+            if "_shardings" not in what:
+                raise
+            raise ShapeError(f"{what}: {str(error.args[0]).removeprefix('NamedSharding: ')}") from None
     if isinstance(placement, SingleDeviceSharding):
         return placement.layout
     if isinstance(placement, PlacementOf):

@@ -260,6 +260,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Received incompatible devices for jitted computation. Got explicit output sharding with device ids {2} on "
         "platform CPU and sharding_constraint inside jit with device ids {1} on platform CPU",
     ),
+    (
+        r"the examples of vmap are split along the mesh axis '.*', but the mesh has the axes \(\)",
+        "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your jitted function inside "
+        "the mesh context manager. The sharding here is a SingleDeviceSharding.",
+    ),
     # layouts and kinds of memory
     (
         r"^device_put: the sharding and layout of (.*) must be concrete",
@@ -343,8 +348,13 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "of rank at least {2}, but was applied to a value of rank {3:rank}.",
     ),
     (
-        r"^NamedSharding: (P.*) names '(.*)', but the mesh has the axes (.*)\.",
+        r"^(?:NamedSharding|jit of .*|pjit)(?:: \w+_shardings)?: (P.*) names '(.*)', but the mesh has the axes (.*)\.",
         "Resource axis: {2} of {1} is not found in mesh: ({3}).",
+    ),
+    (
+        r"^(?:jit of .*|pjit): (\w+_shardings): (P.*) must not name the axis '(.*)' twice;",
+        "A single {1} specification can map every mesh axis to at most one positional dimension, but {2} has duplicate "
+        "entries for `{3}`",
     ),
     (
         r"^NamedSharding: (P.*) must not name the axis '(.*)' twice;",
