@@ -158,6 +158,7 @@ def test_operations_are_primitives_of_the_trace(found: dict[str, str], source: s
 
 def test_interpreter_is_asked_for_what_it_lacks() -> None:
     assert printed("""
+        import copy
         import jax, jax.numpy as jnp
         from jax.extend import core
 
@@ -177,14 +178,15 @@ def test_interpreter_is_asked_for_what_it_lacks() -> None:
         for attempt in (
             lambda: jnp.sin(x),
             lambda: jax.nn.relu(x) + jax.jit(jnp.sin)(x),
-            lambda: bool(x[0]),
+            lambda: bool(Value(trace, jax.core.ShapedArray((), "float32"))),
+            lambda: copy.copy(x),
             lambda: ruled(x),
         ):
             try:
                 with core.set_current_trace(trace):
                     print(attempt())
-            except NotImplementedError as error:
-                print(error)
+            except (NotImplementedError, jax.errors.ConcretizationTypeError) as error:
+                print(str(error).partition(" needs")[0])
         try:
             jnp.sin(x)
         except jax.errors.UnexpectedTracerError as error:
@@ -195,7 +197,8 @@ def test_interpreter_is_asked_for_what_it_lacks() -> None:
         "(2,) float32 True float32[2]",
         "Silent must define process_primitive.",
         "Silent must define process_primitive.",
-        "Silent must define process_primitive.",
+        "A Python condition (if, while, and, or, not, bool())",
+        "Value<float32[2]>",
         "Silent must define process_custom_jvp_call, for functions with rules of custom_jvp.",
         "A tracer f32[2] is used after a trace that the program defines, to which it belongs, has ended. Return the "
         "value from the function instead of storing it in an outer variable, attribute or container.",

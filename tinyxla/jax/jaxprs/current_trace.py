@@ -6,10 +6,13 @@ runs while none is current. Loops, branches and compositions are recorded as in 
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
+from types import MemberDescriptorType
 from typing import Any
 
+from tinyxla.errors import ConcretizationError
 from tinyxla.jax.jaxprs import recording
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace, Trace, Tracer, state
@@ -184,16 +187,22 @@ class ProgramTracer(Tracer, metaclass=_AnyTracer):
         """The value, if it is known."""
         return None
 
-    def primal(self, wanted: str, error: Any = None) -> Any:
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> Any:
         value = self.to_concrete_value()
-        if value is not None:
-            return as_array(value)
-        return super().primal(wanted, error) if error else super().primal(wanted)
+        return super().concrete(wanted, error) if value is None else as_array(value)
 
-    concrete = primal
+    def __copy__(self) -> Any:
+        twin = object.__new__(type(self))
+        for kind in type(self).__mro__:
+            for slot in kind.__dict__.values():
+                if isinstance(slot, MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # one that is not set
+                        slot.__set__(twin, slot.__get__(self))
+        getattr(twin, "__dict__", {}).update(getattr(self, "__dict__", {}))
+        return twin
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}<{self.described()}>"
+        return f"{type(self).__name__}<{self.aval.str_short()}>"
 
 
 class EvalTrace(ProgramTrace):
