@@ -1185,10 +1185,12 @@ def _expanded(x: Any) -> Any:
     size = x.shape[-1]
     if size < 2:
         return x[..., 0, 0] if size else sum(x, (-2, -1)) + 1
-    total: Any = 0
-    for k in range(size):
-        others = concatenate([x[..., 1:, :k], x[..., 1:, k + 1 :]], -1)
-        total = total + (-1) ** k * x[..., 0, k] * _expanded(others)
+    below = x[..., 1:, :]
+    total = x[..., 0, 0] * _expanded(below[..., 1:])
+    for k in range(1, size):
+        others = below[..., :k] if k == size - 1 else concatenate([below[..., :k], below[..., k + 1 :]], -1)
+        term = x[..., 0, k] * _expanded(others)
+        total = total - term if k % 2 else total + term
     return total
 
 
