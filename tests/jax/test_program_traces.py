@@ -169,7 +169,8 @@ def test_interpreter_is_asked_for_what_it_lacks() -> None:
             pass
 
         print(issubclass(Value, jax.core.Tracer), isinstance(jnp.ones(1), jax.core.Tracer), Value.__name__)
-        jax.jit(lambda x: print(isinstance(x, jax.core.Tracer), isinstance(x, Value)))(1.0)
+        kinds = lambda x: (isinstance(x, jax.core.Tracer), isinstance(x, Value), isinstance(x._trace, jax.core.Trace))
+        jax.jit(lambda x: print(*kinds(x)))(1.0)
         ruled = jax.custom_jvp(lambda x: x)
         ruled.defjvp(lambda primals, tangents: (primals, tangents))
         trace = Silent()
@@ -193,7 +194,7 @@ def test_interpreter_is_asked_for_what_it_lacks() -> None:
             print(str(error).splitlines()[0])
         """) == [
         "True False Value",
-        "True False",
+        "True False True",
         "(2,) float32 True float32[2]",
         "Silent must define process_primitive.",
         "Silent must define process_primitive.",

@@ -24,7 +24,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     subjaxprs as subjaxprs,
 )
 from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
-from tinyxla.jax.jaxprs.program_traces import ProgramTrace as Trace, ProgramTracer as Tracer
+from tinyxla.jax.jaxprs.program_traces import JaxTrace as Trace, JaxTracer as Tracer
 from tinyxla.jax.trace_state import (
     concrete_or_error as concrete_or_error,
     find_top_trace as find_top_trace,

@@ -32,7 +32,7 @@ def set_record(record: Callable[[Any, Any, tuple[Any, ...], Params], Any], opera
 
 
 class ProgramTrace(Trace):
-    """The base class of traces that programs define: `jax.core.Trace`.
+    """The base class of traces that programs define.
 
     A subclass has `process_primitive(primitive, tracers, params)`, which gives a tracer, or a list of them if the
     primitive has several results; and, for functions with rules of their own, `process_custom_jvp_call` and
@@ -140,19 +140,9 @@ class ProgramTrace(Trace):
         return list(map(as_array, found if primitive.multiple_results else [found]))
 
 
-class _AnyTracer(type):
-    """The type of `jax.core.Tracer`, whose instances are all tracers, those of this library, too."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return type.__instancecheck__(Tracer if cls is ProgramTracer else cls, instance)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return type.__subclasscheck__(Tracer if cls is ProgramTracer else cls, subclass)
-
-
-class ProgramTracer(Tracer, metaclass=_AnyTracer):
-    """The base class of tracers that programs define: `jax.core.Tracer`. Its type is that of `aval`, which a subclass
-    may define as a property."""
+class ProgramTracer(Tracer):
+    """The base class of tracers that programs define. Its type is that of `aval`, which a subclass may define as a
+    property."""
 
     __slots__ = ("_line_info", "_trace", "aval")
 
@@ -203,6 +193,31 @@ class ProgramTracer(Tracer, metaclass=_AnyTracer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}<{self.aval.str_short()}>"
+
+
+class _StandsForAll(type):
+    """The type of JAX's base classes of traces and tracers, whose instances those of this library are, too."""
+
+    all: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(vars(cls).get("all", cls), instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return type.__subclasscheck__(vars(cls).get("all", cls), subclass)
+
+
+class JaxTrace(ProgramTrace, metaclass=_StandsForAll):
+    """`jax.core.Trace`."""
+
+    all = Trace
+
+
+class JaxTracer(ProgramTracer, metaclass=_StandsForAll):
+    """`jax.core.Tracer`."""
+
+    __slots__ = ()
+    all = Tracer
 
 
 class EvalTrace(ProgramTrace):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.jax.jaxprs.catalogue import primitives
-from tinyxla.jax.jaxprs.current_trace import ProgramTrace, ProgramTracer as ProgramTracer, set_record
+from tinyxla.jax.jaxprs.current_trace import JaxTrace as JaxTrace, JaxTracer as JaxTracer, ProgramTrace, set_record
 from tinyxla.jax.jaxprs.jaxpr import Literal as Known
 from tinyxla.jax.jaxprs.op_translations import is_argument_reduction
 from tinyxla.jax.jaxprs.primitives import PrimitiveRule

@@ -17,7 +17,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     jaxpr_as_fun as jaxpr_as_fun,
 )
 from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
-from tinyxla.jax.jaxprs.program_traces import ProgramTrace as Trace, ProgramTracer as Tracer
+from tinyxla.jax.jaxprs.program_traces import JaxTrace as Trace, JaxTracer as Tracer
 from tinyxla.jax.trace_state import (
     TraceTag as TraceTag,
     find_top_trace as find_top_trace,
