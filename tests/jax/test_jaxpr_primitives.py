@@ -18,6 +18,7 @@ CASES = {
     "integer_pow by power": "jnp.power(x, 3)",
     "mul of a scalar and an array": "x[0] * x",
     "select_n of a remainder": "jnp.mod(x - 3, jnp.array([2.0, -2.0, 1.5]))",
+    "select_n of an operator": "(x - 2) % 1.5",
     "acos": "jnp.arccos(x / 4)",
     "atanh": "jnp.arctanh(x / 4)",
     "igamma of scipy": "jax.scipy.special.gammainc(x, x)",

@@ -21,7 +21,7 @@ from tinyxla.jax.gradient_refs import with_refs
 from tinyxla.jax.hlo_shardings import hlo_sharding
 from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.jax.jaxprs.random_primitives import record_generators
-from tinyxla.jax.jaxprs.recorded_functions import numpy_functions, recorded_power
+from tinyxla.jax.jaxprs.recorded_functions import numpy_functions, recorded_modulus, recorded_power
 from tinyxla.jax.key_reuse import checking
 from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
@@ -85,6 +85,9 @@ def set_attributes() -> None:
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]
     ufunc.nargs = property(lambda self: self.nin)  # type: ignore[method-assign]
     array_type.__pow__ = recorded_power(Array.__pow__)
+    array_type.__mod__, array_type.__rmod__ = (
+        recorded_modulus(operator, k > 0) for k, operator in enumerate((Array.__mod__, Array.__rmod__))
+    )
     for name, function in numpy_functions.items():
         setattr(numpy, name, function)
     for error in (TinyxlaError, AxisError, RankPromotionWarning):

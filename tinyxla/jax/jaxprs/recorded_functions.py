@@ -194,6 +194,17 @@ def _twin(function: Callable[..., Any], primitive: Callable[..., Any]) -> Callab
     return call
 
 
+def recorded_modulus(operator: Callable[..., Any], is_reflected: bool) -> Callable[..., Any]:
+    """The operator `%` of arrays, which is `jax.numpy.remainder`."""
+
+    def call(self: Any, other: Any) -> Any:
+        if not is_recording() or not isinstance(other, (Array, np.ndarray, np.generic, int, float)):
+            return operator(self, other)
+        return numpy.remainder(other, self) if is_reflected else numpy.remainder(self, other)
+
+    return call
+
+
 def _recorded_remainder(remainder: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.numpy.remainder`, which of floating-point numbers is made of these primitives."""
 
