@@ -200,7 +200,8 @@ def recorded_modulus(operator: Callable[..., Any], is_reflected: bool) -> Callab
     def call(self: Any, other: Any) -> Any:
         if not is_recording() or not isinstance(other, (Array, np.ndarray, np.generic, int, float)):
             return operator(self, other)
-        return numpy.remainder(other, self) if is_reflected else numpy.remainder(self, other)
+        operands: tuple[Any, Any] = (other, self) if is_reflected else (self, other)
+        return numpy.remainder(*operands)
 
     return call
 
