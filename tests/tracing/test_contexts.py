@@ -386,3 +386,12 @@ def test_inlined_functions_are_recorded_by_their_operations() -> None:
 def test_static_argnums_of_checkpoint_are_positions_of_the_call() -> None:
     with pytest.raises(errors.ArgumentError, match=r"static_argnums is \(5,\), but the call has 1 positional"):
         tx.checkpoint(lambda x: x, static_argnums=5)(1.0)
+
+
+@pytest.mark.parametrize("transform", [tx.jit, tx.grad, tx.vmap, lambda f: lambda x: tx.jvp(f, (x,), (x,))])
+def test_traced_array_has_no_attribute_by_which_programs_tell_boxes_of_arrays(transform: Any) -> None:
+    unboxed = lambda x: x.value if hasattr(x, "value") else x  # noqa: E731
+    x = tnp.ones(2) if transform is tx.vmap else tnp.float32(1)
+    assert not any(hasattr(y, "value") for y in [x])
+    result = transform(lambda y: unboxed(y) * 2)(x)
+    assert np.all(np.asarray(result) == 2)

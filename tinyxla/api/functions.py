@@ -271,7 +271,7 @@ def lowered(aux: Any) -> Any:
     """Auxiliary results without the tracers of a differentiation that has ended."""
 
     def lower(x: Any) -> Any:
-        value = getattr(x, "value", None)
+        value = getattr(x, "carried", None)
         return lower(value) if isinstance(value, Array) and not x.owner.active else x
 
     return pytrees.map_tree(lower, aux)

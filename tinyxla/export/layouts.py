@@ -103,7 +103,7 @@ def _mesh_of(x: Any) -> Mesh | None:
     """The mesh that an array is over."""
     array = x.words if isinstance(x, KeyArray) else x
     while isinstance(array, CarryingTracer):
-        array = array.value
+        array = array.carried
     return array.mesh if isinstance(array, ShardedArray) and array.mesh.axis_names else None
 
 

@@ -110,7 +110,7 @@ def _attached(x: Any, said: dict[str, str], metadata: dict[str, Any]) -> Any:
     """An array, with attributes of the instruction that gives it, if it is traced."""
     inner = x
     while isinstance(inner, CarryingTracer):
-        inner = inner.value
+        inner = inner.carried
     if isinstance(inner, GraphTracer) and inner.instruction.source is not None:
         source = inner.instruction.source
         known = dict(source.frontend_attributes) | said

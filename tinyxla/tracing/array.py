@@ -409,9 +409,9 @@ class Array:
         if self.weak_type == weak:
             return self
         twin: Any = copy.copy(self)
-        value = getattr(twin, "value", None)
+        value = getattr(twin, "carried", None)
         if isinstance(value, Array):  # a tracer that carries a value: that is where the weakness is
-            twin.value = value.with_weak_type(weak)
+            twin.carried = value.with_weak_type(weak)
         else:
             twin.weak_type = weak
         return twin

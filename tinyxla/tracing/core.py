@@ -292,27 +292,28 @@ def _lost_derivative(tracer: Tracer, wanted: str, error: type[ConcretizationErro
 
 
 class CarryingTracer(Tracer):
-    """Carries a value of the enclosing level: a concrete array, or a tracer of an outer trace."""
+    """Carries a value of the enclosing level: a concrete array, or a tracer of an outer trace. (Not as `value`, which
+    programs look for to tell boxes of arrays from arrays.)"""
 
-    __slots__ = ("value",)
+    __slots__ = ("carried",)
 
-    value: Array
+    carried: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.value.shape
+        return self.carried.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.value.dtype
+        return self.carried.dtype
 
     @property
     def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.value.weak_type
+        return self.carried.weak_type
 
     @property
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.value.sharding
+        return self.carried.sharding
 
     @property
     def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -324,15 +325,15 @@ class CarryingTracer(Tracer):
 
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         check_active(self)
-        return self.value.primal(wanted, error)
+        return self.carried.primal(wanted, error)
 
     def copy(self) -> Self:
         twin = copy.copy(self)
-        twin.value = self.value.copy()
+        twin.carried = self.carried.copy()
         return twin
 
     def __str__(self) -> str:
-        return str(self.value)
+        return str(self.carried)
 
 
 _MAX_LINES = 5  # that an error lists
@@ -598,7 +599,7 @@ def _origin(tracer: Tracer) -> str:
     """Where a tracer was made, as far as that is known."""
     inner: Any = tracer
     while isinstance(inner, CarryingTracer):
-        inner = inner.value
+        inner = inner.carried
     if isinstance(inner, GraphTracer) and inner.instruction.source:
         return f" It was made at {inner.instruction.source}."
     function = inspect.unwrap(tracer.owner.function) if tracer.owner.function else None

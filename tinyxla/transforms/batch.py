@@ -39,17 +39,17 @@ class BatchTracer(CarryingTracer):
 
     def __init__(self, trace: BatchTrace, value: Array, axis: int) -> None:
         self.owner = trace
-        self.value = value
+        self.carried = value
         self.axis = axis
 
     @property
     def shape(self) -> tuple[int, ...]:
-        whole = self.value.shape
+        whole = self.carried.shape
         return whole[: self.axis] + whole[self.axis + 1 :]
 
     @property
     def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.value.sharding.without_dimension(self.axis, self.value.ndim)
+        return self.carried.sharding.without_dimension(self.axis, self.carried.ndim)
 
     @property
     def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -87,7 +87,7 @@ class BatchTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         """Value and mapped axis (None: the same for all)."""
-        return (x.value, x.axis) if isinstance(x, BatchTracer) and x.owner is self else (x, None)
+        return (x.carried, x.axis) if isinstance(x, BatchTracer) and x.owner is self else (x, None)
 
     def join(self, value: Any, axis: int | None) -> Any:
         return value if axis is None else BatchTracer(self, value, axis)

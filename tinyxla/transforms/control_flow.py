@@ -401,7 +401,7 @@ def most_steps(operands: Sequence[Any], condition: Computation, body: Computatio
 def known_value(x: Any) -> Any:
     """The number that a scalar is, if that is known while tracing."""
     while isinstance(x, CarryingTracer) and not isinstance(x, BatchTracer):
-        x = x.value
+        x = x.carried
     if isinstance(x, GraphTracer):
         return literal_of(x.instruction)
     return x.buffer().item() if isinstance(x, ConcreteArray) and not x.shape else None

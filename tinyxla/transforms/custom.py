@@ -205,7 +205,7 @@ def _closing(
 def _check_undifferentiated(rule: Rule, outputs: Sequence[Any], level: int) -> None:
     """An error for results that depend on a tracer of a derivative other than through the arguments."""
     for x in outputs:
-        inner = x.value if isinstance(x, CarryingTracer) and x.owner.level == level else x
+        inner = x.carried if isinstance(x, CarryingTracer) and x.owner.level == level else x
         if isinstance(inner, TapeTracer | TangentTracer) and inner.owner.level > level:
             raise closed_over_error(rule.name)
 

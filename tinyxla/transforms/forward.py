@@ -20,11 +20,11 @@ class TangentTracer(CarryingTracer):
 
     def __init__(self, trace: TangentTrace, value: Array, tangent: Array) -> None:
         self.owner = trace
-        self.value = value
+        self.carried = value
         self.tangent = tangent
 
     def copy(self) -> TangentTracer:
-        return TangentTracer(self.owner, self.value.copy(), self.tangent.copy())
+        return TangentTracer(self.owner, self.carried.copy(), self.tangent.copy())
 
 
 class TangentTrace(Trace):
@@ -32,7 +32,7 @@ class TangentTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, Any]:
         """Value and tangent (None: zero)."""
-        return (x.value, x.tangent) if isinstance(x, TangentTracer) and x.owner is self else (x, None)
+        return (x.carried, x.tangent) if isinstance(x, TangentTracer) and x.owner is self else (x, None)
 
     def join(self, value: Any, tangent: Any) -> Any:
         return value if tangent is None or not is_inexact(value) else TangentTracer(self, value, tangent)

@@ -104,7 +104,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
                 return self.known[x.instruction][0]
             return self._outer.varying(x) if self._outer is not None else None
         if isinstance(x, CarryingTracer):
-            return self.varying(x.value)
+            return self.varying(x.carried)
         if isinstance(x, KeyArray):
             return self.varying(x.words)
         return _NONE

@@ -67,7 +67,7 @@ class TapeTracer(CarryingTracer):
 
     def __init__(self, trace: TapeTrace, value: Array, number: int) -> None:
         self.owner = trace
-        self.value = value
+        self.carried = value
         self.number = number
 
 
@@ -93,7 +93,7 @@ class TapeTrace(Trace):
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
         numbers = tuple(map(self.number, operands))
-        values = tuple(x.value if n is not None else x for x, n in zip(operands, numbers, strict=True))
+        values = tuple(x.carried if n is not None else x for x, n in zip(operands, numbers, strict=True))
         wanted = tuple(n is not None for n in numbers)
         ans, pullback = apply(op, derivative, values, wanted, attributes)
         if pullback is None:
@@ -168,7 +168,7 @@ def _scope() -> str:
 def _source(x: Any) -> SourceLine | None:
     """The line of the instruction that a value is."""
     while isinstance(x, CarryingTracer):
-        x = x.value
+        x = x.carried
     return x.instruction.source if isinstance(x, GraphTracer) else None
 
 
@@ -247,7 +247,7 @@ def vjp(
         return tracked, list(function(*tracked))
 
     tracked, outputs = tape.run(apply)
-    values = [x if tape.number(x) is None else x.value for x in outputs]
+    values = [x if tape.number(x) is None else x.carried for x in outputs]
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         active = [tape.number(x) is not None for x in tracked]

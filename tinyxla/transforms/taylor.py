@@ -36,7 +36,7 @@ class TaylorTracer(CarryingTracer):
 
     def __init__(self, trace: TaylorTrace, value: Array, series: Series | Callable[[], Series]) -> None:
         self.owner = trace
-        self.value = value
+        self.carried = value
         self._series = series
 
     @property
@@ -51,7 +51,7 @@ class TaylorTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, Series | None]:
         """The constant coefficient and the others (None: zero)."""
-        return (x.value, x.series) if isinstance(x, TaylorTracer) and x.owner is self else (x, None)
+        return (x.carried, x.series) if isinstance(x, TaylorTracer) and x.owner is self else (x, None)
 
     def join(self, value: Any, series: Series | None) -> Any:
         return TaylorTracer(self, value, series) if series and is_inexact(value) else value

@@ -82,7 +82,7 @@ def allocated(shape: Shape) -> Any:
 def is_allocated(x: Any) -> bool:
     """Whether nothing has been written to an array yet."""
     while isinstance(x, CarryingTracer):
-        x = x.value
+        x = x.carried
     if not isinstance(x, GraphTracer) or x.instruction.op is not custom_call:
         return False
     return x.instruction.attributes.custom_call_target == "AllocateBuffer"
