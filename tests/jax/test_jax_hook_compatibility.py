@@ -511,9 +511,10 @@ def test_arrays_have_an_address_and_ufuncs_count_arguments_alone() -> None:
         """) == ["[0.0, 1.0, 2.0] 2", "float32"]
 
 
-def test_what_orbax_imports_and_asks_of_placements() -> None:
+def test_what_orbax_and_pytensor_import_and_ask_of_placements() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp
+        from jax._src.lax.control_flow import scan
         from jax.experimental import colocated_python as cp
         from jax.experimental.array_serialization import serialization
         from jax.experimental.colocated_python import func, serialization as _
@@ -536,6 +537,7 @@ def test_what_orbax_imports_and_asks_of_placements() -> None:
         print(cp.colocated_cpu_devices(mesh.mesh) is mesh.mesh, device.client.runtime_type)
         for promote in (promote_dtypes, promote_dtypes_inexact, promote_dtypes_complex):
             print(*(y.dtype for y in promote(jnp.arange(2), jnp.int8(1))))
+        print(scan is jax.lax.scan)
         """)
     assert lines == [
         "True True",
@@ -549,6 +551,7 @@ def test_what_orbax_imports_and_asks_of_placements() -> None:
         "int32 int32",
         "float32 float32",
         "complex64 complex64",
+        "True",
     ]
 
 

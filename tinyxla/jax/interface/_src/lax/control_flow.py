@@ -1,0 +1,11 @@
+"""`jax._src.lax.control_flow`."""
+
+from jax.lax import (
+    associative_scan as associative_scan,
+    cond as cond,
+    fori_loop as fori_loop,
+    map as map,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
+)
