@@ -317,7 +317,7 @@ class CarryingTracer(Tracer):
 
     @property
     def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.value.committed
+        return self.carried.committed
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         self.primal(wanted, error)  # where that is not known either, its error says more

@@ -53,7 +53,7 @@ class BatchTracer(CarryingTracer):
 
     @property
     def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.value.committed
+        return self.carried.committed
 
     concrete = primal = Tracer.concrete  # the value is that of all examples
     __str__ = Tracer.__repr__
