@@ -1,7 +1,6 @@
 """`jax._src.lax.control_flow`."""
 
-from jax.lax import (
-    associative_scan as associative_scan,
+from tinyxla.jax.interface.lax import (
     cond as cond,
     fori_loop as fori_loop,
     map as map,
@@ -9,3 +8,4 @@ from jax.lax import (
     switch as switch,
     while_loop as while_loop,
 )
+from tinyxla.lax import associative_scan as associative_scan

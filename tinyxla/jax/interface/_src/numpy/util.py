@@ -1,8 +1,7 @@
 """`jax._src.numpy.util`."""
 
-from jax._src.dtypes import to_complex_dtype, to_inexact_dtype
-
 import tinyxla.numpy as jnp
+from tinyxla.jax.interface._src.dtypes import to_complex_dtype, to_inexact_dtype
 
 
 def promote_dtypes(*args):
