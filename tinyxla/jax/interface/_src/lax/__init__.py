@@ -3,5 +3,5 @@
 from tinyxla import lax as _lax
 from tinyxla.jax.interface import lax as _recorded
 
-_names = {name: getattr(_lax, name) for name in _lax.__all__}
-globals().update(_names | {name: x for name, x in vars(_recorded).items() if not name.startswith("_")})
+for _module in (_lax, _recorded):
+    globals().update({name: x for name, x in vars(_module).items() if not name.startswith("_")})
