@@ -110,6 +110,14 @@ class Interrupter:
         self._clear = ctypes.pythonapi.PyThreadState_SetAsyncExc
         self._clear.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
         self.handler = signal.signal(number.value, _raise)
+        self._dropped: list[Any] = []  # by Python, since a callback of a weak reference cannot raise them
+        sys.unraisablehook = self._drop
+
+    def _drop(self, unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, Interrupted) and getattr(unraisable.object, "__module__", "") == "weakref":
+            self._dropped.append(unraisable.exc_value)
+        else:
+            sys.__unraisablehook__(unraisable)
 
     def count(self, function: Callable[[], Any]) -> int:
         """How many bytecodes it takes."""
@@ -131,7 +139,7 @@ class Interrupter:
         finally:
             self._set_trace(None, None)
         if self._left.value <= 0:
-            raise Lost
+            raise self._dropped.pop() if self._dropped else Lost
         return result
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise
 from tinyxla.ops.tuples import leaf_shapes
-from tinyxla.tracing.core import GraphTrace, GraphTracer
+from tinyxla.tracing.core import GraphTracer
 from tinyxla.transforms.computations import interpret
 
 Kind = str | None  # None: what was not put anywhere goes with other operands
@@ -50,7 +49,9 @@ def memory_kind_of(x: Any) -> str:
     """The kind of memory in which a traced array will be, as far as operations before it say it."""
     if not isinstance(x, GraphTracer):
         return str(getattr(getattr(x, "sharding", None), "memory_kind", "device"))
-    found = _found.setdefault(x.owner, _Found())
+    if x.owner.memory_kinds is None:
+        x.owner.memory_kinds = _Found()
+    found: _Found = x.owner.memory_kinds
     found.read(x.owner.instructions)
     return found.kinds[x.instruction][0] or "device" if found.kinds else "device"
 
@@ -68,9 +69,6 @@ class _Found:
             return
         for x in instructions[len(self.kinds) :]:
             self.kinds[x] = _kinds(x, [self.kinds[o] for o in x.operands])
-
-
-_found: WeakKeyDictionary[GraphTrace, _Found] = WeakKeyDictionary()
 
 
 def _kinds(x: Instruction, operands: list[list[Kind]]) -> list[Kind]:

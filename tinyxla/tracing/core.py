@@ -406,6 +406,7 @@ class GraphTrace(Trace):
 
     captures: Callable[[Array], bool] | None = None
     parameter_names: Callable[[], Sequence[str]] | None = None  # of the function's own ones: for errors
+    memory_kinds: Any = None  # what is known of the memory of results
 
     @property
     def carries_tracers(self) -> bool:
