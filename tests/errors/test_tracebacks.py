@@ -37,6 +37,18 @@ def files(error: BaseException) -> list[str]:
     return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
 
 
+def in_custom_jvp(f: Any) -> Any:
+    made = tx.custom_jvp(f)
+    made.defjvps(None)
+    return made(X)
+
+
+def in_custom_vjp(f: Any) -> Any:
+    made = tx.custom_vjp(f)
+    made.defvjp(f, f)
+    return made(X)
+
+
 CALLS: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "jit": lambda f: tx.jit(f)(X),
     "lower": lambda f: tx.jit(f).lower(X),
@@ -52,8 +64,8 @@ CALLS: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "checkpoint": lambda f: tx.grad(tx.checkpoint(f))(1.0),
     "eval_shape": lambda f: tx.eval_shape(f, X),
     "make_jaxpr": lambda f: tx.make_jaxpr(f)(X),
-    "custom_jvp": lambda f: tx.custom_jvp(f)(X),
-    "custom_vjp": lambda f: tx.custom_vjp(f)(X),
+    "custom_jvp": in_custom_jvp,
+    "custom_vjp": in_custom_vjp,
     "cond": lambda f: lax.cond(True, f, f, X),
     "while_loop": lambda f: lax.while_loop(f, f, X),
     "fori_loop": lambda f: lax.fori_loop(0, 3, f, X),
