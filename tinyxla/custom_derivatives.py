@@ -367,8 +367,8 @@ def _is_zero(x: Any) -> bool:
     return x is None or isinstance(x, SymbolicZero)
 
 
-def _full(derivative: Any, x: Any, symbolic: bool) -> Any:
-    """What a rule is given for a derivative: zeros have an array of their own unless it takes them as such."""
+def instantiated(derivative: Any, x: Any, symbolic: bool) -> Any:
+    """A tangent or cotangent as a rule is given it: zeros are arrays unless it takes them as symbolic ones."""
     if derivative is not None and is_inexact(x):
         return derivative
     if symbolic:
@@ -492,7 +492,7 @@ class custom_jvp(CustomFunction[P, R]):
                     f"{self}: a derivative is wanted by an argument of nondiff_argnums, by which there is none; pass "
                     "lax.stop_gradient of it, or let the rule be about it."
                 )
-            given = [_full(t, x, self._symbolic) for t, x in zip(tangents, own, strict=False)]
+            given = [instantiated(t, x, self._symbolic) for t, x in zip(tangents, own, strict=False)]
             pair = self._rules[0](*handed_on, pytrees.unflatten(call.tree, own), pytrees.unflatten(call.tree, given))
             name = f"the rule {name_of(self._rules[0])}"
             result, tangent = _pair(f"{self}: {name}", "(result, tangent)", pair)
@@ -584,7 +584,7 @@ class custom_vjp(CustomFunction[P, R]):
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
             tree, outputs, values, references = rest
-            seeds = [_full(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
+            seeds = [instantiated(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
             kept = pytrees.unflatten(tree, residuals)
             kept = filled(kept, references) if references else kept
             found = self._rules[1](*call.parted(())[0], kept, pytrees.unflatten(call.result_tree, seeds))

@@ -150,7 +150,7 @@ def resize(
         raise ShapeError(f"image.resize: {Shape.of(x)} has no elements, so it cannot get the shape {sizes}.")
     if how is ResizeMethod.NEAREST:
         for d in changed:
-            x = tnp.take(x, _nearest_places(x.shape[d], sizes[d]), d)
+            x = tnp.take(x, _nearest_indices(x.shape[d], sizes[d]), d)
         return x
     x = inexact_array(x, "image.resize")
     for d in changed:
@@ -158,7 +158,7 @@ def resize(
     return x
 
 
-def _nearest_places(old: int, new: int) -> Any:
+def _nearest_indices(old: int, new: int) -> Any:
     """The indices of the elements whose middles are nearest to those of the new ones."""
     if has_symbolic((old, new)):
         return (2 * tnp.arange(new) + 1) * old // (2 * new)

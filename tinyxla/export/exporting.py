@@ -113,7 +113,7 @@ def export(
 
 
 def _lowering_for(platforms: tuple[str, ...]) -> contextlib.AbstractContextManager[Any]:
-    """Where functions are traced for these platforms."""
+    """A context in which functions are traced for these platforms."""
     is_here = platforms == (default_export_platform(),)
     return contextlib.nullcontext() if is_here else setting("lowering_platforms", platforms)
 

@@ -27,12 +27,12 @@ from tinyxla.jax.registry import Registry
 from tinyxla.jax.stage_attributes import (
     args_info,
     cache_size,
+    global_ir,
     hlo_of_device,
     in_avals,
     in_stablehlo,
     out_avals,
     traced_jaxpr,
-    whole_ir,
 )
 from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.shapes.key_types import prng_key
@@ -103,7 +103,7 @@ def set_attributes() -> None:
     tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
-    Lowered.compiler_ir = whole_ir(Lowered.compiler_ir)  # type: ignore[method-assign]
+    Lowered.compiler_ir = global_ir(Lowered.compiler_ir)  # type: ignore[method-assign]
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     any_sharding: Any = Sharding
     any_sharding._device_assignment = property(lambda self: tuple(sorted(self.device_set, key=lambda d: d.id)))

@@ -1,4 +1,4 @@
-"""What JAX tells of tracing and compiling: messages of its loggers, and durations for the listeners of
+"""Events of tracing and compiling as JAX tells them: messages of its loggers, and durations for the listeners of
 `jax.monitoring`."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def is_partitioned(lowered: Lowered) -> bool:
     return isinstance(lowered._program, PartitionedProgram) and lowered._program.mesh.size > 1  # pyright: ignore[reportPrivateUsage]
 
 
-def whole_text(lowered: Lowered, dialect: str, debug_info: bool = False) -> str:
+def global_text(lowered: Lowered, dialect: str, debug_info: bool = False) -> str:
     """The program of whole arrays as text, in the dialect "hlo" or "stablehlo"."""
     program: Any = lowered._program  # pyright: ignore[reportPrivateUsage]
     module = Module(lowered.module.name, _with_calls(program.computation))
@@ -110,7 +110,7 @@ def _annotated_stablehlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) ->
     return "\n".join(lines) + "\n"
 
 
-class WholeModule:
+class GlobalModule:
     """The program of whole arrays as an object whose text it is."""
 
     def __init__(self, text: Callable[[], str]) -> None:

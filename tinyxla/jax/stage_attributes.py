@@ -12,7 +12,7 @@ from tinyxla.hlo import Module
 from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
-from tinyxla.jax.partitioned_text import WholeModule, is_partitioned, whole_text
+from tinyxla.jax.partitioned_text import GlobalModule, global_text, is_partitioned
 from tinyxla.text import print_module
 from tinyxla.tracing import pytrees
 
@@ -93,7 +93,7 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
     @wraps(as_text)
     def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
         if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
-            return whole_text(self, dialect or "stablehlo", debug_info)
+            return global_text(self, dialect or "stablehlo", debug_info)
         if dialect is not None:
             return as_text(self, dialect, debug_info=debug_info)
         try:
@@ -104,13 +104,13 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
     return text
 
 
-def whole_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
+def global_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
     """The program of a lowered function as an object; over several devices that of whole arrays."""
 
     @wraps(compiler_ir)
     def ir(self: Any, dialect: str | None = None) -> Any:
         if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
-            return WholeModule(lambda: whole_text(self, dialect or "stablehlo"))
+            return GlobalModule(lambda: global_text(self, dialect or "stablehlo"))
         return compiler_ir(self, dialect)
 
     return ir

@@ -40,7 +40,7 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
 
 
 @functools.lru_cache(256)
-def _whole(mesh: AbstractMesh, rank: int) -> NamedSharding:
+def _replicated(mesh: AbstractMesh, rank: int) -> NamedSharding:
     """The sharding of an array that is not split."""
     return NamedSharding(mesh, (None,) * rank)
 
@@ -77,7 +77,7 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
-        layout = sharding or _whole(get_abstract_mesh(), len(self.shape))
+        layout = sharding or _replicated(get_abstract_mesh(), len(self.shape))
         self.manual_axis_type = ManualAxisType(frozenset(vma)) if manual_axis_type is None else manual_axis_type
         self.memory_space = Space.Device if memory_space is None else memory_space
         if any(layout.spec):

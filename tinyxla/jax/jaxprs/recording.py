@@ -53,18 +53,12 @@ def record(function: Callable[[], _Result]) -> _Result:
 
 
 def _recorded(function: Callable[[], _Result]) -> _Result:
-    before, own, special = _state.depth, vars(config), config.special
-    is_in_block = "special" in own  # of `setting`, which removes it
-    try:
-        _state.depth = before + 1
-        own["special"] = special if before else (*special, _RECORDING)
+    before = _current()
+    try:  # an interrupt may come while it is switched
+        switch(before.depth + 1)
         return function()
     finally:
-        _state.depth = before
-        if is_in_block:
-            own["special"] = special
-        else:
-            own.pop("special", None)
+        switch_back(before)
 
 
 class Switched(NamedTuple):
@@ -74,7 +68,7 @@ class Switched(NamedTuple):
     special: Any
 
 
-_UNSET: Any = object()
+_UNSET: Any = object()  # where no block of `setting` around has set it
 
 
 def depth() -> int:
@@ -82,13 +76,19 @@ def depth() -> int:
     return _state.depth
 
 
+def _current() -> Switched:
+    return Switched(_state.depth, vars(config).get("special", _UNSET))
+
+
 def switch(depth: int) -> Switched:
     """Let this thread be inside of so many functions whose jaxprs are recorded, until `switch_back`."""
-    own = vars(config)
-    before = Switched(_state.depth, own.get("special", _UNSET))
-    others = tuple(x for x in config.special if x != _RECORDING)
+    before, special = _current(), config.special
+    if not depth:
+        special = tuple(x for x in special if x != _RECORDING)
+    elif _RECORDING not in special:
+        special = (*special, _RECORDING)
     _state.depth = depth
-    own["special"] = (*others, _RECORDING) if depth else others
+    vars(config)["special"] = special
     return before
 
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from tinyxla.custom_derivatives import SymbolicZero
+from tinyxla.custom_derivatives import SymbolicZero, instantiated
 from tinyxla.jax.jaxprs.avals import Zero
 from tinyxla.jax.linear_util import Store, WrappedFun, wrap_init
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Rule, Values, apply
-from tinyxla.transforms.reverse import is_inexact, zeros_like
 
 Params = dict[str, Any]
 
@@ -30,7 +27,7 @@ def jvp_call(rule: Rule, function: Callable[..., Any]) -> Params:
     def jvp(*given: Any) -> list[Any]:
         primals, tangents = given[: len(given) // 2], given[len(given) // 2 :]
         outputs, moves = rule.forward(tuple(map(_derivative, tangents[:count])), *primals[:count])
-        return [*outputs, *(_full(t, x, symbolic) for t, x in zip(moves, outputs, strict=True))]
+        return [*outputs, *(instantiated(t, x, symbolic) for t, x in zip(moves, outputs, strict=True))]
 
     return {"subfuns": (_flat(function), wrap_init(jvp)), "symbolic_zeros": symbolic}
 
@@ -50,7 +47,7 @@ def vjp_call(rule: CustomVjp, function: Callable[..., Any]) -> Params:
         primals, count, kept = rest()
         cotangents = list(map(_derivative, given[count:]))
         found = [*rule.back(kept, given[:count], cotangents), *(None for _ in primals[own:])]
-        return [_full(c, x, False) for c, x in zip(found, primals, strict=True)]
+        return [instantiated(c, x, False) for c, x in zip(found, primals, strict=True)]
 
     subfuns = (_flat(function), wrap_init(fwd), wrap_init(bwd))
     return {"subfuns": subfuns, "out_trees": trees, "symbolic_zeros": False}
@@ -60,7 +57,7 @@ def bound_jvp_call(args: Sequence[Any], fun: WrappedFun, jvp: WrappedFun, symbol
     """The results of a function with a rule of `custom_jvp` that is given so."""
 
     def push(values: Values, tangents: Values) -> tuple[Values, Values]:
-        given = [_full(t, x, symbolic_zeros) for t, x in zip(tangents, values, strict=True)]
+        given = [instantiated(t, x, symbolic_zeros) for t, x in zip(tangents, values, strict=True)]
         found = jvp.call_wrapped(*values, *given)
         outputs, moves = found[: len(found) // 2], found[len(found) // 2 :]
         return list(map(as_array, outputs)), list(map(_derivative, moves))
@@ -89,7 +86,7 @@ def bound_vjp_call(
         return outputs, list(map(as_array, residuals)), outputs
 
     def back(outputs: Values, residuals: Values, cotangents: Values) -> Values:
-        seeds = [_full(c, x, symbolic_zeros) for c, x in zip(cotangents, outputs, strict=True)]
+        seeds = [instantiated(c, x, symbolic_zeros) for c, x in zip(cotangents, outputs, strict=True)]
         return list(map(_derivative, bwd.call_wrapped(*residuals, *seeds)))
 
     rule = CustomVjp("custom_vjp_call", (fun, fwd, bwd), len(args), _arrays(fun), there, back)
@@ -109,12 +106,3 @@ def _derivative(x: Any) -> Any:
     if x is None or isinstance(x, (SymbolicZero, Zero)) or getattr(x, "dtype", None) == float0:
         return None
     return as_array(x)
-
-
-def _full(derivative: Any, x: Any, symbolic: bool) -> Any:
-    """A tangent or cotangent as JAX's functions take it."""
-    if derivative is not None and is_inexact(x):
-        return derivative
-    if symbolic:
-        return SymbolicZero(x)
-    return zeros_like(x) if is_inexact(x) else np.zeros(x.shape, float0)
