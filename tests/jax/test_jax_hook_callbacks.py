@@ -98,7 +98,7 @@ def test_callbacks_take_arrays_of_the_library_and_have_effects_of_their_own_in_j
 def test_callback_of_equal_functions_is_traced_without_compiling_again() -> None:
     found = lines("""
         import jax, jax.numpy as jnp, numpy as np
-        from tinyxla.jax.callbacks import pure_callback, _Callback
+        from tinyxla.jax.host_calls.callbacks import pure_callback, _Callback
 
         def double(x): return 2 * x
         one, other = _Callback(double, True), _Callback(double, True)

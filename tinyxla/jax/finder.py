@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.attributes import set_attributes
 from tinyxla.jax.options import set_from_environment
+from tinyxla.jax.tracing.attributes import set_attributes
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 

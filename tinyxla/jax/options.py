@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tinyxla.api.devices import default_device
-from tinyxla.jax import backend
+from tinyxla.jax.devices import backend
 from tinyxla.tracing.config import NoEffect, config, option_names, setting, warn_unless_satisfied
 from tinyxla.tracing.device import call_before_first_use
 

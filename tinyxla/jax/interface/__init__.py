@@ -1,10 +1,9 @@
 """`jax`: the names of tinyxla, and those that only JAX's interface has."""
 
 from tinyxla.api.devices import process_count as host_count, process_index as host_id, process_indices as host_ids
-from tinyxla.jax.callbacks import pure_callback as pure_callback
-from tinyxla.jax.checkpoint_policies import checkpoint as checkpoint
 from tinyxla.jax.environment import print_environment_info as print_environment_info
 from tinyxla.jax.finder import JAX_VERSION
+from tinyxla.jax.host_calls.callbacks import pure_callback as pure_callback
 from tinyxla.jax.jaxprs.avals import get_aval as _get_aval
 from tinyxla.jax.jaxprs.refs import (
     Ref as Ref,
@@ -14,8 +13,9 @@ from tinyxla.jax.jaxprs.refs import (
     new_ref as new_ref,
 )
 from tinyxla.jax.jaxprs.staging import make_jaxpr as make_jaxpr
-from tinyxla.jax.jaxprs.vmappables import vmap as vmap
+from tinyxla.jax.jaxprs.traces.vmappables import vmap as vmap
 from tinyxla.jax.options import set_from_environment as _set_from_environment, states as _states
+from tinyxla.jax.tracing.checkpoint_policies import checkpoint as checkpoint
 from tinyxla.tracing.config import setting as _setting
 from tinyxla.tracing.meshes import AxisType as _AxisType, make_mesh as _make_mesh
 from tinyxla.tracing.shardings import Shard as Shard

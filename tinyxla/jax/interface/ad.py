@@ -1,6 +1,6 @@
 """`jax.ad`: what becomes of gradients."""
 
-from tinyxla.jax.gradient_refs import (
+from tinyxla.jax.tracing.gradient_refs import (
     DidntWant as DidntWant,
     DontWant as DontWant,
     GradRef as GradRef,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tinyxla.jax.checkpoint_policies import checkpoint as checkpoint, policies as checkpoint_policies
+from tinyxla.jax.tracing.checkpoint_policies import checkpoint as checkpoint, policies as checkpoint_policies
 
 remat = checkpoint
 

@@ -23,9 +23,9 @@ from tinyxla.jax.jaxprs.jaxpr import (
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
-from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
-from tinyxla.jax.jaxprs.program_traces import JaxTrace as Trace, JaxTracer as Tracer
-from tinyxla.jax.trace_state import (
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.traces.program_traces import JaxTrace as Trace, JaxTracer as Tracer
+from tinyxla.jax.tracing.trace_state import (
     concrete_or_error as concrete_or_error,
     find_top_trace as find_top_trace,
     get_opaque_trace_state as get_opaque_trace_state,

@@ -1,7 +1,7 @@
 """`jax.custom_batching`: that of tinyxla, with loops that jaxprs show."""
 
 from tinyxla.custom_batching import sequential_vmap as _sequential_vmap
-from tinyxla.jax.jaxprs.control_flow import map_ as _map
+from tinyxla.jax.jaxprs.loops.control_flow import map_ as _map
 
 
 def sequential_vmap(f):

@@ -3,7 +3,7 @@
 from tinyxla import tree as _tree
 from tinyxla.custom_derivatives import CustomVJPPrimal as _CustomVJPPrimal, SymbolicZero as _SymbolicZero
 from tinyxla.jax.jaxprs.avals import get_aval as _get_aval, zeros_like_aval as _zeros_like_aval
-from tinyxla.jax.jaxprs.catalogue import primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
 
 custom_jvp_call_p, custom_vjp_call_p = _primitives["custom_jvp_call"], _primitives["custom_vjp_call"]
 

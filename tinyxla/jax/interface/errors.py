@@ -9,7 +9,7 @@ from tinyxla.errors import (
     TracerBoolConversionError as TracerBoolConversionError,
     TracerIntegerConversionError as TracerIntegerConversionError,
 )
-from tinyxla.jax.consumed_keys import KeyReuseError as KeyReuseError
-from tinyxla.jax.filtered_tracebacks import SimplifiedTraceback as SimplifiedTraceback
+from tinyxla.jax.errors.filtered_tracebacks import SimplifiedTraceback as SimplifiedTraceback
+from tinyxla.jax.random_keys.consumed_keys import KeyReuseError as KeyReuseError
 
 JAXRuntimeError = JaxRuntimeError

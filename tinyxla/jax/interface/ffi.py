@@ -1,3 +1,3 @@
 """`jax.ffi`."""
 
-from tinyxla.jax.foreign import ffi_lowering as ffi_lowering
+from tinyxla.jax.host_calls.foreign import ffi_lowering as ffi_lowering

@@ -1,3 +1,3 @@
 """`jax.memory`: kinds of memory."""
 
-from tinyxla.jax.memory_spaces import Space as Space
+from tinyxla.jax.devices.memory_spaces import Space as Space

@@ -1,6 +1,6 @@
 """`jax.monitoring`: events that programs record and listen to."""
 
-from tinyxla.jax.monitoring import (
+from tinyxla.jax.stages.monitoring import (
     clear_event_listeners as clear_event_listeners,
     record_event as record_event,
     record_event_duration_secs as record_event_duration_secs,

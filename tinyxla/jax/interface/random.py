@@ -1,7 +1,7 @@
 """`jax.random`: `tinyxla.random`, whose functions are primitives and compiled functions in jaxprs."""
 
-from tinyxla.jax.jaxprs.catalogue import primitives as _primitives
-from tinyxla.jax.jaxprs.random_primitives import (
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.random_primitives import (
     PRNGKey as PRNGKey,
     bits as bits,
     clone as clone,

@@ -1,5 +1,5 @@
 """`jax.stages`."""
 
-from tinyxla.jax.stage_attributes import ArgInfo as ArgInfo
+from tinyxla.jax.stages.stage_attributes import ArgInfo as ArgInfo
 
 CompilerOptions = dict[str, str | bool]

@@ -1,6 +1,6 @@
 """`jax.tree`."""
 
-from tinyxla.jax.treedefs import (
+from tinyxla.jax.pytrees.treedefs import (
     tree_flatten as flatten,
     tree_flatten_with_path as flatten_with_path,
     tree_structure as structure,

@@ -1,6 +1,6 @@
 """`jax.tree_util`."""
 
-from tinyxla.jax.treedefs import (
+from tinyxla.jax.pytrees.treedefs import (
     PyTreeDef as PyTreeDef,
     tree_flatten as tree_flatten,
     tree_flatten_with_path as tree_flatten_with_path,

@@ -12,8 +12,8 @@ import numpy as np
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.jaxprs.current_trace import ProgramTrace
-from tinyxla.jax.memory_spaces import Space, space_of
+from tinyxla.jax.devices.memory_spaces import Space, space_of
+from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.ops import movement
 from tinyxla.partitioning.memory_kinds import memory_kind_of
 from tinyxla.shapes import KeyType, Shape, element_type

@@ -15,7 +15,7 @@ import numpy as np
 from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.jax.jaxprs.primitives import Primitive
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.computations import run

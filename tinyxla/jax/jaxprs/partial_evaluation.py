@@ -8,11 +8,11 @@ from typing import Any
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.avals import get_aval
-from tinyxla.jax.jaxprs.catalogue import primitives
 from tinyxla.jax.jaxprs.jaxpr import SIDE_EFFECTS, DropVar, Jaxpr, JaxprEqn, Var
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives
 from tinyxla.jax.jaxprs.staging import closed_jaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
-from tinyxla.jax.linear_util import WrappedFun
+from tinyxla.jax.tracing.linear_util import WrappedFun
 from tinyxla.ops.calls import get_tuple_element
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees

@@ -7,8 +7,8 @@ from typing import Any
 
 from tinyxla.api.functions import Function, ShapeDtypeStruct, as_integers, name_of, trace_tree
 from tinyxla.errors import ArgumentError
-from tinyxla.jax.jaxprs import recording
 from tinyxla.jax.jaxprs.jaxpr import REF_EFFECT, ClosedJaxpr
+from tinyxla.jax.jaxprs.traces import recording
 from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.references import (

@@ -11,9 +11,7 @@ from typing import Any
 
 from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction, own_axes
-from tinyxla.jax.frontend_attributes import context_of
 from tinyxla.jax.jaxprs.avals import of_shape
-from tinyxla.jax.jaxprs.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
 from tinyxla.jax.jaxprs.jaxpr import (
     Atom,
     ClosedJaxpr,
@@ -26,7 +24,8 @@ from tinyxla.jax.jaxprs.jaxpr import (
     no_effects,
     side_effects_of,
 )
-from tinyxla.jax.jaxprs.op_translations import (
+from tinyxla.jax.jaxprs.primitives.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
+from tinyxla.jax.jaxprs.primitives.op_translations import (
     OP_TRANSLATIONS,
     RESULT_ORDERS,
     Translated,
@@ -38,9 +37,10 @@ from tinyxla.jax.jaxprs.op_translations import (
     starts_with,
     window_params,
 )
-from tinyxla.jax.jaxprs.primitives import Primitive, PrimitiveRule
-from tinyxla.jax.jaxprs.recording import Region
-from tinyxla.jax.source_info import source_info
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive, PrimitiveRule
+from tinyxla.jax.jaxprs.traces.recording import Region
+from tinyxla.jax.tracing.frontend_attributes import context_of
+from tinyxla.jax.tracing.source_info import source_info
 from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, TupleShape

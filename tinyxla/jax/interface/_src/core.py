@@ -1,12 +1,6 @@
 """`jax._src.core`."""
 
 from tinyxla.jax.jaxprs.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as get_aval
-from tinyxla.jax.jaxprs.current_trace import (
-    EvalTrace as EvalTrace,
-    TraceContext as _TraceContext,
-    set_current_trace as set_current_trace,
-    take_current_trace as take_current_trace,
-)
 from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     Jaxpr as Jaxpr,
@@ -16,9 +10,15 @@ from tinyxla.jax.jaxprs.jaxpr import (
     eval_jaxpr as eval_jaxpr,
     jaxpr_as_fun as jaxpr_as_fun,
 )
-from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
-from tinyxla.jax.jaxprs.program_traces import JaxTrace as Trace, JaxTracer as Tracer
-from tinyxla.jax.trace_state import (
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.traces.current_trace import (
+    EvalTrace as EvalTrace,
+    TraceContext as _TraceContext,
+    set_current_trace as set_current_trace,
+    take_current_trace as take_current_trace,
+)
+from tinyxla.jax.jaxprs.traces.program_traces import JaxTrace as Trace, JaxTracer as Tracer
+from tinyxla.jax.tracing.trace_state import (
     TraceTag as TraceTag,
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,

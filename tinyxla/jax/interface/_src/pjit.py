@@ -1,5 +1,5 @@
 """`jax._src.pjit`."""
 
-from tinyxla.jax.jaxprs.catalogue import primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
 
 jit_p = _primitives["jit"]

@@ -1,7 +1,7 @@
 """`jax._src.prng`."""
 
-from tinyxla.jax.jaxprs.catalogue import primitives as _primitives
-from tinyxla.jax.jaxprs.random_primitives import clone as random_clone
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.random_primitives import clone as random_clone
 from tinyxla.transforms.key_arrays import KeyArray as PRNGKeyArray
 
 random_bits_p = _primitives["random_bits"]

@@ -1,6 +1,6 @@
 """`jax._src.traceback_util`."""
 
-from tinyxla.jax.filtered_tracebacks import UnfilteredStackTrace as UnfilteredStackTrace
+from tinyxla.jax.errors.filtered_tracebacks import UnfilteredStackTrace as UnfilteredStackTrace
 from tinyxla.util.tracebacks import (
     boundary as api_boundary,
     hidden_files as _exclude_paths,

@@ -1,8 +1,8 @@
 """`jax._src.tree_util`."""
 
 from tinyxla.errors import PytreeError as _PytreeError
-from tinyxla.jax.registry import Registry as _Registry
-from tinyxla.jax.treedefs import *  # noqa: F403
+from tinyxla.jax.pytrees.registry import Registry as _Registry
+from tinyxla.jax.pytrees.treedefs import *  # noqa: F403
 from tinyxla.tree_util import *  # noqa: F403
 from tinyxla.tree_util import _difference, tree_structure as _tree_structure
 

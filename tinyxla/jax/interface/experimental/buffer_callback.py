@@ -1,6 +1,6 @@
 """`jax.experimental.buffer_callback`."""
 
-from tinyxla.jax.buffer_callbacks import (
+from tinyxla.jax.host_calls.buffer_callbacks import (
     Buffer as Buffer,
     ExecutionContext as ExecutionContext,
     ExecutionStage as ExecutionStage,

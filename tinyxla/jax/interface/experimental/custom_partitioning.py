@@ -1,7 +1,7 @@
 """`jax.experimental.custom_partitioning`: functions that say how they are partitioned. What they are made of is
 partitioned like all else, which gives the same values; so the rules are kept, and not called."""
 
-from tinyxla.jax.custom_partitioning import (
+from tinyxla.jax.partitioning.custom_partitioning import (
     BATCHING as BATCHING,
     ArrayMapping as ArrayMapping,
     CompoundFactor as CompoundFactor,

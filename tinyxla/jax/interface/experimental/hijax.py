@@ -6,8 +6,8 @@ from tinyxla.jax.jaxprs.avals import (
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
 )
-from tinyxla.jax.jaxprs.hi_primitives import VJPHiPrimitive as VJPHiPrimitive
-from tinyxla.jax.jaxprs.hijax import (
+from tinyxla.jax.jaxprs.primitives.hi_primitives import VJPHiPrimitive as VJPHiPrimitive
+from tinyxla.jax.jaxprs.primitives.hijax import (
     AvalMutableQDD as AvalMutableQDD,
     AvalQDD as AvalQDD,
     HiPrimitive as HiPrimitive,

@@ -1,3 +1,3 @@
 """`jax.experimental.layout`: arrays are dense and row-major."""
 
-from tinyxla.jax.formats import Format as Format, Layout as Layout
+from tinyxla.jax.devices.formats import Format as Format, Layout as Layout

@@ -2,7 +2,7 @@
 
 from tinyxla import clear_caches as clear_backends
 from tinyxla.api.devices import devices
-from tinyxla.jax.backend import backends, get_backend
+from tinyxla.jax.devices.backend import backends, get_backend
 from tinyxla.jax.finder import JAX_VERSION as backend_xla_version
 
 

@@ -1,6 +1,6 @@
 """`jax.extend.linear_util`: functions that are wrapped step by step."""
 
-from tinyxla.jax.linear_util import (
+from tinyxla.jax.tracing.linear_util import (
     StoreException as StoreException,
     WrappedFun as WrappedFun,
     cache as cache,

@@ -1,6 +1,6 @@
 """`jax.extend.random`: the implementations of keys."""
 
-from tinyxla.jax.key_implementations import define_prng_impl, set_attributes as _set_attributes
+from tinyxla.jax.random_keys.key_implementations import define_prng_impl, set_attributes as _set_attributes
 from tinyxla.random import key as _key, wrap_key_data as random_wrap
 from tinyxla.random.generators import threefry_2x32
 from tinyxla.shapes.key_types import KEY_TYPES as _KEY_TYPES

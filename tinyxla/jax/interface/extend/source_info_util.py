@@ -1,6 +1,6 @@
 """`jax.extend.source_info_util`."""
 
-from tinyxla.jax.source_info import (
+from tinyxla.jax.tracing.source_info import (
     SourceInfo as SourceInfo,
     current as current,
     current_name_stack as current_name_stack,

@@ -8,7 +8,7 @@ from tinyxla.jax.jaxprs.avals import (
     is_undefined_primal as is_undefined_primal,
     zeros_like_aval as zeros_like_aval,
 )
-from tinyxla.jax.jaxprs.primitives import (
+from tinyxla.jax.jaxprs.primitives.program_primitives import (
     defbilinear as defbilinear,
     defjvp as defjvp,
     defjvp2 as defjvp2,

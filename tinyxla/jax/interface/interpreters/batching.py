@@ -1,6 +1,6 @@
 """`jax.interpreters.batching`: batching rules."""
 
-from tinyxla.jax.jaxprs.primitives import (
+from tinyxla.jax.jaxprs.primitives.program_primitives import (
     AxisData as AxisData,
     axis_primitive_batchers as axis_primitive_batchers,
     bdim_at_front as bdim_at_front,
@@ -12,7 +12,7 @@ from tinyxla.jax.jaxprs.primitives import (
     not_mapped as not_mapped,
     primitive_batchers as primitive_batchers,
 )
-from tinyxla.jax.jaxprs.vmappables import (
+from tinyxla.jax.jaxprs.traces.vmappables import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )

@@ -1,6 +1,6 @@
 """`jax.lax`: `tinyxla.lax`, loops and branches that jaxprs show, and the primitives `add_p`, `sin_p`, ..."""
 
-from tinyxla.jax.error_words.index_checks import (
+from tinyxla.jax.errors.index_checks import (
     gather as gather,
     scatter as scatter,
     scatter_add as scatter_add,
@@ -9,8 +9,7 @@ from tinyxla.jax.error_words.index_checks import (
     scatter_mul as scatter_mul,
     scatter_sub as scatter_sub,
 )
-from tinyxla.jax.jaxprs.catalogue import primitives as _primitives
-from tinyxla.jax.jaxprs.control_flow import (
+from tinyxla.jax.jaxprs.loops.control_flow import (
     cond as cond,
     fori_loop as fori_loop,
     map_ as map,
@@ -18,7 +17,8 @@ from tinyxla.jax.jaxprs.control_flow import (
     switch as switch,
     while_loop as while_loop,
 )
-from tinyxla.jax.jaxprs.recorded_functions import compositions as _compositions, integer_pow as integer_pow
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.recorded_functions import compositions as _compositions, integer_pow as integer_pow
 
 
 def dce_sink(val):

@@ -1,7 +1,7 @@
 """`jax.scipy.special`: that of tinyxla, whose functions are primitives in jaxprs."""
 
-from tinyxla.jax.jaxprs.recorded_functions import twins as _twins
-from tinyxla.jax.legendre import lpmn_values as lpmn_values
+from tinyxla.jax.jaxprs.primitives.recorded_functions import twins as _twins
+from tinyxla.jax.numerics.legendre import lpmn_values as lpmn_values
 from tinyxla.scipy import special as _special
 
 _NAMES = {

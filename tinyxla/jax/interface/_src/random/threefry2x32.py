@@ -1,7 +1,7 @@
 """`jax._src.random.threefry2x32`: the generator of this name, as functions of the words of a key."""
 
 from tinyxla import random as _random
-from tinyxla.jax.jaxprs.random_primitives import RANDOM as _RANDOM
+from tinyxla.jax.jaxprs.primitives.random_primitives import RANDOM as _RANDOM
 from tinyxla.random.generators import threefry_2x32 as threefry_2x32
 
 threefry2x32_p = _RANDOM["threefry2x32"]

@@ -1,7 +1,7 @@
 """`jax.experimental.key_reuse._core`."""
 
-from tinyxla.jax.consumed_keys import KeyReuseError as KeyReuseError
-from tinyxla.jax.key_reuse import (
+from tinyxla.jax.random_keys.consumed_keys import KeyReuseError as KeyReuseError
+from tinyxla.jax.random_keys.key_reuse import (
     Forward as Forward,
     KeyReuseSignature as KeyReuseSignature,
     Sink as Sink,

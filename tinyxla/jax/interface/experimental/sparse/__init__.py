@@ -1,5 +1,5 @@
 """`jax.experimental.sparse`: that of tinyxla, and the primitives `bcoo_todense_p`, ..."""
 
-from tinyxla.jax.jaxprs.sparse_primitives import sparse_primitives as _primitives
+from tinyxla.jax.jaxprs.primitives.sparse_primitives import sparse_primitives as _primitives
 
 globals().update(_primitives)

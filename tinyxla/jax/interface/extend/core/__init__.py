@@ -1,10 +1,6 @@
 """`jax.extend.core`: primitives and jaxprs."""
 
 from tinyxla.jax.jaxprs.avals import mapped_aval as mapped_aval, unmapped_aval as unmapped_aval
-from tinyxla.jax.jaxprs.current_trace import (
-    set_current_trace as set_current_trace,
-    take_current_trace as take_current_trace,
-)
 from tinyxla.jax.jaxprs.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
@@ -21,8 +17,12 @@ from tinyxla.jax.jaxprs.jaxpr import (
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
-from tinyxla.jax.jaxprs.primitives import Primitive as Primitive
-from tinyxla.jax.trace_state import (
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.traces.current_trace import (
+    set_current_trace as set_current_trace,
+    take_current_trace as take_current_trace,
+)
+from tinyxla.jax.tracing.trace_state import (
     AbstractToken as AbstractToken,
     Token as Token,
     TraceTag as TraceTag,

@@ -1,6 +1,6 @@
 """`jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel`."""
 
-from tinyxla.jax.splash_attention import (
+from tinyxla.jax.numerics.splash_attention import (
     DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE,
     SegmentIds as SegmentIds,
     make_splash_mha as make_splash_mha,

@@ -1,6 +1,6 @@
 """`jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask`."""
 
-from tinyxla.jax.splash_attention import (
+from tinyxla.jax.numerics.splash_attention import (
     CausalMask as CausalMask,
     FullMask as FullMask,
     LocalMask as LocalMask,

@@ -1,0 +1,1 @@
+"""Devices, their memories, and how arrays lie in them, as JAX describes these."""

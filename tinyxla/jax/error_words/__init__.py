@@ -1,1 +1,0 @@
-"""What JAX says where this library has errors of its own words."""

@@ -1,0 +1,1 @@
+"""Loops and branches in jaxprs, their derivatives and their batching."""

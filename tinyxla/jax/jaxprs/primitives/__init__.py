@@ -1,0 +1,1 @@
+"""JAX's primitives and those that programs define."""

@@ -1,0 +1,1 @@
+"""Traces: those that record jaxprs, and those that programs define."""

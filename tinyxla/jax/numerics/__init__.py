@@ -1,0 +1,1 @@
+"""Functions that JAX has and the library does not."""

@@ -1,0 +1,1 @@
+"""Structures of pytrees as JAX has them."""

@@ -1,0 +1,129 @@
+"""What JAX tells of the stages of a compiled function: types of arguments and results, and the jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Module
+from tinyxla.jax.jaxprs.avals import ShapedArray
+from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
+from tinyxla.jax.jaxprs.translation import of_computation
+from tinyxla.jax.partitioning.partitioned_text import GlobalModule, global_text, is_partitioned
+from tinyxla.text import print_module
+from tinyxla.tracing import pytrees
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """The type of an array among the arguments, and whether it is donated."""
+
+    _aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self._aval.weak_type
+
+
+def args_info(stage: Any) -> Any:
+    """`(args, kwargs)` with an `ArgInfo` for each array."""
+    leaves, tree = pytrees.flatten_shown(stage.argument_types)
+    numbers = stage.donate_argnums
+    infos = [ArgInfo(_aval(x), k in numbers) for k, x in enumerate(leaves)]
+    return pytrees.unflatten(tree, infos)
+
+
+def _aval(x: Any) -> ShapedArray:
+    return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
+
+
+def _avals(tree: Any) -> Any:
+    leaves, structure = pytrees.flatten_shown(tree)
+    return pytrees.unflatten(structure, map(_aval, leaves))
+
+
+def in_avals(stage: Any) -> Any:
+    """`(args, kwargs)` with the abstract value of each array."""
+    return _avals(stage.args_info)
+
+
+def out_avals(stage: Any) -> Any:
+    """The result with the abstract value of each array."""
+    return _avals(stage.out_info)
+
+
+def exported_avals(name: str) -> property:
+    """The attribute `in_avals` or `out_avals` of exported functions, with abstract values."""
+
+    def avals(exported: Any) -> tuple[ShapedArray, ...]:
+        return tuple(map(_aval, vars(exported)[name]))
+
+    def keep(exported: Any, value: Any) -> None:
+        vars(exported)[name] = value
+
+    return property(avals, keep)
+
+
+def traced_jaxpr(stage: Any) -> ClosedJaxpr:
+    """The jaxpr of a traced function."""
+    program = stage._program
+    made = program.computation
+    jaxpr, constants = of_computation(
+        made, len(made.parameters) - len(program.captured), stage.fun_name, list(program.weak)
+    )
+    return ClosedJaxpr(jaxpr, [*program.captured, *constants])
+
+
+def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
+    """The text of a lowered function, which is StableHLO where no dialect is asked for; HLO where an operation, such as
+    a callback, has no form there."""
+
+    @wraps(as_text)
+    def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
+            return global_text(self, dialect or "stablehlo", debug_info)
+        if dialect is not None:
+            return as_text(self, dialect, debug_info=debug_info)
+        try:
+            return as_text(self, "stablehlo", debug_info=debug_info)
+        except ArgumentError:
+            return as_text(self, debug_info=debug_info)
+
+    return text
+
+
+def global_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
+    """The program of a lowered function as an object; over several devices that of whole arrays."""
+
+    @wraps(compiler_ir)
+    def ir(self: Any, dialect: str | None = None) -> Any:
+        if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
+            return GlobalModule(lambda: global_text(self, dialect or "stablehlo"))
+        return compiler_ir(self, dialect)
+
+    return ir
+
+
+def hlo_of_device(compiled: Any) -> str:
+    """The program that each device runs as HLO text."""
+    from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
+
+    made = compiled._program.lowered
+    return print_module(Module(made.name, expand_to_hlo(made)))
+
+
+def cache_size(function: Any) -> int:
+    """How many programs a compiled function has."""
+    return len(function._programs)
