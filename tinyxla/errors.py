@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.util.name_stacks import extended, shown
 from tinyxla.util.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install, is_own
 
 
@@ -24,17 +25,29 @@ class SourceLine(NamedTuple):
     file: str
     line: int
     function: str
-    scope: str = ""  # the names of the `named_scope`s around it, joined by "/"
+    scope: str = ""  # the `named_scope`s around it and what transformed it, as `util.name_stacks` says
     frontend_attributes: tuple[tuple[str, str], ...] = ()  # names and texts for the compiler, as programs give them
 
     def __str__(self) -> str:
         text = linecache.getline(self.file, self.line).strip()
-        where = f"{self.function}, {self.scope}" if self.scope else self.function
+        where = ", ".join(filter(None, (self.function, shown(self.scope))))
         return f"{self.file}:{self.line} ({where})" + (f": {text}" if text else "")
 
+    def inside(self, scope: str) -> SourceLine:
+        """The same line inside of further scopes."""
+        if not scope:
+            return self
+        return SourceLine(self.file, self.line, self.function, extended(scope, self.scope), self.frontend_attributes)
 
-def user_line() -> SourceLine | None:
-    """The innermost line on the call stack that is not the library's own."""
+    def moved(self, scope: str) -> SourceLine:
+        """The same line in another scope."""
+        if self.scope == scope:
+            return self
+        return SourceLine(self.file, self.line, self.function, scope, self.frontend_attributes)
+
+
+def user_line(scope: str = "") -> SourceLine | None:
+    """The innermost line on the call stack that is not the library's own, in a scope."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
@@ -43,12 +56,12 @@ def user_line() -> SourceLine | None:
         if passed is None:
             names = frame.f_globals
             own = str(names.get("__file__", "")).startswith(_PACKAGE)
-            imports = str(names.get("__name__", "")).startswith("importlib")  # modules that have an error to tell
-            passed = own or imports
+            module = str(names.get("__name__", ""))  # of decorators, or one that has an error to tell
+            passed = own or module == "contextlib" or module.startswith("importlib")
             if not file.startswith("<"):  # generated methods have no file: their modules have
                 _passed_files[file] = passed
         if not passed:
-            return SourceLine(file, frame.f_lineno, code.co_name)
+            return SourceLine(file, frame.f_lineno, code.co_name, scope)
         frame = frame.f_back
     return None
 
@@ -105,7 +118,7 @@ class TinyxlaError(FilteredTraceback, Exception):
     _ending: Callable[[], str] = staticmethod(str)
 
     def __init__(self, message: str, line: SourceLine | None = None, ending: Callable[[], str] | None = None) -> None:
-        self.line = line or user_line()
+        self.line = line if line and line.file else user_line()
         install(TinyxlaError)
         if self._names_function:
             called = _called_function()

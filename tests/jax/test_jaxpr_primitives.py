@@ -242,6 +242,42 @@ def test_equations_know_their_line_and_the_scopes_around_it() -> None:
     assert printed(program) == ["sin layer/inner", "cos layer", "broadcast_in_dim layer", "True", "outer outer"]
 
 
+def test_name_stacks_have_transformations_around_scopes_and_those_of_bodies_begin_there() -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        from jax import lax
+
+        @jax.named_scope("layer")
+        def f(x):
+            return lax.while_loop(lambda x: x < 5, jax.named_scope("step")(lambda x: x + 1), jnp.sin(x))
+
+        def stacks(f, *args):
+            jaxpr = jax.make_jaxpr(f)(*args).jaxpr
+            print(*(f"{e.primitive}:{e.source_info.name_stack}" for e in jaxpr.eqns))
+            return jaxpr
+
+        body = stacks(jax.vmap(f), jnp.ones(2)).eqns[-1].params["body_jaxpr"]
+        print(body.eqns[0].source_info.name_stack)
+        g = jax.named_scope("layer")(jnp.sin)
+        stacks(jax.named_scope("around")(jax.grad(g)), 1.0)
+        stacks(jax.grad(jax.jit(g)), 1.0)
+        stacks(lambda x: jax.linear_transpose(jax.named_scope("layer")(lambda x: 2 * x), x)(x), 1.0)
+        print(jax.make_jaxpr(g)(1.0).pretty_print(name_stack=True))
+        print("layer" in jax.jit(g).lower(1.0).compile().as_text())
+        """
+    assert printed(program) == [
+        "sin:vmap(layer) while:vmap(layer)",
+        "step",
+        "sin:around/jvp(layer) cos:around/transpose(jvp(layer)) mul:around/transpose(jvp(layer))",
+        "jit:jvp() jit:transpose(jvp())",
+        "mul:transpose(layer)",
+        "{ lambda ; a:f32[]. let",
+        "    b:f32[] = sin a # [layer]",
+        "  in (b,) }",
+        "True",
+    ]
+
+
 def test_functions_called_twice_stand_in_front_and_share_the_names_of_their_arguments() -> None:
     assert printed(
         """

@@ -205,7 +205,7 @@ def test_xla_reads_constants_back_exactly(dtype: str, random: np.random.Generato
 def test_metadata_names_the_users_line() -> None:
     made = recorded(lambda x: [elementwise.sin(x)], (2,))
     text = print_module(Module("m", made), metadata=True)
-    wanted = r'sine\(parameter.1\), metadata={op_name="<lambda>/sine" source_file=".*test_text.py" source_line=\d+}'
+    wanted = r'sine\(parameter.1\), metadata={op_name="jit\(m\)/sine" source_file=".*test_text.py" source_line=\d+}'
     assert re.search(wanted, text)
     xla_oracle.parse(text)
     assert "metadata" not in print_module(Module("m", made))

@@ -167,14 +167,25 @@ def scoped(x: Any) -> Any:
     return tx.lax.scan(lambda c, _: (c * y, None), y, None, length=3)[0] + 1
 
 
+def choosing(x: Any) -> Any:
+    return tx.lax.cond(x > 0, tx.named_scope("positive")(tnp.sin), tx.named_scope("negative")(tnp.cos), x)
+
+
 @pytest.mark.parametrize(
     ("f", "x", "parts"),
     [
-        (scoped, 1.0, ["outer/inner/sine", "outer/multiply", "outer/add"]),
-        (tx.grad(scoped), 1.0, ["outer/inner/sine", "outer/inner/cosine"]),
-        (tx.vmap(scoped), np.ones(2), ["outer/inner/sine", "outer/add"]),
-        (tx.grad(tx.jit(scoped)), 1.0, ["outer/inner/cosine"]),
-        (tx.named_call(tx.jit(scoped), name="call"), 1.0, ["call/call", "outer/inner/sine"]),
+        (scoped, 1.0, ["jit(scoped)/outer/inner/sine", "outer/while/body/multiply", "outer/add"]),
+        (tx.grad(scoped), 1.0, ["/jvp(outer)/inner/sine", "/transpose(jvp(outer))/inner/cosine"]),
+        (tx.vmap(scoped), np.ones(2), ["/vmap(outer)/inner/sine", "/vmap(outer)/add"]),
+        (tx.vmap(tx.grad(scoped)), np.ones(2), ["/vmap(transpose(jvp(outer)))/inner/cosine"]),
+        (lambda x: tx.jvp(scoped, (x,), (x,))[1], 1.0, ["/jvp(outer)/inner/cosine"]),
+        (lambda x: tx.linearize(scoped, x)[1](x), 1.0, ["/jvp(outer)/inner/cosine"]),
+        (tx.named_scope("around")(tx.grad(scoped)), 1.0, ["/around/transpose(jvp(outer))/inner/cosine"]),
+        (tx.grad(tx.jit(scoped)), 1.0, ["outer/inner/cosine", "/jvp(jit(scoped))", "/transpose(jvp(jit(scoped)))"]),
+        (tx.named_call(tx.jit(scoped), name="call"), 1.0, ["/call/jit(scoped)", "outer/inner/sine"]),
+        (tx.vmap(choosing), np.ones(2), ["/vmap(positive)/sine", "/vmap(negative)/cosine"]),
+        (choosing, 1.0, ["/cond/branch_1_fun/positive/sine", "/cond/branch_0_fun/negative/cosine"]),
+        (tx.grad(tx.checkpoint(scoped)), 1.0, ["/checkpoint/rematted_computation/outer/inner/sine"]),
     ],
 )
 def test_scopes_stay_through_transformations(f: Any, x: Any, parts: list[str]) -> None:
@@ -182,7 +193,7 @@ def test_scopes_stay_through_transformations(f: Any, x: Any, parts: list[str]) -
     located = lowered.as_text("stablehlo", debug_info=True)
     for shown in (lowered.as_text(debug_info=True), located):
         for part in parts:
-            assert f'/{part}"' in shown, f"{part} in {shown}"
+            assert f'{part}"' in shown, f"{part} in {shown}"
     np.testing.assert_allclose(stablehlo.parse(located)(x), f(x), rtol=1e-6)
     assert "loc(" not in lowered.as_text("stablehlo")
     assert "outer" not in lowered.as_text()
@@ -194,8 +205,10 @@ def test_scopes_of_plans_and_of_functions_used_elsewhere() -> None:
     with tx.named_scope("first"):
         tx.jit(inner)(1.0)
     assert "first" not in tx.jit(inner).lower(1.0).as_text(debug_info=True)
-    (kernel, *_) = tx.jit(scoped).lower(1.0).compile().kernels
-    assert any("outer" in line for line in kernel.lines)
+    kernels = tx.jit(tx.named_scope("around")(tx.grad(tx.jit(scoped)))).lower(1.0).compile().kernels
+    lines = [line for kernel in kernels for line in kernel.lines]
+    for scope in ("around/jvp(jit(scoped))/outer/inner)", "around/transpose(jvp(jit(scoped)))/outer)"):
+        assert any(scope in line for line in lines), lines
     with pytest.raises(errors.ArgumentError, match="named_scope takes a string"), tx.named_scope(3):  # type: ignore[arg-type]
         pass
 

@@ -22,6 +22,7 @@ from tinyxla.tracing.shardings import axes_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.transforms.sharding_types import type_of_examples, with_examples_along
+from tinyxla.util.name_stacks import VMAP
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
 
@@ -132,7 +133,9 @@ class _Mapping:
                 "type; leave it out, or reshard the arguments."
             )
         mesh_axes = typed[1] if typed else self.mesh_axes
-        results = batch_flat(of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=mesh_axes)
+        results = batch_flat(
+            of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=mesh_axes, scope=VMAP
+        )
         placed = self._placed(results, flat.tree, size, typed)
         return flat.result(as_float0(x) if results_are_zeros[k] else x for k, x in enumerate(placed))
 

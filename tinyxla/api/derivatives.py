@@ -35,6 +35,7 @@ from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.transforms.sharding_types import with_type_of
+from tinyxla.util.name_stacks import JVP, TRANSPOSE
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed, wraps
 
@@ -88,7 +89,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
         return _vjp_with_references(fun, primals, has_aux)
     inputs, treedef = _arguments(primals, f"vjp of {name_of(fun)}")
     flat = OfLeaves(fun, treedef, has_aux)
-    outputs, flat_pullback = vjp_flat(flat, inputs)
+    outputs, flat_pullback = vjp_flat(flat, inputs, scope=JVP, back_scope=TRANSPOSE)
 
     def typed(cotangents: Sequence[Any]) -> list[Any]:
         pairs = zip(flat_pullback(cotangents), inputs, strict=True)
@@ -604,7 +605,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     inputs, treedef = _arguments(tuple(primals), f"jvp of {name_of(fun)}")
     typed = _matched("tangent", tuple(tangents), f"argument of {name_of(fun)}", inputs, treedef, strict=True)
     flat = OfLeaves(fun, treedef, has_aux)
-    values, moves = jvp_flat(flat, inputs, typed)
+    values, moves = jvp_flat(flat, inputs, typed, JVP)
     return flat.with_aux(flat.result(values), flat.result(_with_zeros(moves, values)))
 
 

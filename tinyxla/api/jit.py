@@ -120,13 +120,9 @@ class Program:
     def __init__(
         self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
     ) -> None:
-        outer, state.scope = state.scope, ""  # the program may be used again outside the scope
-        try:
-            made, captured, weak, tree = rarely_collected(
-                lambda: trace_tree(function, args, kwargs, names=lambda: parameter_names(function, args, kwargs))
-            )
-        finally:
-            state.scope = outer
+        made, captured, weak, tree = rarely_collected(
+            lambda: trace_tree(function, args, kwargs, names=lambda: parameter_names(function, args, kwargs))
+        )
         self.structure = structure  # of the arguments
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak

@@ -50,7 +50,7 @@ def traced(
     captures = None if state.staging is None else state.staging.captures  # as the function around
     is_known = captures is None and state.manual is None and type(fun) is FunctionType
     axes = tuple((name, size) for name, (_, size) in state.axes.items())
-    around = axes, context.key, state.kinds, state.scope, state.frontend_attributes, config.special
+    around = axes, context.key, state.kinds, state.frontend_attributes, config.special
     types = [(x.dtype, x.shape, x.weak_type, getattr(x, "sharding", None)) for x in leaves]
     key = around, tree, *types, *((where, type(x), x) for where, x in static)
     if is_known:

@@ -24,7 +24,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import trace, within_scope
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
@@ -33,6 +33,7 @@ from tinyxla.transforms.computations import chosen, effects, inexact, reverse, r
 from tinyxla.transforms.custom import linear_part
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
+from tinyxla.util.name_stacks import JVP, TRANSPOSE
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import named
 
@@ -77,7 +78,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     name = name_of(fun)
     inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
     flat = OfLeaves(fun, treedef, has_aux)
-    values, pullback = vjp_flat(flat, inputs)
+    values, pullback = vjp_flat(flat, inputs, scope=JVP)
     # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
     made, captured, flows = recorded_pullback(name, pullback, values)
     seeded = [is_inexact(x) for x in values]
@@ -196,6 +197,7 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     def transpose(captured: list[Any], cotangent: Any) -> Any:
         results = [ShapeDtypeStruct(s.dimensions, s.dtype) for s in outputs]
         given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
-        return pytrees.unflatten(treedef, run(transposed, [*captured, *chosen(given, seeded)]))
+        found = within_scope(TRANSPOSE, lambda: run(transposed, [*captured, *chosen(given, seeded)]))
+        return pytrees.unflatten(treedef, found)
 
     return Partial(named("linear_transpose", fun, transpose), captured)

@@ -49,6 +49,7 @@ from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
+from tinyxla.text.op_names import with_inner
 from tinyxla.tracing.config import cached_by_options, config
 from tinyxla.transforms.computations import with_computations
 
@@ -75,7 +76,7 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
             to_apply = _optimized_lane(x.attributes.to_apply)
             if scalarize_lane(to_apply, x.attributes.mapped) is not None:
                 return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
-        return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
+        return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit, rewriter.scope)
 
     return rewrite(computation, visit)
 
@@ -212,17 +213,25 @@ def optimize(computation: Computation, check: Check | None = None) -> Computatio
     return _optimized(_with_origins(computation, {}), {}, check)
 
 
-def _with_origins(computation: Computation, copies: dict[int, Computation]) -> Computation:
+def _with_origins(computation: Computation, copies: dict[int, Computation], scope: str = "") -> Computation:
     """A copy whose instructions, also those in loops and branches, record the instructions of the program that they
-    stand for."""
+    stand for, and their scopes those around loops and branches."""
+
+    def inside_of_scope(inner: Computation, path: str) -> Computation:
+        return _with_origins(inner, copies, path)
+
+    def inside(inner: Computation, path: str) -> Computation:
+        return _with_origins(inner, copies)
+
     if id(computation) not in copies:
         new: dict[Instruction, Instruction] = {}
         for x in computation.instructions:
-            attributes = x.attributes
+            attributes, source = x.attributes, x.source.inside(scope) if x.source else None
             if x.op.name in (*REGIONS, "call"):
-                attributes = attributes._replace(**with_computations(x, lambda inner: _with_origins(inner, copies)))
+                around = source.scope if source else scope
+                attributes = with_inner(x, around, inside_of_scope if around else inside)
             operands = [new[o] for o in x.operands]
-            new[x] = Instruction(x.op, operands, attributes, x.shape, x.source, origin=x.origin or x)
+            new[x] = Instruction(x.op, operands, attributes, x.shape, source, origin=x.origin or x)
         parameters = [new[p] for p in computation.parameters]
         copies[id(computation)] = Computation(computation.name, parameters, list(new.values()), new[computation.root])
     return copies[id(computation)]

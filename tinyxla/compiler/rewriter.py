@@ -59,6 +59,11 @@ class Rewriter:
         """Say that x is the instruction that is being rewritten: new ones have its source line, and stand for it."""
         self._source, self._origin = x.source, x.origin or x
 
+    @property
+    def scope(self) -> str:
+        """That of the instruction that is being rewritten."""
+        return self._source.scope if self._source else ""
+
     def keep(self, x: Instruction) -> Instruction:
         """The instruction itself, whose operands are kept, too; or an equal one before it."""
         if not self._is_numbered:
@@ -97,17 +102,23 @@ class Rewriter:
         return new[computation.root]
 
     def splice(
-        self, computation: Computation, operands: Sequence[Instruction], visit: Visit, is_program_code: bool = False
+        self,
+        computation: Computation,
+        operands: Sequence[Instruction],
+        visit: Visit,
+        scope: str = "",
+        is_program_code: bool = False,
     ) -> Instruction:
-        """Inline a computation, rewritten, with its parameters replaced; returns its root. If the computation
-        `is_program_code`, its instructions are origins of their own; otherwise they belong to the instruction that
-        is being rewritten."""
+        """Inline a computation, rewritten, with its parameters replaced, and its scopes inside of `scope`; returns its
+        root. If the computation `is_program_code`, its instructions are origins of their own; otherwise they belong to
+        the instruction that is being rewritten."""
         new: dict[Instruction, Instruction] = dict(zip(computation.parameters, operands, strict=True))
         outer_source, outer_origin = self._source, self._origin
         for x in computation.instructions:
             if x in new:
                 continue
-            self._source, self._origin = x.source or outer_source, x.origin or (x if is_program_code else outer_origin)
+            self._source = x.source.inside(scope) if x.source else outer_source
+            self._origin = x.origin or (x if is_program_code else outer_origin)
             inputs = tuple(new[o] for o in x.operands)
             result = visit(self, x, inputs)
             new[x] = self.copy(x, inputs) if result is None else result

@@ -15,6 +15,7 @@ from tinyxla.hlo import Computation, Instruction, Literal, Module
 from tinyxla.text.attributes import attributes_text, quoted
 from tinyxla.text.control_flow import as_written
 from tinyxla.text.literals import literal_text
+from tinyxla.text.op_names import op_name, with_paths
 
 OPCODES = frozenset(
     """
@@ -65,7 +66,7 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
         raise ArgumentError(f"text.print_module: takes a module, such as lowered.module, but got one of type {kind}.")
     if largest_constant is not None and not isinstance(largest_constant, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"text.print_module: largest_constant is an integer or None, but got {largest_constant!r}.")
-    return _Printer(metadata, largest_constant).module(as_written(module))
+    return _Printer(metadata, largest_constant).module(as_written(with_paths(module) if metadata else module))
 
 
 def instruction_names(module: Module) -> dict[Instruction, str]:
@@ -189,16 +190,9 @@ def _as_custom(fields: Mapping[str, str]) -> dict[str, str]:
     return {**called, **({"backend_config": quoted(rest)} if rest else {})}
 
 
-def location_name(x: Instruction) -> str:
-    """What an instruction is called by those who look for its place in the program: `function/scope/opcode`."""
-    source = x.source
-    assert source is not None
-    return "/".join(filter(None, (source.function, source.scope, x.op.name)))
-
-
 def _metadata(x: Instruction) -> str:
     source = x.source
     assert source is not None
-    name = quoted(location_name(x))
+    name = quoted(op_name(x))
     file = quoted(source.file)
     return f"{{op_name={name} source_file={file} source_line={source.line}}}"

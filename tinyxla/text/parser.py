@@ -308,8 +308,8 @@ class _Parser:
         metadata = annotations.get("metadata", "")
         fields = dict(re.findall(r'(op_name|source_file)=("(?:[^"\\]|\\.)*")', metadata) + _number_fields(metadata))
         if "source_file" in fields:
-            function = unquoted(fields.get("op_name", '""')).rpartition("/")[0]
-            return SourceLine(unquoted(fields["source_file"]), int(fields.get("source_line", 0)), function)
+            path = unquoted(fields.get("op_name", '""')).rpartition("/")[0]
+            return SourceLine(unquoted(fields["source_file"]), int(fields.get("source_line", 0)), "", path)
         return self.lines.get(fields.get("stack_frame_id", ""))
 
 

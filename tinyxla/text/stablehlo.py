@@ -19,7 +19,6 @@ from tinyxla.ops import ops
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import System, system_of
-from tinyxla.text.hlo_text import location_name
 from tinyxla.text.mlir.element_types import to_mlir
 from tinyxla.text.mlir.ir import (
     ArrayAttr,
@@ -47,6 +46,7 @@ from tinyxla.text.mlir.ir import (
     enumeration,
 )
 from tinyxla.text.mlir.printer import print_module_op
+from tinyxla.text.op_names import op_name, with_paths
 from tinyxla.text.stablehlo_dynamic import (
     OF_ATTRIBUTES,
     OF_RESULT,
@@ -74,7 +74,7 @@ def print_stablehlo(module: Module, debug_info: bool = False) -> str:
 
     Args:
         module: a module.
-        debug_info: whether each operation has its scopes and the user's line, `loc("f/scope/sine"("file.py":3:0))`.
+        debug_info: whether operations have their scopes and the user's line, `loc("jit(f)/scope/sine"("file.py":3:0))`.
 
     Returns:
         The text.
@@ -92,7 +92,7 @@ def print_stablehlo(module: Module, debug_info: bool = False) -> str:
       }
     }
     """
-    return print_module_op(module_op(module, debug_info), debug_info)
+    return print_module_op(module_op(with_paths(module) if debug_info else module, debug_info), debug_info)
 
 
 def module_op(module: Module, has_locations: bool = False) -> ModuleOp:
@@ -208,7 +208,7 @@ class Body:
             for made in self.operations[start:]:
                 made.attributes["mhlo.frontend_attributes"] = said
         if self.module.has_locations and x.source is not None:
-            location = Location(x.source.file, x.source.line, name=location_name(x))
+            location = Location(x.source.file, x.source.line, name=op_name(x))
             for made in self.operations[start:]:
                 made.location = location
         return results

@@ -45,6 +45,7 @@ from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.config import config
 from tinyxla.tracing.meshes import context
 from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
+from tinyxla.util.name_stacks import extended
 
 _Result = TypeVar("_Result")
 
@@ -65,7 +66,7 @@ class _State(threading.local):
     axes: Mapping[Hashable, tuple[Trace | None, int]] = MappingProxyType({})  # named: what maps them, and their sizes
     manual: ManualAxes | None = None  # those of the innermost `shard_map`
     kinds: Kinds | None = None  # of axes, where they are not as their mesh says
-    scope: str = ""  # the names of the `named_scope`s that are open
+    scope: str = ""  # the `named_scope`s and transformations that are open, as `util.name_stacks` says
     frontend_attributes: tuple[tuple[str, str], ...] = ()  # of what is recorded
 
 
@@ -83,6 +84,7 @@ class Trace:
     what = "a transformed function"
     as_written = False  # whether scalars stay scalars beside arrays, and products with booleans are products
     function: Callable[..., Any] | None = None  # that runs: for errors to name
+    scope: str = ""  # how name stacks call it, if a user asked for it
 
     def __init__(self) -> None:
         self.level = state.depth
@@ -125,15 +127,18 @@ class Trace:
         >>> tinyxla.jit(lambda x: print(x.owner.active))(1.0)
         True
         """
-        outer = state.depth, state.staging, state.axes, state.manual
+        outer = state.depth, state.staging, state.axes, state.manual, state.scope, state.source
+        is_new = not self.active
         try:
             state.depth += 1
             self.active = True
             self._enter()
+            if is_new and self.scope:
+                state.scope = extended(state.scope, self.scope)
             return function()
         finally:
             self.active = False
-            state.depth, state.staging, state.axes, state.manual = outer
+            state.depth, state.staging, state.axes, state.manual, state.scope, state.source = outer
 
     def _enter(self) -> None:
         """What else changes in this thread while the trace is active."""
@@ -427,6 +432,9 @@ class GraphTrace(Trace):
     def _enter(self) -> None:
         if self.staging:
             state.staging = self
+        state.scope = ""  # what is recorded may be used elsewhere: its scopes are those inside of it
+        if state.source is not None:
+            state.source = state.source.moved("")
 
     def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
         attributes = movement.Parameter(len(self.parameters), shape)
@@ -476,7 +484,7 @@ class GraphTrace(Trace):
         inputs = [self.lift(x) for x in operands]
         shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
         weak = weak_result(operands)
-        source = _scoped(state.source or user_line())
+        source = _source()
         instruction = self._append(op, inputs, op.attributes(**attributes), shape, source)
         if isinstance(shape, Shape):
             return GraphTracer(self, instruction, weak)
@@ -498,15 +506,44 @@ class GraphTrace(Trace):
         return Computation(name, self.parameters, self.instructions, root)
 
 
-def _scoped(source: SourceLine | None) -> SourceLine | None:
-    """The line with the open scopes and what is said to the compiler; one of an instruction recorded before may have
-    some of its own inside these."""
+def current_scope() -> str:
+    """The name stack of what is recorded here: an instruction that is recorded again has its own inside of those that
+    are open."""
+    return extended(state.scope, state.source.scope) if state.source else state.scope
+
+
+def within_scope(name: str, function: Callable[[], _Result]) -> _Result:
+    """Call a function inside of a scope or transformation."""
+    outer = state.scope
+    try:
+        state.scope = extended(outer, name)
+        return function()
+    finally:
+        state.scope = outer
+
+
+def without_lines(function: Callable[[], _Result]) -> _Result:
+    """Call a function whose operations belong to no line of the user's, but for instructions that it records again."""
+    outer = state.source
+    try:
+        state.source = _NOWHERE
+        return function()
+    finally:
+        state.source = outer
+
+
+_NOWHERE = SourceLine("", 0, "")
+
+
+def _source() -> SourceLine | None:
+    """The line of what is recorded, in the open scopes, with what is said to the compiler."""
+    if state.source is _NOWHERE:
+        return None
+    source = state.source.inside(state.scope) if state.source else user_line(state.scope)
     if source is not None and state.frontend_attributes:
         known = dict(state.frontend_attributes) | dict(source.frontend_attributes)
         source = source._replace(frontend_attributes=tuple(sorted(known.items())))
-    if source is None or not state.scope or f"{source.scope}/".startswith(f"{state.scope}/"):
-        return source
-    return source._replace(scope="/".join(filter(None, (state.scope, source.scope))))
+    return source
 
 
 class ManualAxes(Protocol):

@@ -115,10 +115,11 @@ def batch(
     *names: Hashable,
     mesh_axes: tuple[Hashable, ...] = (),
     trace: BatchTrace | None = None,
+    scope: str = "",
 ) -> list[tuple[Any, int | None]]:
     """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes. Inside
     the mapped axis has these names. Where the function states a sharding, examples are split along `mesh_axes`. The
-    function may close over tracers of a `trace` that is given."""
+    function may close over tracers of a `trace` that is given. Name stacks call it `scope`."""
 
     def run_in(mapped: BatchTrace) -> list[tuple[Any, int | None]]:
         def apply() -> list[tuple[Any, int | None]]:
@@ -131,6 +132,7 @@ def batch(
         return run_in(trace)
     mapped = BatchTrace(size, names, mesh_axes if trace is None else trace.mesh_axes)
     mapped.function = function
+    mapped.scope = scope
     try:
         found = run_in(mapped)
     except LeakedTracerError:

@@ -20,7 +20,7 @@ from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.op import Axes, Decomposition, Factors, Ints
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
-from tinyxla.transforms.computations import Mask, batched, effects, leading, run
+from tinyxla.transforms.computations import Mask, batched, effects, leading, run, run_batched
 
 MAX_SPREAD = 64  # elements of what lanes of one map share, to be repeated for each when maps become one
 
@@ -86,7 +86,7 @@ def _batch(
     several = tuple(m or a is not None for m, a in zip(mapped, axes, strict=True))
     one_lane = [s.size if isinstance(s, Shape) else 0 for s in to_apply.parameter_shapes]
     if any(s and not m and n > MAX_SPREAD for s, m, n in zip(several, mapped, one_lane, strict=True)):
-        return calls.inline_batched(in_lock_step, size, operands, axes)
+        return run_batched(in_lock_step, size, operands, axes)
     values: list[Any] = []
     for x, axis, m, s in zip(operands, axes, mapped, several, strict=True):
         if not s:

@@ -295,8 +295,10 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both, flows, moving, before = reverse(computation, active, seeded, False)
+    both, flows, moving, before, length_there = reverse(computation, active, seeded, False)
     keeps = None if checkpoint is None else checkpoint.keeps
+    if checkpoint is not None:
+        both = _rematted(both, length_there)
     count = len(computation.outputs)
     early, late = partition(both, len(computation.parameters), count, keeps, effects_there=before)
     number = {x: k for k, x in enumerate(early.parameters)}
@@ -305,7 +307,21 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     if checkpoint is not None and not computed and not effects(both):
         return Split(computation, residuals, late, flows, moving)  # not what forward rules of custom_vjp give
     there = subgraph(early.name, early.parameters, [*early.outputs[:count], *computed], effects=effects(early))
+    if checkpoint is not None:
+        for x in there.instructions:
+            x.source = x.source and x.source.moved(x.source.scope.removeprefix(_REMATTED).lstrip("/"))
     return Split(there, residuals, late, flows, moving)
+
+
+_REMATTED = "rematted_computation"  # the scope of what is computed again
+
+
+def _rematted(both: Computation, length_there: int) -> Computation:
+    """Both passes of a checkpoint, with the first one in a scope of its own."""
+    made, new = both.copy()
+    for x in both.instructions[:length_there]:
+        new[x].source = x.source and x.source.inside(_REMATTED)
+    return made
 
 
 def _batch(

@@ -14,7 +14,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Joint, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.tracing.core import GraphTrace, state, trace
+from tinyxla.tracing.core import GraphTrace, current_scope, state, trace
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
@@ -32,16 +32,18 @@ def interpret(
     computation: Computation, operands: Iterable[Meaning], apply: Callable[[Instruction, list[Meaning]], Meaning]
 ) -> Meaning:
     """The meaning of a computation, from those of its operands: `apply` gives that of an instruction. What is recorded
-    meanwhile comes from the instruction's line."""
+    meanwhile comes from the instruction's line, inside of the scopes around."""
     values: dict[Instruction, Meaning] = dict(zip(computation.parameters, operands, strict=True))
-    outer = state.source
+    outer = state.scope, state.source
+    scope, around = current_scope(), outer[1] and outer[1].moved("")
     try:
+        state.scope = scope
         for x in computation.instructions:
             if x not in values:
-                state.source = x.source or outer
+                state.source = x.source or around
                 values[x] = apply(x, [values[o] for o in x.operands])
     finally:
-        state.source = outer
+        state.scope, state.source = outer
     return values[computation.root]
 
 
@@ -58,6 +60,18 @@ def run(computation: Computation, operands: Sequence[Any], inline: bool = False)
         return x.op(*inputs, **x.attributes._asdict())
 
     return results(interpret(computation, operands, apply))
+
+
+def run_batched(
+    computation: Computation, size: int, operands: Sequence[Any], axes: Sequence[int | None]
+) -> tuple[Any, Any]:
+    """A computation mapped over an axis of some values: its result and the result's mapped axis, or tuples of both."""
+
+    def apply(x: Instruction, inputs: list[Any]) -> Any:
+        values, places = tuple(v for v, _ in inputs), tuple(a for _, a in inputs)
+        return calls.apply_batched(cast(Op, x.op), size, values, places, x.attributes._asdict())
+
+    return interpret(computation, zip(operands, axes, strict=True), apply)
 
 
 def chosen(values: Iterable[Any], mask: Iterable[bool]) -> list[Any]:
@@ -138,12 +152,14 @@ def flowing(computation: Computation, mask: Mask) -> Mask:
 
 class Reversed(NamedTuple):
     """`flows` says which of the active operands have a cotangent; `moving`, to which results a derivative flows from
-    them; `effects_there`, how many of the side effects belong to the way there: the first ones."""
+    them; `effects_there` and `length_there`, how many of the side effects and instructions belong to the way there: the
+    first ones."""
 
     both: Computation
     flows: Mask
     moving: Mask
     effects_there: int
+    length_there: int
 
 
 @lru_cache(1024)
@@ -153,16 +169,17 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
     shapes = computation.parameter_shapes
     flows: list[bool] = []
     moving: list[bool] = []
-    effects_there = 0
+    effects_there = length_there = 0
 
     def function(*inputs: Any) -> list[Any]:
         primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
         moved = chosen(primals, active)
         values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved)
         moving.extend(pullback.flows)
-        nonlocal effects_there
+        nonlocal effects_there, length_there
         assert state.staging is not None
         effects_there = sum(x.has_side_effect for x in state.staging.instructions)
+        length_there = len(state.staging.instructions)
         found = pullback(spread(seeds, seeded))
         if whole:
             found = [zeros_like(x) if c is None else c for x, c in zip(moved, found, strict=True)]
@@ -171,7 +188,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
 
     outputs = [x.shape for x in computation.outputs]
     made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
-    return Reversed(made, tuple(flows), tuple(moving), effects_there)
+    return Reversed(made, tuple(flows), tuple(moving), effects_there, length_there)
 
 
 @lru_cache(1024)

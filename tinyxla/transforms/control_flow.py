@@ -39,6 +39,7 @@ from tinyxla.transforms.computations import (
     partition,
     reverse,
     run,
+    run_batched,
     spread,
     with_parameters,
 )
@@ -158,7 +159,7 @@ def _while_batch(
     known_trip_count: int | None = None,
 ) -> Any:
     if effects(condition):
-        first, place = calls.inline_batched(condition, size, operands, axes)
+        first, place = run_batched(condition, size, operands, axes)
         outputs, places = _while_batch(size, (*operands, first), (*axes, place), **_testing_once(condition, body))
         return outputs[:-1], places[:-1]
     mapped, by_lane = _mapped(condition, body, size, tuple(a is not None for a in axes))
@@ -589,7 +590,7 @@ def _selected(
     """Lanes take different branches: all are computed, and each lane has its own selected."""
     outputs: list[list[Any]] = []
     for branch in branches:
-        found, places = calls.inline_batched(branch, size, values, axes)
+        found, places = run_batched(branch, size, values, axes)
         outputs.append(movement.in_front(found, places, size))
     *others, chosen_last = outputs
     for number, several in reversed(list(enumerate(others))):

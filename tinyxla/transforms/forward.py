@@ -97,10 +97,12 @@ def _total(parts: Any) -> Any:
 
 
 def jvp(
-    function: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
+    function: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], scope: str = ""
 ) -> tuple[list[Any], list[Any]]:
-    """`function(*primals)`, which returns a flat list, and the tangents of the results (None: zero)."""
+    """`function(*primals)`, which returns a flat list, and the tangents of the results (None: zero). Name stacks
+    call it `scope`."""
     forward = TangentTrace()
+    forward.scope = scope
     forward.function = function
 
     def apply() -> list[tuple[Any, Any]]:

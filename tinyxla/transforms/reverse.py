@@ -27,7 +27,8 @@ from tinyxla.ops.op import (
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import EVERY, with_auto_axes
-from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, state
+from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, current_scope, state
+from tinyxla.util.name_stacks import extended
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 
@@ -74,10 +75,16 @@ class TapeTracer(CarryingTracer):
 class TapeTrace(Trace):
     what = "a differentiated function (grad, vjp)"
 
-    def __init__(self) -> None:
+    def __init__(self, scope: str = "", back_scope: str = "") -> None:
         super().__init__()
+        self.scope = scope
+        self.back_scope = back_scope  # how name stacks call the way back
+        self.around = ""  # the scopes around the function
         self.nodes: list[Node] = []
         self.count = 0
+
+    def _enter(self) -> None:
+        self.around = current_scope()
 
     def track(self, value: Array) -> TapeTracer:
         """A tracer whose cotangent is wanted."""
@@ -111,7 +118,7 @@ class TapeTrace(Trace):
         marks = tuple(map(self.number, tracked))
         templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
         single, maps_zeros = not isinstance(ans, tuple), getattr(attributes.get("rule") or op, "maps_zeros", False)
-        self.nodes.append(Node(pullback, numbers, marks, templates, single, _scope(), source, maps_zeros))
+        self.nodes.append(Node(pullback, numbers, marks, templates, single, current_scope(), source, maps_zeros))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
     def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
@@ -131,6 +138,9 @@ class TapeTrace(Trace):
             accumulate(self.number(output), cotangent)
         kept = {x.number for x in inputs}
         outer = state.scope, state.source
+        scope = extended(current_scope(), self.back_scope)
+        source = outer[1] and outer[1].moved("")
+        inside: dict[str, str] = {}  # the scopes of the way back by those of the way there
         try:
             for node in reversed(self.nodes):
                 present = _taken(found, node.results, kept)
@@ -140,7 +150,12 @@ class TapeTrace(Trace):
                     if not node.maps_zeros:
                         zeros.update(n for n in node.operands if n is not None)
                         continue
-                state.scope, state.source = node.scope, node.source or outer[1]
+                if node.scope not in inside:
+                    inside[node.scope] = extended(scope, node.scope[len(self.around) :].lstrip("/"))
+                if node.source is None:
+                    state.scope, state.source = inside[node.scope], source
+                else:  # one line for all that is recorded
+                    state.scope, state.source = "", node.source.moved(inside[node.scope])
                 back = node.back(present)
                 for number, cotangent in zip(node.operands, back, strict=True):
                     accumulate(number, cotangent)
@@ -158,11 +173,6 @@ def _taken(found: dict[int, Any], results: Sequence[int | None], kept: set[int])
         if r is not None and r not in kept:
             found.pop(r, None)
     return present
-
-
-def _scope() -> str:
-    """The scopes of the op that is applied: those of the instruction, if that is what is run."""
-    return state.source.scope if state.source else state.scope
 
 
 def _source(x: Any) -> SourceLine | None:
@@ -235,11 +245,16 @@ def apply(
 
 
 def vjp(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[Any], tape: TapeTrace | None = None
+    function: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    tape: TapeTrace | None = None,
+    scope: str = "",
+    back_scope: str = "",
 ) -> tuple[list[Any], PartialPullback]:
     """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the
-    inputs. It is recorded on a tape of its own, or on one that is given, which must be empty."""
-    tape = tape or TapeTrace()
+    inputs. It is recorded on a tape of its own, or on one that is given, which must be empty. Name stacks call it
+    `scope`, and the pullback `back_scope`."""
+    tape = tape or TapeTrace(scope, back_scope)
     tape.function = function
 
     def apply() -> tuple[list[Any], list[Any]]:

@@ -16,7 +16,7 @@ from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import trace, without_lines
 from tinyxla.transforms.computations import with_computations
 
 
@@ -47,7 +47,7 @@ def expand_to_hlo(computation: Computation) -> Computation:
         if x.op is symbolic_size and is_symbolic(x.attributes.size):
             return None
         if x.op.name == "lanes":
-            return rewriter.splice(x.attributes.in_lock_step, operands, visit)
+            return rewriter.splice(x.attributes.in_lock_step, operands, visit, rewriter.scope)
         if x.op.name in OPCODES:
             return (
                 rewriter.emit(x.op, *operands, **with_computations(x, expand_to_hlo)) if any(x.computations()) else None
@@ -98,4 +98,4 @@ def _expansion(
         results = op.expand(*operands, **attributes._asdict())
         return results if isinstance(results, tuple) else (results,)
 
-    return trace(function, shapes, op.name)[0]
+    return without_lines(lambda: trace(function, shapes, op.name)[0])

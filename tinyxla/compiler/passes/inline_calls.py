@@ -12,7 +12,9 @@ from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement
 from tinyxla.ops.numerics.arithmetic import evaluator
 from tinyxla.shapes import Shape, TupleShape
+from tinyxla.text.op_names import function_name
 from tinyxla.transforms.computations import with_computations
+from tinyxla.util.name_stacks import extended
 
 
 @to_fixed_point
@@ -29,7 +31,9 @@ def inline_calls(computation: Computation) -> Computation:
             if folded is not None:
                 return folded
         if x.op.name == "call":
-            return rewriter.splice(x.attributes.to_apply, operands, visit, is_program_code=True)
+            called = x.attributes.to_apply
+            scope = rewriter.scope and extended(rewriter.scope, f"jit({function_name(called)})")
+            return rewriter.splice(called, operands, visit, scope, is_program_code=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any("call" in inner.all_opcodes for inner in x.computations()):

@@ -194,8 +194,8 @@ class Jaxpr:
         return self._computation
 
     def pretty_print(self, **options: Any) -> str:
-        """The text of the jaxpr; options of colours and source lines say nothing here."""
-        return print_jaxpr(self)
+        """The text of the jaxpr, with the options of `print_jaxpr`."""
+        return print_jaxpr(self, **options)
 
     __str__ = __repr__ = pretty_print
 
@@ -230,8 +230,8 @@ class ClosedJaxpr:
         return jit(jaxpr_as_fun(self))
 
     def pretty_print(self, **options: Any) -> str:
-        """The text of the jaxpr; options of colours and source lines say nothing here."""
-        return print_jaxpr(self.jaxpr)
+        """The text of the jaxpr, with the options of `print_jaxpr`."""
+        return print_jaxpr(self.jaxpr, **options)
 
     __str__ = __repr__ = pretty_print
 

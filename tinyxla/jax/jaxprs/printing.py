@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, product
 from typing import Any
 
@@ -12,15 +12,19 @@ import numpy as np
 
 from tinyxla.hlo import Computation
 from tinyxla.jax.jaxprs.avals import short_name
+from tinyxla.jax.tracing.source_info import summarize
 from tinyxla.tracing.meshes import AbstractMesh
 
 _WIDTH = 80
 
 
-def print_jaxpr(jaxpr: Any) -> str:
+def print_jaxpr(jaxpr: Any, *, source_info: bool = False, name_stack: bool = False, **options: Any) -> str:
     """`{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }`: in one line where it fits, else an equation in each.
-    Functions that are called more than once stand in front."""
+    Functions that are called more than once stand in front. Comments behind equations have the user's lines
+    (`source_info`) and the names of scopes (`name_stack`); options of colours and widths say nothing here."""
     names = _Names()
+    comments = [(lambda info: summarize(info) if info.file else "")] if source_info else []
+    names.comments = [*comments, *([lambda info: f"[{info.name_stack}]"] if name_stack else [])]
     called = list(_called(jaxpr))
     calls = Counter(_key(x) for _, x in called)
     shared = {_key(x): (name, x) for name, x in called if calls[_key(x)] > 1}
@@ -62,6 +66,7 @@ class _Names:
         self._names: dict[Any, str] = {}
         self._fresh = _letters()
         self._functions: dict[int, str] = {}  # by the numbers of jaxprs
+        self.comments: list[Callable[[Any], str]] = []  # on the `source_info` of equations
 
     def of_function(self, key: int, name: str) -> str:
         """The name of a function that is called more than once."""
@@ -116,10 +121,21 @@ def _jaxpr(jaxpr: Any, names: _Names) -> str:
     outputs = [_atom(v, names) for v in jaxpr.outvars]
     result = f"({', '.join(outputs)}{',' * (len(outputs) == 1)})"
     line = " ".join([head, "; ".join(equations), f"in {result} }}"])
-    if "\n" not in line and len(line) <= _WIDTH:
+    if "\n" not in line and len(line) <= _WIDTH and not names.comments:
         return line
+    if names.comments:
+        equations = _commented(equations, jaxpr.eqns, names.comments)
     body = "".join(f"\n{_indented(text, 4)}" for text in equations)
     return f"{head}{body}\n  in {result} }}"
+
+
+def _commented(equations: Sequence[str], eqns: Sequence[Any], comments: Sequence[Callable[[Any], str]]) -> list[str]:
+    """The texts of equations with a comment behind the first line of each."""
+    parts = [text.partition("\n") for text in equations]
+    width = max((len(first) for first, _, _ in parts), default=0)
+    said = [" ".join(filter(None, (c(eqn.source_info) for c in comments if eqn.source_info))) for eqn in eqns]
+    pairs = zip(parts, said, strict=True)
+    return [f"{first:{width}} # {comment}{end}{others}" for (first, end, others), comment in pairs]
 
 
 def _indented(text: str, spaces: int) -> str:

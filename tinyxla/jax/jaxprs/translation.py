@@ -44,6 +44,7 @@ from tinyxla.jax.tracing.source_info import source_info
 from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, TupleShape
+from tinyxla.text.op_names import function_name
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of
@@ -383,7 +384,7 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
         params = {"jaxpr": jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": is_back}
         return primitives["remat2"], params, operands
     flags = {"donated_invars": (False,) * len(operands), "keep_unused": False, "inline": False}
-    return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed, **flags}, operands
+    return primitives["jit"], {"name": function_name(a.to_apply), "jaxpr": closed, **flags}, operands
 
 
 def _shard_map(x: Instruction, operands: list[Atom]) -> Translated:

@@ -121,7 +121,7 @@ def hlo_of_device(compiled: Any) -> str:
     from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
 
     made = compiled._program.lowered
-    return print_module(Module(made.name, expand_to_hlo(made)))
+    return print_module(Module(made.name, expand_to_hlo(made)), metadata=True)
 
 
 def cache_size(function: Any) -> int:

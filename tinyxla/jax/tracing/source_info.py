@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyxla.errors import SourceLine, user_line
 from tinyxla.tracing.core import state
+from tinyxla.util.name_stacks import shown
 
 
 class SourceInfo(SourceLine):
@@ -14,8 +15,8 @@ class SourceInfo(SourceLine):
 
     @property
     def name_stack(self) -> str:
-        """The names of the `named_scope`s, joined by "/"."""
-        return self.scope
+        """The names of the `named_scope`s and transformations, joined by "/"."""
+        return shown(self.scope)
 
 
 _NOWHERE = SourceInfo("", 0, "")
@@ -28,12 +29,12 @@ def source_info(source: SourceLine | None) -> SourceInfo:
 
 def current() -> SourceInfo:
     """The user's line that is running, and the scopes that are open."""
-    return source_info(user_line())._replace(scope=state.scope)
+    return source_info(user_line(state.scope))
 
 
 def current_name_stack() -> str:
-    """The names of the `named_scope`s that are open, joined by "/"."""
-    return state.scope
+    """The names of the `named_scope`s and transformations that are open, joined by "/"."""
+    return shown(state.scope)
 
 
 def summarize(source_info: SourceLine) -> str:
