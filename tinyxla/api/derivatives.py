@@ -26,7 +26,7 @@ from tinyxla.ops import elementwise, movement, ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray, Operand
+from tinyxla.tracing.array import Array, ConcreteArray, Operand, with_scalar_register
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import filled, has_references, slotted, values_of, write_all
@@ -162,9 +162,14 @@ pytrees.register(Pullback, Pullback.flatten, Pullback.unflatten)
 
 def recorded_pullback(name: str, flat: Function, outputs: Sequence[Any]) -> tuple[Computation, list[Any], list[bool]]:
     """A way back as a computation, from the cotangents of floating results and what it captures to those of arguments;
-    what it captures; and which arguments have a cotangent."""
+    what it captures; and which arguments have a cotangent. It captures arrays that were there before, known ones, too:
+    so other values have the same computation. Python's numbers are constants of it."""
     flows: list[bool] = []
+    new_scalars: dict[int, Any] = {}
     seeded = [is_inexact(x) for x in outputs]
+
+    def is_residual(x: Array) -> bool:
+        return x.ndim > 0 or not (x.weak_type or id(x) in new_scalars)
 
     def back(*cotangents: Any) -> list[Any]:
         whole = flat(spread(cotangents, seeded))
@@ -172,7 +177,10 @@ def recorded_pullback(name: str, flat: Function, outputs: Sequence[Any]) -> tupl
         return chosen(whole, flows)
 
     shapes = [Shape.of(x) for x in chosen(outputs, seeded)]
-    made, captured, _ = trace(back, shapes, name, what=f"the derivative of {name}", staging=False)
+    what = f"the derivative of {name}"
+    made, captured, _ = with_scalar_register(
+        new_scalars, lambda: trace(back, shapes, name, what=what, staging=False, captures=is_residual)
+    )
     return made, list(captured), flows
 
 

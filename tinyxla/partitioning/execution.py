@@ -263,11 +263,11 @@ def spec_over(x: Any, mesh: AbstractMesh) -> Spec:
     if layout is None:
         return whole
     spec = layout.dimension_axes(x.shape)
-    return spec if layout.mesh == mesh else _translated(spec, layout.mesh, mesh) or whole
+    return spec if layout.mesh == mesh else translated(spec, layout.mesh, mesh) or whole
 
 
 @lru_cache(256)
-def _translated(spec: Spec, mesh: AbstractMesh, other: AbstractMesh) -> Spec | None:
+def translated(spec: Spec, mesh: AbstractMesh, other: AbstractMesh) -> Spec | None:
     """How an array is split over another mesh of the same devices in the same order; None if it cannot be said by axes
     of that one."""
     if not _are_exchangeable(mesh, other):

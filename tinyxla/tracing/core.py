@@ -468,7 +468,11 @@ class GraphTrace(Trace):
         found = self._lifted.get(id(value))
         if found is not None:
             return found[1]
-        if isinstance(value, Interpreted) or (self.captures is not None and self.captures(value)):
+        if isinstance(value, GraphTracer) and value.instruction.op is movement.constant and not value.ndim:
+            instruction = self._append(
+                movement.constant, (), value.instruction.attributes, value.instruction.shape, None
+            )
+        elif isinstance(value, Interpreted) or (self.captures is not None and self.captures(value)):
             if isinstance(value, Interpreted):
                 check_active(value)
             instruction = self.parameter(Shape.of(value)).instruction

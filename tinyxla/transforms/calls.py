@@ -167,7 +167,7 @@ def _reverse(
 
 
 def _flows(wanted: Mask, *, to_apply: Computation, rule: Rule | None = None, **others: Any) -> Mask | None:
-    return None if rule is not None and rule.has_derivatives else flowing(to_apply, wanted)
+    return flowing(to_apply, wanted) if rule is None else rule.flows(to_apply, wanted)
 
 
 def _reverse_inline(

@@ -25,7 +25,7 @@ from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, Interpreted, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
 from tinyxla.transforms.calls import call, closed_over_error, has_rules
-from tinyxla.transforms.computations import Mask, chosen, leading, run, spread, with_parameters
+from tinyxla.transforms.computations import Mask, chosen, flowing, leading, run, spread, with_parameters
 from tinyxla.transforms.forward import TangentTracer, jvp
 from tinyxla.transforms.reverse import PartialPullback, TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
 
@@ -94,7 +94,12 @@ class Rule:
     def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
         """Results, and the map from their cotangents to those of the values that are wanted."""
         outputs, pullback = vjp(lambda *moved: self.function(*spread(moved, wanted, values)), chosen(values, wanted))
-        return tuple(outputs), lambda g: spread(pullback(g), wanted)
+        return tuple(outputs), PartialPullback(lambda g: spread(pullback(g), wanted), pullback.flows)
+
+    def flows(self, computation: Computation, wanted: Mask) -> Mask | None:
+        """Which results of a recorded call derivatives flow to from the operands that are wanted; None: that is not
+        known."""
+        return None if self.has_derivatives else flowing(computation, wanted)
 
     def batched(self, lanes: Lanes, axes: Axes) -> Rule:
         """The same mapped over these axes of the values, and over the first one of all results."""

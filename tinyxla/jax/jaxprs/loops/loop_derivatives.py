@@ -22,7 +22,7 @@ from tinyxla.shapes import Shape
 from tinyxla.transforms.calls import Split, split_reverse
 from tinyxla.transforms.computations import Mask, chosen, effects, forward, run, spread, subgraph
 from tinyxla.transforms.custom import Pullback, Values
-from tinyxla.transforms.reverse import zeros_like
+from tinyxla.transforms.reverse import PartialPullback, zeros_like
 
 Results = tuple[Any, ...]
 Forward = tuple[Results, Results]  # results and their tangents
@@ -355,7 +355,7 @@ def _pull_cond(made: Region, wanted: Mask, values: Values) -> Reverse:
         ways = dict(zip(reached, found, strict=True))
         return [None, *(ways.get(k) for k in range(len(parts.extra), len(given)))]
 
-    return outputs[:count], pullback
+    return outputs[:count], PartialPullback(pullback, moving)
 
 
 DERIVATIVES = {

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
+from tinyxla.hlo import Computation
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array, with_scalar_register
 from tinyxla.tracing.config import config
 from tinyxla.transforms.batch import batch
-from tinyxla.transforms.computations import Mask
+from tinyxla.transforms.computations import Mask, flowing
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply
 
 _Result = TypeVar("_Result")
@@ -182,6 +183,9 @@ class LoopRegion(Region):
 
     derivatives: Derivatives | None = None
     has_derivatives: bool = field(default=True, init=False)
+
+    def flows(self, computation: Computation, wanted: Mask) -> Mask:
+        return flowing(computation, wanted)
 
     def forward(self, tangents: Values, *values: Any) -> Pushed:
         if self.derivatives is None or not is_recording():
