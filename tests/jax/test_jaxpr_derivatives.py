@@ -67,3 +67,51 @@ def test_derivatives_of_loops_are_loops() -> None:
         k: sorted(v.split()) for k, v in CASES.items()
     }
     assert {name: words[-1] for name, words in found.items()} == dict.fromkeys(CASES, "True")
+
+
+def test_linearized_functions_have_the_same_jaxpr_for_known_and_for_traced_values() -> None:
+    program = """
+        import jax, jax.numpy as jnp
+
+        def show(scale, x):
+            _, derivative = jax.linearize(lambda x: 0.5 * x * scale, x)
+            print(jax.make_jaxpr(derivative)(x))
+            return x
+
+        scale = jnp.zeros(())
+        jax.jit(lambda x: show(scale, x))(1.0)
+        jax.jit(show)(scale, 1.0)
+        """
+    jaxpr = ["{ lambda a:f32[]; b:f32[]. let", "    c:f32[] = mul b 0.5:f32[]", "    d:f32[] = mul c a", "  in (d,) }"]
+    assert printed(program) == [*jaxpr, *jaxpr]
+
+
+def test_results_of_branches_without_derivatives_have_no_tangents_in_recorded_loops_either() -> None:
+    program = """
+        import functools, jax
+        from jax import lax
+
+        @jax.custom_jvp
+        def constant(x):
+            return x
+
+        @functools.partial(constant.defjvp, symbolic_zeros=True)
+        def rule(primals, tangents):
+            print(type(tangents[0]).__name__ == "SymbolicZero")
+            return primals[0], tangents[0]
+
+        def branch(x):
+            return constant(lax.cond(x > 0, lambda: lax.stop_gradient(x), lambda: 1.0))
+
+        def loop(x):
+            def body(carry, _):
+                a, b = carry
+                b = constant(b)
+                return (a * x, lax.cond(a > 0, lambda: lax.stop_gradient(a), lambda: b)), None
+            return lax.scan(body, (x, lax.stop_gradient(x)), None, length=3)[0]
+
+        for f in (branch, loop, constant):
+            closed = jax.make_jaxpr(f)(1.0)
+            jax.vjp(lambda x: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, x), 1.0)
+        """
+    assert printed(program) == ["False"]  # that of the last one

@@ -160,12 +160,15 @@ class Pullback:
 pytrees.register(Pullback, Pullback.flatten, Pullback.unflatten)
 
 
-def recorded_pullback(name: str, flat: Function, outputs: Sequence[Any]) -> tuple[Computation, list[Any], list[bool]]:
+def recorded_pullback(
+    name: str, flat: Function, outputs: Sequence[Any], scalars: dict[int, Any] | None = None
+) -> tuple[Computation, list[Any], list[bool]]:
     """A way back as a computation, from the cotangents of floating results and what it captures to those of arguments;
     what it captures; and which arguments have a cotangent. It captures arrays that were there before, known ones, too:
-    so other values have the same computation. Python's numbers are constants of it."""
+    so other values have the same computation. Constants of it are Python's numbers, and of arrays without axes the
+    `scalars`, which the function made, and what the way back makes."""
     flows: list[bool] = []
-    new_scalars: dict[int, Any] = {}
+    new_scalars = {} if scalars is None else scalars
     seeded = [is_inexact(x) for x in outputs]
 
     def is_residual(x: Array) -> bool:

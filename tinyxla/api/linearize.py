@@ -24,6 +24,7 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import with_scalar_register
 from tinyxla.tracing.core import trace, within_scope
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
@@ -78,9 +79,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     name = name_of(fun)
     inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
     flat = OfLeaves(fun, treedef, has_aux)
-    values, pullback = vjp_flat(flat, inputs, scope=JVP)
+    scalars: dict[int, Any] = {}
+    values, pullback = with_scalar_register(scalars, lambda: vjp_flat(flat, inputs, scope=JVP))
     # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
-    made, captured, flows = recorded_pullback(name, pullback, values)
+    made, captured, flows = recorded_pullback(name, pullback, values, scalars)
     seeded = [is_inexact(x) for x in values]
     shapes = [Shape.of(x) for x in chosen(values, seeded)]
 

@@ -469,6 +469,7 @@ class GraphTrace(Trace):
         if found is not None:
             return found[1]
         if isinstance(value, GraphTracer) and value.instruction.op is movement.constant and not value.ndim:
+            check_active(value)
             instruction = self._append(
                 movement.constant, (), value.instruction.attributes, value.instruction.shape, None
             )

@@ -119,6 +119,8 @@ def exported_functions():
         exported = export.export(f)(given)
         yield exported.nr_devices, exported.in_shardings_jax(mesh), exported.out_shardings_jax(mesh)
         again = export.deserialize(exported.serialize(vjp_order=1))
+        names = NamedSharding(Mesh(np.reshape(jax.devices(), (4, 2)), ("a", "b")), P("b"))
+        yield np.asarray(jax.jit(again.vjp().call, in_shardings=(names, names))(_grid(8, 2), _grid(8, 2))[0])
         for e in (exported, again):
             yield e.nr_devices, e.call(x), jax.jit(e.call)(x), jax.grad(lambda a, e=e: (e.call(a) ** 2).sum())(x)
         yield again.vjp().nr_devices, np.asarray(again.vjp().call(x, x)[0])
