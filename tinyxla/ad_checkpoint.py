@@ -6,8 +6,8 @@ Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, NamedTuple, overload
 
 from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, parameter_names, trace_tree
 from tinyxla.api.kept_traces import traced
@@ -99,52 +99,83 @@ def checkpoint(
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     kept = Checkpoint(policy, any(pytrees.leaves(prevent_cse)))
 
+    def remat(fun: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return _called(*_without_static_arguments(fun, args, kwargs, numbers, names), kept)
+
     @transformed("checkpoint", fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         function = fun
         if has_references((args, kwargs)):
             (args, kwargs), passed = slotted((args, kwargs))
             function = wraps(fun)(lambda *args, **kwargs: fun(*filled(args, passed), **filled(kwargs, passed)))
-        return discovered(lambda references: with_references(function, references, args, kwargs))
-
-    def with_references(fun: Callable[..., Any], references: list[Reference], args: Any, kwargs: Any) -> Any:
-        if not references:
-            return called(fun, args, kwargs)
-        carried, function = Carried(references), threaded(fun, references)
-        of_values = wraps(fun)(lambda *args, **kwargs: function(carried.values, *args, **kwargs))
-        result, values = called(of_values, args, kwargs)
-        carried.write(values)
-        return result
-
-    def called(fun: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if any(not -len(args) <= n < len(args) for n in numbers):
-            raise ArgumentError(
-                f"checkpoint of {getattr(fun, '__name__', fun)}: static_argnums is {numbers}, but the call has "
-                f"{len(args)} positional arguments."
-            )
-        fixed = {n % len(args) for n in numbers}
-        named_values = {name: x for name, x in kwargs.items() if name in names}
-
-        @wraps(fun)
-        def of_arrays(*others: Any, **more: Any) -> Any:
-            rest = iter(others)
-            return fun(*(args[n] if n in fixed else next(rest) for n in range(len(args))), **named_values, **more)
-
-        of_arrays.free = free = [n for n in range(len(args)) if n not in fixed]  # type: ignore[attr-defined]
-        others = tuple(args[n] for n in free)
-        more = {name: x for name, x in kwargs.items() if name not in names}
-        what = f"checkpoint of {getattr(fun, '__name__', fun)}: argument "
-        leaves, tree = arrays_of((others, more), what, lambda: argument_names(others, more))
-        static = (*((n, args[n]) for n in fixed), *named_values.items())
-        made = traced(fun, static, of_arrays, leaves, tree)
-        operands = [*leaves, *made.captured]
-        if state.depth:
-            outputs = call(*operands, to_apply=made.computation, checkpoint=kept)
-        else:
-            outputs = _evaluated(made.computation, operands)
-        return pytrees.unflatten(made.tree, [x.with_weak_type(w) for x, w in zip(outputs, made.weak, strict=True)])
+        return discovered(lambda references: _threaded(remat, function, references, args, kwargs))
 
     return wrapped
+
+
+def _threaded(
+    remat: Callable[..., Any], fun: Callable[..., Any], references: list[Reference], args: Any, kwargs: Any
+) -> Any:
+    """The result of a function that uses references from around: their values go in and come out."""
+    if not references:
+        return remat(fun, args, kwargs)
+    carried, function = Carried(references), threaded(fun, references)
+    of_values = wraps(fun)(lambda *args, **kwargs: function(carried.values, *args, **kwargs))
+    result, values = remat(of_values, args, kwargs)
+    carried.write(values)
+    return result
+
+
+class _Split(NamedTuple):
+    """A function of its arguments that are arrays, these, and those that are Python values, with their places."""
+
+    fun: Callable[..., Any]
+    of_arrays: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    static: tuple[tuple[Any, Any], ...]
+
+
+def _without_static_arguments(
+    fun: Callable[..., Any], args: Any, kwargs: Any, static_argnums: Sequence[int], static_argnames: Container[str]
+) -> _Split:
+    if any(not -len(args) <= n < len(args) for n in static_argnums):
+        raise ArgumentError(
+            f"checkpoint of {getattr(fun, '__name__', fun)}: static_argnums is {static_argnums}, but the call has "
+            f"{len(args)} positional arguments."
+        )
+    fixed = {n % len(args) for n in static_argnums}
+    named_values = {name: x for name, x in kwargs.items() if name in static_argnames}
+
+    @wraps(fun)
+    def of_arrays(*others: Any, **more: Any) -> Any:
+        rest = iter(others)
+        return fun(*(args[n] if n in fixed else next(rest) for n in range(len(args))), **named_values, **more)
+
+    of_arrays.free = free = [n for n in range(len(args)) if n not in fixed]  # type: ignore[attr-defined]
+    more = {name: x for name, x in kwargs.items() if name not in static_argnames}
+    static = (*((n, args[n]) for n in fixed), *named_values.items())
+    return _Split(fun, of_arrays, tuple(args[n] for n in free), more, static)
+
+
+def _called(
+    fun: Callable[..., Any],
+    of_arrays: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static: Sequence[tuple[Any, Any]],
+    checkpoint: Checkpoint,
+) -> Any:
+    """The result of a function of arrays, as a call with a checkpoint where it is traced."""
+    what = f"checkpoint of {getattr(fun, '__name__', fun)}: argument "
+    leaves, tree = arrays_of((args, kwargs), what, lambda: argument_names(args, kwargs))
+    made = traced(fun, static, of_arrays, leaves, tree)
+    operands = [*leaves, *made.captured]
+    if state.depth:
+        outputs = call(*operands, to_apply=made.computation, checkpoint=checkpoint)
+    else:
+        outputs = _evaluated(made.computation, operands)
+    return pytrees.unflatten(made.tree, [x.with_weak_type(w) for x, w in zip(outputs, made.weak, strict=True)])
 
 
 def _evaluated(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ...]:

@@ -380,7 +380,7 @@ def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
                 print_saved_residuals(jax.checkpoint(f, policy=policy), jnp.ones(3))
             print(sorted(line.split()[0] for line in told.getvalue().splitlines()))
         back = jax.make_jaxpr(jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))))(1.0)
-        print([(e.primitive.name, e.params.get("differentiated")) for e in back.eqns[-2:]])
+        print([(e.primitive.name, e.params.get("differentiated")) for e in back.eqns[-1:]], "barrier" in str(back))
         print(jax.core.eval_jaxpr(back.jaxpr, back.consts, 0.0), jax.grad(jax.grad(jax.remat(jnp.cos)))(0.0))
         """) == [
         "['f32[3]', 'f32[3]']",
@@ -388,7 +388,7 @@ def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
         "['f32[3]', 'f32[3]', 'f32[]']",
         "['f32[3]', 'f32[3]', 'f32[]']",
         "['f32[3]', 'f32[]']",
-        "[('optimization_barrier', None), ('remat2', True)]",
+        "[('remat2', True)] False",
         "[Array(1., dtype=float32)] -1.0",
     ]
 

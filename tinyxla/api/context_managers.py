@@ -388,7 +388,8 @@ class ensure_compile_time_eval(Block):
 
 
 class named_scope(Block):
-    """A name for what is recorded inside; also a decorator. Names nest, and stay through transformations.
+    """A name for what is recorded inside; also a decorator. Names nest, and stay through transformations, which go
+    around them: the way back of `layer` is `transpose(jvp(layer))`.
 
     Instructions carry it with the user's line: in `jit(f).lower(x).as_text(debug_info=True)` as part of `op_name`, in
     the plan of the compiled program beside each kernel's line.

@@ -42,6 +42,7 @@ from tinyxla.jax.jaxprs.traces.recording import Region
 from tinyxla.jax.tracing.frontend_attributes import context_of
 from tinyxla.jax.tracing.source_info import source_info
 from tinyxla.ops import Op, calls, elementwise, movement
+from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.text.op_names import function_name
@@ -172,6 +173,8 @@ class Translation:
             self._atoms[x] = [self._atom(o) for o in x.operands]
         elif x.op is calls.get_tuple_element:
             self._take(x)
+        elif x.op is opt_barrier and self._is_before_checkpoint(x):
+            self._atoms[x] = [self._atom(o) for o in x.operands]
         elif x.op is movement.broadcast and self._is_scalar(x.operands[0]):
             repeated = self._atoms[x.operands[0]]
             self._atoms[x] = repeated if isinstance(repeated, _Splat) else _Splat(repeated)
@@ -179,6 +182,13 @@ class Translation:
             primitive, params, operands = self._primitive(x)
             outvars = self._emit(primitive, operands, params, x)
             self._atoms[x] = outvars if isinstance(x.shape, TupleShape) else outvars[0]
+
+    def _is_before_checkpoint(self, x: Instruction) -> bool:
+        """Whether a barrier is that of the way back of a checkpoint, which jaxprs have as `prevent_cse`."""
+        users = [y for taken in self._users[x] for y in self._users[taken]]
+        return bool(users) and all(
+            y.op is call and y.attributes.checkpoint and y.attributes.checkpoint.is_back for y in users
+        )
 
     def _is_scalar(self, x: Instruction) -> bool:
         """Whether an array is a scalar, or repeats one."""
