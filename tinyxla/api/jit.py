@@ -43,18 +43,19 @@ from tinyxla.ops.distributed.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.partitioning.array import ShardedArray, layout_of, shown
+from tinyxla.partitioning.common_meshes import translated
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
     is_over,
     is_placed,
+    layouts_over,
     memory_kinds_of,
     mesh_of,
     on_mesh,
     partitioned,
     process_program,
     resharded,
-    spec_over,
 )
 from tinyxla.partitioning.memory_kinds import kinds_of_results, says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
@@ -273,21 +274,30 @@ class PartitionedProgram(Program):
         self.__dict__.update(program.__dict__)
         self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
         self.mesh = mesh
-        self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
+        self._specs, self._meshes = layouts_over((*leaves, *self.captured), mesh, self.computation)
         self.are_placed = [is_placed(x) for x in leaves]
-        self._are_over_mesh = all(is_over(x, mesh) for x in (*leaves, *self.captured))
+        self._are_over_mesh = not self._meshes and all(is_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
         self._kinds = memory_kinds_of((*leaves, *self.captured))
         self.runs = True
 
     @property
     def _device(self) -> DeviceProgram:
-        return device_program(self.computation, self.mesh, self._specs, self._explicit)
+        return device_program(self.computation, self.mesh, self._specs, self._explicit, self._meshes)
+
+    @property
+    def _inputs(self) -> list[tuple[AbstractMesh, Spec]]:
+        """The meshes of the arguments, and how they are split over these."""
+        return list(zip(self._meshes or (self.mesh,) * len(self._specs), self._specs, strict=True))
 
     @property
     def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
-        """How arguments and results are split."""
-        return self._specs, self._device.outputs
+        """How arguments and results are split over the mesh, as far as its axes can say it."""
+        given, results = (
+            tuple(translated(spec, owner, self.mesh) or ((),) * len(spec) for owner, spec in side)
+            for side in (self._inputs, self._device.layouts)
+        )
+        return given, results
 
     @property
     def executable(self) -> Executable:
@@ -298,7 +308,7 @@ class PartitionedProgram(Program):
                     "for arrays over a Mesh to run it."
                 )
             program = partitioned(
-                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds
+                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds, self._meshes
             )
             self._sharded_results = program.results
             self._executable = program.executable
@@ -319,24 +329,24 @@ class PartitionedProgram(Program):
 
     @functools.cached_property
     def process_cost(self) -> ProcessCost:
-        mesh = self.mesh.abstract_mesh  # of which each device is a process
-        return self._process_cost(process_program(self._device, mesh, self._specs), mesh.size)
+        program = process_program(self._device, self._inputs, is_of_lanes=False)  # each device is a process
+        return self._process_cost(program, self.mesh.size)
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
         count = self.structure.num_leaves
         kinds = (self._kinds or [None] * count)[:count], kinds_of_results(self.computation, self._kinds)
-        specs = (self._specs[:count], self._device.outputs)
+        layouts = (self._inputs[:count], self._device.layouts)
         given, results = (
-            [shown(NamedSharding(self.mesh, spec_of(x), memory_kind=k)) for x, k in zip(*side, strict=True)]
-            for side in zip(specs, kinds, strict=True)
+            [shown(NamedSharding(owner, spec_of(x), memory_kind=k)) for (owner, x), k in zip(*side, strict=True)]
+            for side in zip(layouts, kinds, strict=True)
         )
         return given, results
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         kinds = self._kinds or (None,) * len(arrays)
-        pairs = zip(self._specs, kinds, arrays, strict=False)
-        layouts = [NamedSharding(self.mesh, spec_of(spec), memory_kind=kind) for spec, kind, _ in pairs]
+        pairs = zip(self._inputs, kinds, arrays, strict=False)
+        layouts = [NamedSharding(owner, spec_of(spec), memory_kind=kind) for (owner, spec), kind, _ in pairs]
         if not self.moves and self._are_over_mesh:
             check_agrees(self.computation.name, list(arrays), layouts)
         return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
@@ -344,9 +354,12 @@ class PartitionedProgram(Program):
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
         given = (*leaves, *self.captured)
-        mesh: Any = self.mesh
         is_ready = self._are_over_mesh
-        found = executable([(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
+        meshes: Any = self._meshes or (self.mesh,) * len(given)
+        pairs = zip(given, meshes, strict=True)
+        found = executable(
+            [(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x, mesh in pairs]
+        )
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
         signatures = {x.signature() for x in arrays} if self.donate_argnums else ()
         for k in self.donate_argnums:

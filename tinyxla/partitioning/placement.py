@@ -9,7 +9,8 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, MeshError, PytreeError, ShapeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
-from tinyxla.partitioning.execution import constrained, has_same_devices, in_memory, resharded
+from tinyxla.partitioning.common_meshes import has_same_devices
+from tinyxla.partitioning.execution import constrained, in_memory, resharded
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
