@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from tinyxla.errors import ShardingTypeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op, calls, reduction
+from tinyxla.ops import Op, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
@@ -258,14 +258,35 @@ def has_types(graph: GraphTrace) -> bool:
 
 def _trace_of_values(what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
     """The trace of a function of values like these: with types, if there are explicit axes."""
-    outer = state.staging
-    meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
-    meshes += [outer.mesh] if isinstance(outer, TypedTrace) else []
-    mesh = next((mesh for mesh in (*meshes, current_mesh()) if explicit_axes(mesh)), None)
+    mesh = _typed_mesh(values)
     return GraphTrace(what, staging) if mesh is None else TypedTrace(what, mesh, values, staging)
 
 
+def _typed_mesh(values: Sequence[Any]) -> AbstractMesh | None:
+    """The mesh with explicit axes that a function of values like these is about; None if there is none."""
+    outer = state.staging
+    meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
+    meshes += [outer.mesh] if isinstance(outer, TypedTrace) else []
+    return next((mesh for mesh in (*meshes, current_mesh()) if explicit_axes(mesh)), None)
+
+
 set_trace_of_values(_trace_of_values)
+
+
+def shown_types(computation: Computation, values: Sequence[Any]) -> list[str]:
+    """The types of the results of a computation of values like these, as they are printed; none if there are no
+    explicit axes."""
+    mesh = _typed_mesh(values)
+    if mesh is None:
+        return []
+    sizes = explicit_sizes(mesh, *_other_meshes(computation, mesh))
+    types = output_types(computation, [_kept(type_of(x), sizes) for x in values], sizes)
+    return [shown(x.array_shape, spec) for x, spec in zip(computation.outputs, types, strict=True)]
+
+
+def shown_type(x: Any) -> str:
+    """The type of an array as it is printed."""
+    return shown(Shape.of(x), type_of(x))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -452,6 +473,23 @@ def _dynamic_slice(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> li
     return [operands[0]]
 
 
+def _is_repeated(x: Instruction) -> bool:
+    """Whether an array repeats elements along new dimensions, or is a constant: then each device may have any part."""
+    while x.op in (movement.reshape, movement.transpose, elementwise.convert):
+        (x,) = x.operands
+    return x.op in (movement.broadcast, movement.constant, movement.iota)
+
+
+def _concatenate(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """That of all operands, but for those that may be split in any way."""
+    known = {spec for o, spec in zip(x.operands, operands, strict=True) if any(spec) or not _is_repeated(o)}
+    if len(known) > 1:
+        raise ShardingTypeError(f"{x.op.name}: operands are split in different ways, {_shown(x, operands)}; {_FIX}.")
+    assert x.op.sharding is not None
+    factors = x.op.sharding(*(o.array_shape for o in x.operands), **x.attributes._asdict())
+    return _by_factors(x, factors, operands, sizes)
+
+
 def _call(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     return output_types(x.attributes.to_apply, operands, sizes)
 
@@ -484,6 +522,7 @@ def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
 
 _RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
     "call": _call,
+    "concatenate": _concatenate,
     "conditional": _conditional,
     "dynamic-slice": _dynamic_slice,
     "shard-map": _shard_map,

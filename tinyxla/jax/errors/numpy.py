@@ -253,6 +253,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
         "jax.lax.reshape. Got operand type: {1}",
     ),
+    (
+        r"concatenate: operands are split in different ways, (.*); give",
+        "All operands should have the same sharding. Got shardings {1}",
+    ),
     (r"^lax.scan: dimension 0 of xs must be whole", "0th dimension of all xs should be replicated."),
     (r"lax.split: slice: dimension \d+ of the result has the size", "split on sharded dims"),
     (r"slice: dimension \d+ of the result has the size", "slicing on sharded dims where the sizes do not divide"),

@@ -598,6 +598,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{2:type} but the corresponding output carry component has type {3:type}",
     ),
     (
+        r"^lax.(scan|while_loop|fori_loop): what is carried is split as (\S+) at the start, but .* makes it (\S+);",
+        "{1} body function carry input and carry output must have equal types, but they differ: the input carry "
+        "has type {2} but the corresponding output carry component has type {3}",
+    ),
+    (
+        r"^lax.(cond|switch): the results of all functions must be split alike, but one is (\S+) or (\S+?)[; ]",
+        "{1} branches must have equal output types but they differ: {2} and {3}",
+    ),
+    (
         r"^lax.(scan|while_loop|fori_loop): the function must give what is carried in the structure",
         "{1} body function carry input and carry output must have the same pytree structure, but they differ:",
     ),
