@@ -87,6 +87,7 @@ from tinyxla.tracing.references import (
     discovered,
     filled,
     has_references,
+    reference_of,
     slotted,
     updated,
     values_of,
@@ -599,24 +600,24 @@ class Jitted(Described, Generic[P, R]):
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
+            own = [r.like(x) for r, x in zip(passed, values[number:], strict=True)]
             function = updated(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
             try:
                 result, after = function(values[:number])
             except OuterReferenceError as error:
-                if any(error.reference is r for r in passed):
+                if any(error.reference.target is r.target for r in passed):
                     names = lambda: parameter_names(self._function, *whole)  # noqa: E731
                     raise closed_over_error(what, error.reference, whole, names) from None
                 raise
             for name, x in zip(pytrees.leaf_names(result), pytrees.leaves(result), strict=True):
-                if isinstance(x, Reference):
-                    origin = self._origin(x, [*zip(own, passed, strict=True)], whole)
+                if found := reference_of(x):
+                    origin = self._origin(found, [*zip(own, passed, strict=True)], whole)
                     raise ArgumentError(
                         f"jit of {self.__name__}: the result{name} is a Ref, {origin}; give the array, ref[...]."
                     )
             return result, [*after, *(r.read() if r.is_written else None for r in own)]
 
-        key = tuple(map(id, closed)), tuple(type(r) for r in passed)
+        key = tuple(id(r.target) for r in closed), tuple(r.kind for r in passed)
         made, _ = self._of_values.get(key, (None, None))
         if made is None:
             static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
@@ -638,8 +639,8 @@ class Jitted(Described, Generic[P, R]):
         """Where a reference comes from: the argument for which the traced function has its own one, or the line that
         made it."""
         for own, given in passed:
-            if own is reference:
-                numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given]
+            if own.target is reference.target:
+                numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given.target]
                 return f"passed in as the argument {parameter_names(self._function, *whole)[numbers[0]]}"
         return f"made at {reference.source}"
 
