@@ -13,7 +13,6 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, cast, overload
 
@@ -36,6 +35,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.api.kept_traces import forget_traces
+from tinyxla.api.per_function import PerFunction
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
 from tinyxla.hlo import Computation, Module
@@ -384,7 +384,7 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
     _observer = observer
     for function in _all_functions():
         function.forget_executables()
-    for programs in _shared_programs():
+    for programs in _shared.values():
         _forget_executables(programs.by_key)
 
 
@@ -444,27 +444,14 @@ class _Programs(NamedTuple):
 
 
 # By functions and what is static and donated: so that a function which is compiled anew by each call is traced once.
-_shared: weakref.WeakKeyDictionary[Function, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
-_MAX_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
-
-
-def _shared_programs() -> list[_Programs]:
-    """Copied as often as another thread makes a function meanwhile."""
-    while True:
-        try:
-            return [programs for of_settings in _shared.values() for programs in of_settings.values()]
-        except RuntimeError:
-            continue
+_shared = PerFunction[Any, _Programs]()
 
 
 def _programs_of(function: Function, settings: Any) -> _Programs:
     """The programs of a function, which all that `jit` makes of it with these settings have together."""
     if type(function) is not FunctionType:
         return _Programs({}, {})
-    while len(_shared) >= _MAX_SHARED and function not in _shared:
-        with suppress(RuntimeError):  # where another thread makes a function meanwhile
-            _shared.pop(next(iter(_shared)), None)
-    return _shared.setdefault(function, {}).setdefault(settings, _Programs({}, {}))
+    return _shared.of(function).setdefault(settings, _Programs({}, {}))
 
 
 class _SignatureOfWrapped:
@@ -1010,7 +997,7 @@ def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
         function.clear_cache()
-    for programs in _shared_programs():
+    for programs in _shared.values():
         programs.clear()
 
 
