@@ -73,7 +73,7 @@ from tinyxla.tracing.array import (
 )
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.config import cached_by_options, config
+from tinyxla.tracing.config import cached_by_options, config, options_of_traces
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import Device, check_device, check_placement, default_device
 from tinyxla.tracing.float_zeros import is_float0, without_float0
@@ -103,6 +103,7 @@ from tinyxla.tracing.shardings import (
     spec_of,
 )
 from tinyxla.tracing.signatures import P, R
+from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects, program_of_op, run
@@ -650,11 +651,14 @@ class Jitted(Described, Generic[P, R]):
             if any(map(is_float0, leaves)):
                 return self._program(without_float0(args), without_float0(kwargs))
             names = lambda: parameter_names(self._with_static(len(args), static), positional, named)  # noqa: E731
+            if config.special:
+                check_host_values(f"jit of {self.__name__}", leaves)
             leaves = self._as_arguments(leaves, names)
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
-        key = (static, bool(named), (axes, context.key, state.kinds), config.special, treedef, *signatures)
+        special = config.special and options_of_traces()
+        key = (static, bool(named), (axes, context.key, state.kinds), special, treedef, *signatures)
         try:
             program = self._programs.get(key)
         except Exception as error:

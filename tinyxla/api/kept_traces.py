@@ -12,7 +12,7 @@ from tinyxla.api.functions import parameter_names, trace_tree
 from tinyxla.api.per_function import PerFunction
 from tinyxla.hlo import Computation
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.config import config
+from tinyxla.tracing.config import config, options_of_traces
 from tinyxla.tracing.core import Interpreted, state
 from tinyxla.tracing.meshes import context
 
@@ -43,7 +43,14 @@ def traced(
     captures = None if state.staging is None else state.staging.captures  # as the function around
     is_known = captures is None and state.manual is None and type(fun) is FunctionType
     axes = tuple((name, size) for name, (_, size) in state.axes.items())
-    around = axes, context.key, state.kinds, state.scope, state.frontend_attributes, config.special
+    around = (
+        axes,
+        context.key,
+        state.kinds,
+        state.scope,
+        state.frontend_attributes,
+        config.special and options_of_traces(),
+    )
     types = [(x.dtype, x.shape, x.weak_type, getattr(x, "sharding", None)) for x in leaves]
     key = around, tree, *types, *((where, type(x), x) for where, x in static)
     if is_known:

@@ -28,11 +28,12 @@ from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.config import cached_by_options, compiler_options
+from tinyxla.tracing.config import cached_by_options, compiler_options, config
 from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state, trace
 from tinyxla.tracing.device import default_device
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, UncommittedDevice, context
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, layout_on, spec_of
+from tinyxla.tracing.transfers import check_move
 from tinyxla.transforms.computations import effects, program_of_op, run as run_computation, subgraph
 from tinyxla.transforms.sharded import meshes_in, shard_map, sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
@@ -368,6 +369,8 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
             )
         owner, spec = layout_over(x, mesh)
         spec = spec if owner == mesh else translated(spec, owner, mesh) or ()
+    if config.special and mesh.size > 1:
+        check_move("A program", x, NamedSharding(mesh, spec_of(spec)))
     value = np.asarray(x.concrete("A program").dense())
     sharding = NamedSharding(mesh, spec_of(spec))
     if any(spec):

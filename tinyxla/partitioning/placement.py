@@ -15,6 +15,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.device import Device, Placement, PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0
@@ -28,6 +29,7 @@ from tinyxla.tracing.shardings import (
     axes_of,
     layout_on,
 )
+from tinyxla.tracing.transfers import check_host_values, check_move
 from tinyxla.transforms.sharding_types import type_of
 
 
@@ -197,6 +199,11 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
         layout.dimension_axes(x.shape, what)
         return x.update(sharding=shown(layout))
     array = x if isinstance(x, Array) else as_array(x)
+    if config.special:
+        is_explicit = what in ("device_put", "reshard")
+        check_host_values(what, (x,), is_explicit=is_explicit)
+        if isinstance(layout.mesh, Mesh):
+            check_move(what, array, shown(layout), is_explicit)
     if layout.mesh.empty and not isinstance(layout.mesh, Mesh):
         return _in_memory(array, layout)
     if isinstance(array, Tracer) and not only_even and array.ndim >= len(layout.spec):

@@ -91,6 +91,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^register_namedtuple_serialization: .* is no named tuple",
         "Use `jax.export.register_pytree_node_serialization` for types other than `collections.namedtuple`.",
     ),
+    # transfer guards
+    (
+        r"is copied from the host to a device, which transfer_guard",
+        "INVALID_ARGUMENT: Disallowed host-to-device transfer:",
+    ),
+    (r"is copied to .*, which transfer_guard_dev", "INVALID_ARGUMENT: Disallowed device-to-device transfer:"),
     # effects
     (r"is called for its effect in a branch that not all", "IO effect not supported in vmap-of-cond."),
     (r"is called for its effect in a loop whose examples end", "IO effect not supported in vmap-of-while."),
