@@ -169,7 +169,8 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
     if isinstance(placement, Device):
         return layout_on(placement)
     if isinstance(placement, NamedSharding):
-        return placement
+        is_of_no_mesh = placement.mesh.empty and not isinstance(placement.mesh, Mesh)
+        return None if is_of_no_mesh and placement.memory_kind == "device" else placement
     kind = placement.memory_kind if isinstance(placement, Placement) else None
     return None if kind is None else NamedSharding(AbstractMesh(), PartitionSpec(), memory_kind=kind)
 
