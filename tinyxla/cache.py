@@ -319,7 +319,8 @@ def _find() -> tuple[Path | None, str]:
     named = config.compilation_cache_dir or os.environ.get("TINYXLA_CACHE_DIR")
     try:
         path = Path(named) if named else _default_directory()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_dir():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError):

@@ -33,7 +33,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import float0
-from tinyxla.tracing.references import Reference, check_aliases, filled, has_references, slotted
+from tinyxla.tracing.references import Reference, check_aliases, filled, has_references, reference_of, slotted
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms.batch import BatchTracer
 from tinyxla.transforms.computations import run
@@ -261,7 +261,7 @@ class BoundCall:
         self.fixed = fixed
         self.tree = tree
         self.references = references  # among the other arguments, which have slots in their places
-        self.key = (of, tree, traced.key, tuple(map(id, references)))
+        self.key = (of, tree, traced.key, tuple(id(r.target) for r in references))
 
     def parted(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The arguments that are handed on, and the leaves of the others, for operands."""
@@ -296,7 +296,7 @@ class BoundCall:
     def check_references(self, what: str, residuals: Any) -> None:
         """An error for a reference among residuals that is no argument."""
         for name, x in zip(pytrees.leaf_names(residuals), pytrees.leaves(residuals), strict=True):
-            if isinstance(x, Reference) and not any(x is r for r in self.references):
+            if reference_of(x) is not None and not any(x is r.target for r in self.references):
                 raise ArgumentError(
                     f"{self.of}: the residuals{name} of {what} have a Ref that is no argument; give it as one, or the "
                     "array, ref[...]."

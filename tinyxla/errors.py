@@ -836,6 +836,19 @@ class VerificationError(TinyxlaError, ValueError):
     """
 
 
+class TransferGuardError(TinyxlaError, RuntimeError):
+    """What is copied to a device without being asked for, where a guard of transfers refuses that.
+
+    >>> import numpy as np
+    >>> import tinyxla
+    >>> with tinyxla.transfer_guard("disallow"):
+    ...     tinyxla.jit(lambda x: 2 * x)(np.ones(3))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.TransferGuardError: jit of <lambda>: float64[3] is copied from the host to a device, which ...
+    """
+
+
 class NoEffectWarning(UserWarning):
     """An option or an argument that changes nothing here, though it asks for something.
 
@@ -939,6 +952,7 @@ __all__ = [
     "TracerError",
     "TracerIntegerConversionError",
     "TransferError",
+    "TransferGuardError",
     "UnexpectedTracerError",
     "UnknownNameError",
     "UnknownOptionError",

@@ -131,7 +131,6 @@ def test_known_options_without_effect_warn_once(option: str, value: Any) -> None
         ("jax_platforms", "cpu"),
         ("jax_platforms", None),
         ("jax_default_matmul_precision", "highest"),
-        ("jax_transfer_guard", "disallow"),  # nothing is transferred
         ("jax_log_checkpoint_residuals", False),
         ("jax_default_device", CPU),
     ],

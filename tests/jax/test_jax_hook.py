@@ -348,7 +348,9 @@ def test_shardings_over_one_device() -> None:
     ]
 
 
-EXAMPLES = "jaxprs.avals jaxprs.primitives jaxprs.staging jaxprs.refs linear_util treedefs".split()
+EXAMPLES = """
+    jaxprs.avals jaxprs.primitives.program_primitives jaxprs.staging jaxprs.refs tracing.linear_util pytrees.treedefs
+""".split()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -15,7 +15,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError, TracerError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, TracerError
 
 generator = np.random.default_rng(5)
 X = generator.normal(size=(3, 4, 5)).astype(np.float32)
@@ -193,14 +193,6 @@ def test_is_leaf_takes_path_sees_the_nodes_that_jax_shows() -> None:
         assert found == tree
         assert len(package.tree.leaves_with_path(tree, is_leaf, is_leaf_takes_path=True)) == 3
     assert seen[tx] == seen[jax]
-
-
-def test_transfer_guards_are_contexts_without_effect() -> None:
-    for guard in (tx.transfer_guard, tx.transfer_guard_host_to_device, tx.transfer_guard_device_to_host):
-        with guard("disallow"):
-            assert jnp.arange(3).sum() == 3
-    with pytest.raises(AttributeValueError, match="transfer_guard is one of allow, log, disallow"):
-        tx.transfer_guard("never")
 
 
 def test_live_arrays_are_those_that_something_refers_to() -> None:

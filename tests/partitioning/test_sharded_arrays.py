@@ -9,8 +9,9 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError, MeshError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError, MeshError, ShapeError, ShardingTypeError
 from tinyxla.partitioning.memory_kinds import memory_kind_of
+from tinyxla.sharding import AbstractMesh
 
 P = tx.P
 
@@ -113,6 +114,60 @@ def test_programs_take_arrays_over_meshes_of_the_same_devices(shape: Any, spec: 
     assert compiled.input_shardings[0][0].spec == P(*[wanted if len(wanted) > 1 else wanted[0]] if wanted else ())
     for found in (*compiled(x), *tx.jit(function)(x), x + tx.device_put(_grid(8), _on(mesh)) - _grid(8)):
         np.testing.assert_array_equal(found, _grid(8))
+
+
+def test_a_program_over_several_meshes_of_the_same_devices() -> None:
+    """Constraints over meshes of other axes, also explicit ones, and arguments that are handed on."""
+    kinds = tx.sharding.AxisType
+    whole, parts = tx.make_mesh((4,), ("x",)), tx.make_mesh((2, 2), ("a", "b"))
+    x, y = tx.device_put(_grid(8), _on(parts, "b")), tx.device_put(_grid(8), _on(whole, "x"))
+
+    def function(x: Any) -> Any:
+        return tx.lax.with_sharding_constraint(2 * x, _on(parts, "a")) + 1
+
+    found = tx.jit(function, out_shardings=_on(whole, "x"))(x)
+    np.testing.assert_array_equal(found, 2 * _grid(8) + 1)
+    assert found.sharding == _on(whole, "x")
+    of_parts = tx.shard_map(lambda a: tx.lax.psum(a, "a"), mesh=parts, in_specs=P("a"), out_specs=P())
+    found = tx.jit(lambda x: of_parts(tx.lax.with_sharding_constraint(x, _on(whole, "x"))))(_grid(8))
+    np.testing.assert_array_equal(found, _grid(8).reshape(2, 4).sum(0))
+
+    whole, parts = (mesh.update(axis_types=(kinds.Explicit,) * mesh.devices.ndim) for mesh in (whole, parts))
+    x, y = tx.device_put(_grid(8), _on(parts, "a")), tx.device_put(_grid(8), _on(whole, "x"))
+
+    def there_and_back(y: Any) -> Any:
+        there = tx.sharding.reshard(y * 2, _on(parts, "b")) ** 2
+        assert tx.typeof(there).sharding.spec == P("b")
+        return tx.sharding.reshard(there, _on(whole, "x")), there, y
+
+    for result, wanted in zip(tx.jit(there_and_back)(y), [(whole, "x"), (parts, "b"), (whole, "x")], strict=True):
+        assert result.sharding == _on(*wanted)
+    gradient = tx.jit(tx.grad(lambda y: there_and_back(y)[0].sum()))(y)
+    np.testing.assert_array_equal(gradient, 8 * _grid(8))
+    assert gradient.sharding == _on(whole, "x")
+    assert [z.sharding for z in tx.jit(lambda x, y: (x, 2 * y))(x, y)] == [x.sharding, y.sharding]
+    for call in (lambda: x + y, lambda: tx.jit(jnp.add)(x, y)):
+        with pytest.raises(ShardingTypeError):
+            call()
+    other = tx.make_mesh((4, 1), ("a", "b"), axis_types=(kinds.Explicit,) * 2)
+    with pytest.raises(
+        ShardingTypeError, match="The axis 'a' has 2 devices in one mesh of a program, and 4 in another"
+    ):
+        tx.jit(lambda x: tx.sharding.reshard(x, _on(other, "a")))(x)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "others", "said"),
+    [
+        ((8,), (4,), "A program is over 8 devices, as .*, but a sharding in it is over 4"),
+        ((2, 3), (3, 2), "A program is over meshes whose axes are no parts of each other"),
+    ],
+)
+def test_meshes_of_other_devices_or_unfitting_axes_are_errors(sizes: Any, others: Any, said: str) -> None:
+    mesh, other = tx.make_mesh(sizes, ("x", "y")[: len(sizes)]), AbstractMesh(others, ("a", "b")[: len(others)])
+    x = tx.device_put(np.ones(24), _on(mesh, "x"))
+    with pytest.raises(ArgumentError, match=said):
+        tx.jit(lambda x: tx.lax.with_sharding_constraint(x, _on(other, "a")))(x)
 
 
 @pytest.mark.parametrize("kind", [tx.sharding.AxisType.Auto, tx.sharding.AxisType.Explicit])

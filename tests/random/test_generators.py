@@ -192,6 +192,11 @@ def test_out_sharding_may_name_the_one_device() -> None:
         np.testing.assert_array_equal(draw(KEY, (3,), out_sharding=tx.devices()[0]), draw(KEY, (3,)))
 
 
+def test_out_sharding_of_no_mesh_says_nothing() -> None:
+    layout = tx.sharding.NamedSharding(tx.sharding.get_abstract_mesh(), tx.P(None))
+    assert not tx.jit(lambda: random.bernoulli(KEY, 0.5, (3,), out_sharding=layout))().committed
+
+
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (2, 4), (4, 2)])
 def test_complex_orthogonal_matrices_are_unitary(n: int, m: int) -> None:
     x = np.asarray(random.orthogonal(KEY, n, (2,), "complex64", m))

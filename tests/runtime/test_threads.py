@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+import tinyxla.numpy as jnp
 from tests.support import ROOT, op_checks
 from tinyxla import lax
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
@@ -30,6 +31,7 @@ from tinyxla.loopir.lower import axes
 from tinyxla.ops.op import ops
 from tinyxla.runtime import threads as thread_counts
 from tinyxla.tracing import wrap
+from tinyxla.tracing.config import setting
 
 tnp = tx.numpy
 
@@ -790,8 +792,21 @@ def test_where_something_is_read_is_no_work() -> None:
         (loop,) = re.findall(r"over (\d+) by (\d+)", tx.jit(f).lower(*arrays).compile().as_text())
         return -(-int(loop[0]) // int(loop[1]))
 
-    plain = pieces(lambda x, y, z: x * y + z, 298, 298)
-    assert plain == pieces(lambda x, y, z: x[:-2, 1:-1] * y[1:-1, 2:] + z[2:, :-2], 300, 300) == 4
+    with setting("target", "processors=8"):
+        plain = pieces(lambda x, y, z: x * y + z, 298, 298)
+        assert plain == pieces(lambda x, y, z: x[:-2, 1:-1] * y[1:-1, 2:] + z[2:, :-2], 300, 300) == 4
+
+
+def test_a_short_step_has_a_chunk_for_each_thread() -> None:
+    def chunks(processors: int) -> int:
+        with setting("target", f"processors={processors}"):
+            text = tx.jit(lambda x: jnp.sin(x) * 2).lower(np.ones(200_000, np.float32)).compile().as_text()
+        ((extent, grain),) = re.findall(r"over (\d+) by (\d+)", text)
+        return -(-int(extent) // int(grain))
+
+    assert chunks(2) == 2
+    assert chunks(3) == 3
+    assert chunks(64) > 8  # of the least work that pays for one more thread
 
 
 @pytest.mark.sample(every=4)

@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, MeshError, ShardingTypeError
+from tinyxla.errors import ArgumentError, MeshError, ResultTypeError, ShardingTypeError
 from tinyxla.sharding import AxisType, auto_axes, explicit_axes, get_abstract_mesh
 
 P = tx.P
@@ -49,6 +49,10 @@ AMBIGUOUS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: _split((8, 4), "x")[:2], "slice: dimension 0 of the result has the size 2, which has no equal parts"),
     (lambda: _split((8, 4), "x")[jnp.array([1, 2])], "gather: elements are looked up along a dimension that is split"),
+    (
+        lambda: jnp.concatenate([_split((8,), "x"), _split((4,))]),
+        "concatenate: operands are split in different ways, f32[8@x] and f32[4];",
+    ),
     (lambda: jnp.sort(_split((8,), "x")), "sort: dimension 0 must be whole, but is split along 'x'"),
 ]
 
@@ -62,11 +66,26 @@ def test_ambiguous_types_are_errors(function: Callable[[], Any], said: str, comp
 
 
 def test_values_of_control_flow_have_one_type() -> None:
-    x, y = _split((8,), "x"), _split((8,), "y")
-    with pytest.raises(ShardingTypeError, match="conditional: a value is split as"):
-        tx.jit(lambda k: tx.lax.cond(k, lambda: x, lambda: y))(True)
-    with pytest.raises(ShardingTypeError, match="while: a value is split as"):
-        tx.jit(lambda x, y: tx.lax.fori_loop(0, 3, lambda k, c: (c[1], c[0]), (x, y)))(x, y)
+    x, y, whole = _split((8,), "x"), _split((8,), "y"), _split((8,))
+    lax, reshard = tx.lax, tx.sharding.reshard
+    alike = "must be split alike, but one is"
+    for other, shown in ((y, "8@y"), (whole, "8")):
+        with pytest.raises(ResultTypeError, match=rf"{alike} f32\[8@x\] or f32\[{shown}\]"):
+            tx.jit(lambda k, other: lax.cond(k, lambda: x, lambda: other))(True, other)
+    with pytest.raises(
+        ResultTypeError, match=r"fori_loop: what is carried is split as f32\[8@x\] at the start, but .*@y"
+    ):
+        tx.jit(lambda x, y: lax.fori_loop(0, 3, lambda k, c: (c[1], c[0]), (x, y)))(x, y)
+    for loop in (
+        lambda x: lax.while_loop(lambda c: c.sum() < 5, lambda c: reshard(c, P()), x),
+        lambda x: lax.scan(lambda c, _: (reshard(c, P()), None), x, None, length=1),
+        lambda x: lax.scan(lambda c, _: (c + x, None), jnp.zeros(8), None, length=1),
+    ):
+        with pytest.raises(ResultTypeError, match="what is carried is split as"):
+            tx.jit(loop)(x)
+    step = lambda c, row: (c + row, c * 2)  # noqa: E731
+    found = tx.jit(lambda x: lax.scan(step, 0 * x[0], x))(_split((3, 8), None, "x"))
+    assert [tuple(z.sharding.spec) for z in found] == [("x",), (None, "x")]
 
 
 def test_results_are_split_as_their_types_say() -> None:

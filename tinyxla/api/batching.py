@@ -17,7 +17,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
-from tinyxla.tracing.references import Reference, write_all
+from tinyxla.tracing.references import Reference, reference_of, write_all
 from tinyxla.tracing.shardings import axes_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
@@ -108,7 +108,7 @@ class _Mapping:
         leaves, treedef = pytrees.flatten((args, kwargs))
         wanted = pytrees.broadcast_prefix(self.in_axes, args, f"{what}: in_axes")
         wanted += [0] * (len(leaves) - len(wanted))
-        if Reference.exist and any(isinstance(x, Reference) for x in leaves):
+        if Reference.exist and any(reference_of(x) is not None for x in leaves):
             return self._with_references(leaves, treedef, wanted)
 
         def name(k: int) -> str:
@@ -170,20 +170,20 @@ class _Mapping:
 
     def _with_references(self, leaves: list[Any], treedef: pytrees.TreeDef, axes: list[Any]) -> Any:
         """References among the arguments: each example has one of its own, and what these hold is written back."""
-        fun, numbers = self.fun, [k for k, x in enumerate(leaves) if isinstance(x, Reference)]
+        fun, references = self.fun, {k: r for k, x in enumerate(leaves) if (r := reference_of(x)) is not None}
 
         @wraps(fun)
         def of_values(values: list[Any]) -> Any:
-            own = [leaves[k].__class__(x) if k in numbers else x for k, x in enumerate(values)]
-            args, kwargs = pytrees.unflatten(treedef, own)
+            own = {k: r.like(values[k]) for k, r in references.items()}
+            args, kwargs = pytrees.unflatten(treedef, [own[k].target if k in own else x for k, x in enumerate(values)])
             result = fun(*args, **kwargs)
-            return result, [own[k].read() for k in numbers]
+            return result, [r.read() for r in own.values()]
 
-        out_axes = (self.out_axes, [axes[k] for k in numbers])
-        given = [x.read() if k in numbers else x for k, x in enumerate(leaves)]
+        out_axes = (self.out_axes, [axes[k] for k in references])
+        given = [references[k].read() if k in references else x for k, x in enumerate(leaves)]
         one = replace(self, fun=of_values, in_axes=(axes,), out_axes=out_axes)
         result, after = one.call((given,), {})
-        write_all([leaves[k] for k in numbers], after)
+        write_all([*references.values()], after)
         return result
 
 

@@ -35,11 +35,28 @@ _MIN_UNROLLED_COPIES = 30  # copies of a line's operations, from which on a loop
 _GROWTH = 4  # each report on the same work comes after so many times the seconds of the last
 
 
-def log(message: str) -> None:
+def _warn(message: str) -> None:
     """A warning of the library's logger."""
     import logging  # here, since most programs log nothing
 
     logging.getLogger("tinyxla").warning(message)
+
+
+log = _warn
+_observers: list[Callable[[str, str, float], None]] = []
+
+
+def observe(observer: Callable[[str, str, float], None], say: Callable[[str], None]) -> None:
+    """Have a function called with "trace" or "compile", a function's name and the seconds that this took; and another
+    one with each message, in place of the library's logger."""
+    global log
+    log = say
+    _observers.append(observer)
+
+
+def _tell(what: str, name: str, start: float) -> None:
+    for observer in _observers:
+        observer(what, name, time.perf_counter() - start)
 
 
 def signature_text(computation: Computation) -> str:
@@ -55,6 +72,7 @@ def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Comp
     start = time.perf_counter()
     with _watched(name, None):
         made = trace()
+    _tell("trace", name, start)
     if config.log_compiles:
         computation = computation_of(made)
         log(
@@ -72,6 +90,7 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
         log(f"Compiling {name}{signature_text(computation)}{_at_user_line()}")
     with _watched(name, computation):
         made = compile()
+    _tell("compile", computation.name, start)
     if logs:
         log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}")
         _state.last = made

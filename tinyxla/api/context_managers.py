@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tinyxla.api.functions import check_callable
-from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.errors import ArgumentError
 from tinyxla.tracing.config import Block, NoEffect, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
 from tinyxla.util.wrapping import transformed
@@ -329,12 +329,13 @@ def explain_cache_misses(new_val: bool = True) -> Context:
     return setting("explain_cache_misses", new_val)
 
 
-def transfer_guard(new_val: str = "allow") -> Context:
-    """Nothing changes inside: arrays are in the memory that Python has, so nothing is transferred, and nothing that a
-    guard would refuse can happen.
+def transfer_guard(new_val: str) -> Context:
+    """Inside, copies to and between devices that are not asked for are allowed, logged by the logger "tinyxla", or
+    errors.
 
     Args:
-        new_val: "allow", "log", "disallow", "log_explicit" or "disallow_explicit".
+        new_val: "allow", "log", "disallow", or to include copies that are asked for, as by `device_put`, "log_explicit"
+            or "disallow_explicit".
 
     Returns:
         A context manager.
@@ -344,17 +345,86 @@ def transfer_guard(new_val: str = "allow") -> Context:
 
     Example:
         >>> import tinyxla as tx
+        >>> double = tx.jit(lambda x: 2 * x)
+        >>> x = tx.device_put(3.0)
         >>> with tx.transfer_guard("disallow"):
-        ...     tx.numpy.arange(2)
-        Array([0, 1], dtype=int32)
+        ...     double(x)  # double(3.0) would be an error
+        Array(6., dtype=float32, weak_type=True)
     """
-    if new_val not in _GUARDS:
-        raise AttributeValueError(f"transfer_guard is one of {', '.join(_GUARDS)}, but got {new_val!r}.")
-    return NoEffect()
+    return setting("transfer_guard", new_val)
 
 
-_GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-transfer_guard_host_to_device = transfer_guard_device_to_host = transfer_guard_device_to_device = transfer_guard
+def transfer_guard_host_to_device(new_val: str) -> Context:
+    """Inside, copies to a device that are not asked for, as of an array of NumPy's that is the argument of a compiled
+    function, are allowed, logged by the logger "tinyxla", or errors.
+
+    Args:
+        new_val: "allow", "log", "disallow", or to include copies that are asked for, as by `device_put`, "log_explicit"
+            or "disallow_explicit".
+
+    Returns:
+        A context manager.
+
+    Raises:
+        AttributeValueError: a value that the option does not have.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.transfer_guard_host_to_device("disallow"):
+        ...     tx.device_put(3.0) * 2.0
+        Traceback (most recent call last):
+            ...
+        tinyxla.errors.TransferGuardError: multiply: float64[] is copied from the host to a device, which ...
+    """
+    return setting("transfer_guard_host_to_device", new_val)
+
+
+def transfer_guard_device_to_device(new_val: str) -> Context:
+    """Inside, copies of arrays to other devices that are not asked for are allowed, logged by the logger "tinyxla", or
+    errors.
+
+    Args:
+        new_val: "allow", "log", "disallow", or to include copies that are asked for, as by `device_put`, "log_explicit"
+            or "disallow_explicit".
+
+    Returns:
+        A context manager.
+
+    Raises:
+        AttributeValueError: a value that the option does not have.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> x = tx.device_put(3.0)
+        >>> with tx.transfer_guard_device_to_device("disallow"):
+        ...     x + x
+        Array(6., dtype=float32, weak_type=True)
+    """
+    return setting("transfer_guard_device_to_device", new_val)
+
+
+def transfer_guard_device_to_host(new_val: str) -> Context:
+    """Inside, arrays may become NumPy's as everywhere: on a CPU that copies nothing to the host, so that there is
+    nothing to refuse.
+
+    Args:
+        new_val: "allow", "log", "disallow", or to include copies that are asked for, as by `device_put`, "log_explicit"
+            or "disallow_explicit".
+
+    Returns:
+        A context manager.
+
+    Raises:
+        AttributeValueError: a value that the option does not have.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> x = tx.numpy.arange(2)
+        >>> with tx.transfer_guard_device_to_host("disallow"):
+        ...     x.tolist()
+        [0, 1]
+    """
+    return setting("transfer_guard_device_to_host", new_val)
 
 
 def _without_effect(option: str, value: Any) -> Context:

@@ -106,7 +106,7 @@ def _vjp_with_references(fun: Function, primals: tuple[Any, ...], has_aux: bool)
     value, pullback, *aux = vjp(of_slots, *others, has_aux=has_aux)
 
     def with_references(cotangent: Any) -> Any:
-        return filled(pullback(cotangent), [type(r)(zeros_like(r)) for r in references])
+        return filled(pullback(cotangent), [r.like(pytrees.map_tree(zeros_like, r.read())) for r in references])
 
     return (value, with_references, *aux)
 
@@ -628,7 +628,7 @@ def _jvp_with_references(fun: Function, primals: Sequence[Any], tangents: Sequen
 
     @wraps(fun)
     def of_values(values: Sequence[Any], *args: Any) -> Any:
-        own = [type(r)(x) for r, x in zip(references, values, strict=True)]
+        own = [r.like(x) for r, x in zip(references, values, strict=True)]
         result = fun(*filled(args, own))
         value, aux = pair_of(result, name_of(fun)) if has_aux else (result, None)
         return (value, [r.read() for r in own]), aux

@@ -27,6 +27,7 @@ from tinyxla.tracing.device import (
     devices_of,
 )
 from tinyxla.tracing.meshes import Mesh, UncommittedDevice, context
+from tinyxla.tracing.transfers import check_host_values
 from tinyxla.util.version import VERSION
 
 
@@ -315,6 +316,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     check_placement("device_put: src", src)
     if may_alias is True and donate is True:
         raise AttributeValueError("device_put: may_alias and donate must not be both True; leave one out.")
+    if config.special:
+        check_host_values("device_put", pytrees.leaves(x), is_explicit=True)
     arrays, treedef = arrays_of(x, "device_put: the value")
     for array in arrays:
         if isinstance(array, ConcreteArray):

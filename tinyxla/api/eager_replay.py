@@ -34,6 +34,7 @@ from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import filter_error
 
@@ -75,6 +76,8 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
                 return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
             is_elsewhere = state.staging is not None or context.programs is not None
             if is_elsewhere or config.special or (static is not None and config.disable_jit):
+                if config.special:
+                    check_host_values(function.__name__, (*args, *kwargs.values()), only_arrays=True)
                 return function(*args, **kwargs)
             given: Any = args
             if static is not None:

@@ -24,7 +24,15 @@ from tinyxla.tracing.device import PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import current_mesh
 from tinyxla.tracing.promotion import MASKED, as_array, default_dtype
-from tinyxla.tracing.references import Reference, discovered, threaded, values_of
+from tinyxla.tracing.references import (
+    Reference,
+    discovered,
+    filled,
+    has_references,
+    slotted,
+    threaded,
+    values_of,
+)
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
@@ -434,12 +442,18 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         shardings[:] = map(sharding_in_type, pytrees.leaves(result))
         return result
 
-    def run(references: list[Reference]) -> Any:
+    (given, named), passed = slotted((args, kwargs)) if has_references((args, kwargs)) else ((args, kwargs), [])
+
+    def of_given(*args: Any, **kwargs: Any) -> Any:
+        return of_arrays(*filled(args, passed), **filled(kwargs, passed))
+
+    def run(outer: list[Reference]) -> Any:
         """References have their values, and what the function writes is dropped."""
-        of_values = threaded(of_arrays, references)
+        references = [*passed, *outer]
+        of_values = threaded(of_given, references)
         values = values_of(references)
         traced = wraps(function)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
-        made, _, weak, tree = trace_tree(traced if references else of_arrays, args, kwargs)
+        made, _, weak, tree = trace_tree(traced if references else of_arrays, given, named)
         return shapes_of(made, weak, tree)
 
     found = discovered(run)

@@ -13,7 +13,6 @@ import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, cast, overload
 
@@ -36,6 +35,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.api.kept_traces import forget_traces
+from tinyxla.api.per_function import PerFunction
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
 from tinyxla.hlo import Computation, Module
@@ -43,18 +43,19 @@ from tinyxla.ops.distributed.communication import Communication
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.partitioning.array import ShardedArray, layout_of, shown
+from tinyxla.partitioning.common_meshes import translated
 from tinyxla.partitioning.execution import (
     DeviceProgram,
     device_program,
     is_over,
     is_placed,
+    layouts_over,
     memory_kinds_of,
     mesh_of,
     on_mesh,
     partitioned,
     process_program,
     resharded,
-    spec_over,
 )
 from tinyxla.partitioning.memory_kinds import kinds_of_results, says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
@@ -72,7 +73,7 @@ from tinyxla.tracing.array import (
 )
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.config import cached_by_options, config
+from tinyxla.tracing.config import cached_by_options, config, options_of_traces
 from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import Device, check_device, check_placement, default_device
 from tinyxla.tracing.float_zeros import is_float0, without_float0
@@ -86,6 +87,7 @@ from tinyxla.tracing.references import (
     discovered,
     filled,
     has_references,
+    reference_of,
     slotted,
     updated,
     values_of,
@@ -101,6 +103,7 @@ from tinyxla.tracing.shardings import (
     spec_of,
 )
 from tinyxla.tracing.signatures import P, R
+from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects, program_of_op, run
@@ -269,21 +272,30 @@ class PartitionedProgram(Program):
         self.__dict__.update(program.__dict__)
         self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
         self.mesh = mesh
-        self._specs = tuple(spec_over(x, mesh) for x in (*leaves, *self.captured))
+        self._specs, self._meshes = layouts_over((*leaves, *self.captured), mesh, self.computation)
         self.are_placed = [is_placed(x) for x in leaves]
-        self._are_over_mesh = all(is_over(x, mesh) for x in (*leaves, *self.captured))
+        self._are_over_mesh = not self._meshes and all(is_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
         self._kinds = memory_kinds_of((*leaves, *self.captured))
         self.runs = True
 
     @property
     def _device(self) -> DeviceProgram:
-        return device_program(self.computation, self.mesh, self._specs, self._explicit)
+        return device_program(self.computation, self.mesh, self._specs, self._explicit, self._meshes)
+
+    @property
+    def _inputs(self) -> list[tuple[AbstractMesh, Spec]]:
+        """The meshes of the arguments, and how they are split over these."""
+        return list(zip(self._meshes or (self.mesh,) * len(self._specs), self._specs, strict=True))
 
     @property
     def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
-        """How arguments and results are split."""
-        return self._specs, self._device.outputs
+        """How arguments and results are split over the mesh, as far as its axes can say it."""
+        given, results = (
+            tuple(translated(spec, owner, self.mesh) or ((),) * len(spec) for owner, spec in side)
+            for side in (self._inputs, self._device.layouts)
+        )
+        return given, results
 
     @property
     def executable(self) -> Executable:
@@ -294,7 +306,7 @@ class PartitionedProgram(Program):
                     "for arrays over a Mesh to run it."
                 )
             program = partitioned(
-                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds
+                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds, self._meshes
             )
             self._sharded_results = program.results
             self._executable = program.executable
@@ -315,24 +327,24 @@ class PartitionedProgram(Program):
 
     @functools.cached_property
     def process_cost(self) -> ProcessCost:
-        mesh = self.mesh.abstract_mesh  # of which each device is a process
-        return self._process_cost(process_program(self._device, mesh, self._specs), mesh.size)
+        program = process_program(self._device, self._inputs, is_of_lanes=False)  # each device is a process
+        return self._process_cost(program, self.mesh.size)
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
         count = self.structure.num_leaves
         kinds = (self._kinds or [None] * count)[:count], kinds_of_results(self.computation, self._kinds)
-        specs = (self._specs[:count], self._device.outputs)
+        layouts = (self._inputs[:count], self._device.layouts)
         given, results = (
-            [shown(NamedSharding(self.mesh, spec_of(x), memory_kind=k)) for x, k in zip(*side, strict=True)]
-            for side in zip(specs, kinds, strict=True)
+            [shown(NamedSharding(owner, spec_of(x), memory_kind=k)) for (owner, x), k in zip(*side, strict=True)]
+            for side in zip(layouts, kinds, strict=True)
         )
         return given, results
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:
         kinds = self._kinds or (None,) * len(arrays)
-        pairs = zip(self._specs, kinds, arrays, strict=False)
-        layouts = [NamedSharding(self.mesh, spec_of(spec), memory_kind=kind) for spec, kind, _ in pairs]
+        pairs = zip(self._inputs, kinds, arrays, strict=False)
+        layouts = [NamedSharding(owner, spec_of(spec), memory_kind=kind) for (owner, spec), kind, _ in pairs]
         if not self.moves and self._are_over_mesh:
             check_agrees(self.computation.name, list(arrays), layouts)
         return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
@@ -340,9 +352,12 @@ class PartitionedProgram(Program):
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
         given = (*leaves, *self.captured)
-        mesh: Any = self.mesh
         is_ready = self._are_over_mesh
-        found = executable([(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x in given])
+        meshes: Any = self._meshes or (self.mesh,) * len(given)
+        pairs = zip(given, meshes, strict=True)
+        found = executable(
+            [(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x, mesh in pairs]
+        )
         arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
         signatures = {x.signature() for x in arrays} if self.donate_argnums else ()
         for k in self.donate_argnums:
@@ -366,7 +381,7 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
     _observer = observer
     for function in _all_functions():
         function.forget_executables()
-    for programs in _shared_programs():
+    for programs in _shared.values():
         _forget_executables(programs.by_key)
 
 
@@ -426,27 +441,14 @@ class _Programs(NamedTuple):
 
 
 # By functions and what is static and donated: so that a function which is compiled anew by each call is traced once.
-_shared: weakref.WeakKeyDictionary[Function, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
-_MAX_SHARED = 1024  # functions; what programs hold may hold the function in turn, and would stay with it
-
-
-def _shared_programs() -> list[_Programs]:
-    """Copied as often as another thread makes a function meanwhile."""
-    while True:
-        try:
-            return [programs for of_settings in _shared.values() for programs in of_settings.values()]
-        except RuntimeError:
-            continue
+_shared = PerFunction[Any, _Programs]()
 
 
 def _programs_of(function: Function, settings: Any) -> _Programs:
     """The programs of a function, which all that `jit` makes of it with these settings have together."""
     if type(function) is not FunctionType:
         return _Programs({}, {})
-    while len(_shared) >= _MAX_SHARED and function not in _shared:
-        with suppress(RuntimeError):  # where another thread makes a function meanwhile
-            _shared.pop(next(iter(_shared)), None)
-    return _shared.setdefault(function, {}).setdefault(settings, _Programs({}, {}))
+    return _shared.of(function).setdefault(settings, _Programs({}, {}))
 
 
 class _SignatureOfWrapped:
@@ -582,24 +584,24 @@ class Jitted(Described, Generic[P, R]):
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
+            own = [r.like(x) for r, x in zip(passed, values[number:], strict=True)]
             function = updated(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
             try:
                 result, after = function(values[:number])
             except OuterReferenceError as error:
-                if any(error.reference is r for r in passed):
+                if any(error.reference.target is r.target for r in passed):
                     names = lambda: parameter_names(self._function, *whole)  # noqa: E731
                     raise closed_over_error(what, error.reference, whole, names) from None
                 raise
             for name, x in zip(pytrees.leaf_names(result), pytrees.leaves(result), strict=True):
-                if isinstance(x, Reference):
-                    origin = self._origin(x, [*zip(own, passed, strict=True)], whole)
+                if found := reference_of(x):
+                    origin = self._origin(found, [*zip(own, passed, strict=True)], whole)
                     raise ArgumentError(
                         f"jit of {self.__name__}: the result{name} is a Ref, {origin}; give the array, ref[...]."
                     )
             return result, [*after, *(r.read() if r.is_written else None for r in own)]
 
-        key = tuple(map(id, closed)), tuple(type(r) for r in passed)
+        key = tuple(id(r.target) for r in closed), tuple(r.kind for r in passed)
         made, _ = self._of_values.get(key, (None, None))
         if made is None:
             static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
@@ -621,8 +623,8 @@ class Jitted(Described, Generic[P, R]):
         """Where a reference comes from: the argument for which the traced function has its own one, or the line that
         made it."""
         for own, given in passed:
-            if own is reference:
-                numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given]
+            if own.target is reference.target:
+                numbers = [k for k, x in enumerate(pytrees.leaves(whole)) if x is given.target]
                 return f"passed in as the argument {parameter_names(self._function, *whole)[numbers[0]]}"
         return f"made at {reference.source}"
 
@@ -645,11 +647,14 @@ class Jitted(Described, Generic[P, R]):
             if any(map(is_float0, leaves)):
                 return self._program(without_float0(args), without_float0(kwargs))
             names = lambda: parameter_names(self._with_static(len(args), static), positional, named)  # noqa: E731
+            if config.special:
+                check_host_values(f"jit of {self.__name__}", leaves)
             leaves = self._as_arguments(leaves, names)
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
-        key = (static, bool(named), (axes, context.key, state.kinds), config.special, treedef, *signatures)
+        special = config.special and options_of_traces()
+        key = (static, bool(named), (axes, context.key, state.kinds), special, treedef, *signatures)
         try:
             program = self._programs.get(key)
         except Exception as error:
@@ -992,7 +997,7 @@ def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
         function.clear_cache()
-    for programs in _shared_programs():
+    for programs in _shared.values():
         programs.clear()
 
 

@@ -3,16 +3,16 @@ arguments, and values of static ones."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from tinyxla.api.functions import parameter_names, trace_tree
+from tinyxla.api.per_function import PerFunction
 from tinyxla.hlo import Computation
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.config import config
+from tinyxla.tracing.config import config, options_of_traces
 from tinyxla.tracing.core import Interpreted, state
 from tinyxla.tracing.meshes import context
 
@@ -26,15 +26,8 @@ class Traced(NamedTuple):
     tree: pytrees.TreeDef
 
 
-_kept: weakref.WeakKeyDictionary[Callable[..., Any], dict[Hashable, Traced]] = weakref.WeakKeyDictionary()
-_MAX_KEPT = 1024  # functions; what they were traced to may hold them in turn, and would stay with them
-
-
-def forget_traces() -> None:
-    """Trace all functions anew."""
-    _kept.clear()
-
-
+_kept = PerFunction[Hashable, Traced]()
+forget_traces = _kept.clear
 config.watch(forget_traces)  # options decide what a trace records
 
 
@@ -50,21 +43,24 @@ def traced(
     captures = None if state.staging is None else state.staging.captures  # as the function around
     is_known = captures is None and state.manual is None and type(fun) is FunctionType
     axes = tuple((name, size) for name, (_, size) in state.axes.items())
-    around = axes, context.key, state.kinds, state.frontend_attributes, config.special
+    around = (
+        axes,
+        context.key,
+        state.kinds,
+        state.frontend_attributes,
+        config.special and options_of_traces(),
+    )
     types = [(x.dtype, x.shape, x.weak_type, getattr(x, "sharding", None)) for x in leaves]
     key = around, tree, *types, *((where, type(x), x) for where, x in static)
     if is_known:
         with suppress(TypeError):  # of a static argument without a hash, which may have changed since
-            found = _kept.get(fun, {}).get(key)
+            found = _kept.of(fun).get(key)
             if found is not None:
                 return found
     inner, named = pytrees.unflatten(tree, leaves)
     names = lambda: parameter_names(of_arrays, inner, named)  # noqa: E731
     made = Traced(*trace_tree(of_arrays, inner, named, captures, names))
     if is_known and not any(isinstance(x, Interpreted) for x in made.captured):
-        while len(_kept) >= _MAX_KEPT and fun not in _kept:
-            with suppress(RuntimeError):  # where another thread traces a function meanwhile
-                _kept.pop(next(iter(_kept)), None)
         with suppress(TypeError):
-            _kept.setdefault(fun, {})[key] = made
+            _kept.of(fun)[key] = made
     return made

@@ -38,9 +38,13 @@ OPS_PER_BYTE = OPS_PER_NANOSECOND // BYTES_PER_NANOSECOND
 COSTLY_OPS = 8  # simple operations in the time of a costly one, such as an exponential, in vectors
 CALL_OPS = 100  # simple operations of scalars in the time of a call, or of a schedule's step
 CHUNK_OPS = 1 << 17  # of a chunk that pays for one more thread
+LOCAL_OPS = (
+    16 * CHUNK_OPS
+)  # of a thread's share up to which its arrays, in another thread's cache, cost more than balance
 PARALLEL_CHUNK_ELEMENTS = CHUNK_OPS // COSTLY_OPS  # the same in elements, each of the cost of a costly operation
 STEP_NANOSECONDS = 10.0  # of any step, for its call
 WAKE_NANOSECONDS = 10_000.0  # until a thread that sleeps works on a step
+SPIN_NANOSECONDS = 100_000.0  # that a thread waits for work before it sleeps: longer than Python between two calls
 MESSAGE_BYTES_PER_NANOSECOND = 1.0  # between processes
 MESSAGE_START_BYTES = 1 << 15  # sent in the time that a message takes to start and to end
 MAX_UNINTERRUPTED_OPS = 1 << 26  # of a loop in which signals are not looked for: some milliseconds

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from tinyxla.api.jit import PartitionedProgram, Program
 from tinyxla.errors import ArgumentError, BytecodeError
 from tinyxla.partitioning.array import ShardedArray
-from tinyxla.partitioning.execution import translated
 from tinyxla.partitioning.placement import placed
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, Tracer
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
@@ -40,7 +39,7 @@ class Layouts(NamedTuple):
         return Layouts(self.mesh, (*self.inputs, *given), found, tuple(spec is not None for spec in self.inputs))
 
     def placed_arguments(self, name: str, arrays: Sequence[Any]) -> tuple[AbstractMesh, list[Any]]:
-        """The mesh of a call, and the arguments there.
+        """The mesh of a call, with the axes of this one, and the arguments there.
 
         Raises:
             ArgumentError: it has another number of devices.
@@ -51,7 +50,7 @@ class Layouts(NamedTuple):
             spec is not None or _mesh_of(x) not in (None, mesh) for x, spec in zip(arrays, self.inputs, strict=True)
         ]
         found = [
-            placed(f"call of {name}", x, self._sharding(mesh, spec)) if is_moved else x
+            placed(f"call of {name}", x, NamedSharding(mesh, spec_of(spec))) if is_moved else x
             for x, spec, is_moved in zip(arrays, specs, moves, strict=True)
         ]
         return mesh, found
@@ -59,12 +58,11 @@ class Layouts(NamedTuple):
     def placed_results(self, name: str, mesh: AbstractMesh, results: Sequence[Any]) -> list[Any]:
         """The results where the function has them."""
         pairs = zip(results, self.outputs, strict=True)
-        return [placed(f"call of {name}", x, self._sharding(mesh, spec)) for x, spec in pairs]
+        return [placed(f"call of {name}", x, NamedSharding(mesh, spec_of(spec))) for x, spec in pairs]
 
     def _mesh_of_call(self, name: str, arrays: Sequence[Any]) -> AbstractMesh:
         mesh: Mesh | None = next((mesh for mesh in map(_mesh_of, arrays) if mesh is not None), context.programs)
-        is_traced = mesh is None and any(isinstance(x, Tracer) for x in arrays)
-        if is_traced:
+        if mesh is None and any(isinstance(x, Tracer) for x in arrays):
             mesh = next((mesh for mesh in map(_mesh_around, arrays) if mesh is not None), None)
             if mesh is None:
                 return self.mesh  # where the program around it will be
@@ -74,22 +72,9 @@ class Layouts(NamedTuple):
                 f"{1 if mesh is None else mesh.size}; put them on a mesh of as many devices by device_put, or call it "
                 "inside of set_mesh."
             )
-        if is_traced or mesh.shape_tuple == self.mesh.shape_tuple:
+        if mesh.shape_tuple == self.mesh.shape_tuple:
             return mesh
         return Mesh(mesh.devices.reshape(self.mesh.axis_sizes), self.mesh.axis_names)
-
-    def _sharding(self, mesh: AbstractMesh, spec: Spec) -> NamedSharding:
-        """A sharding over the mesh of a call, which may have other axes."""
-        found: Spec | None = spec
-        if isinstance(mesh, Mesh) and mesh.shape_tuple != self.mesh.shape_tuple:
-            own = Mesh(mesh.devices.reshape(self.mesh.axis_sizes), self.mesh.axis_names)
-            found = translated(spec, own, mesh)
-        if found is None:
-            raise ArgumentError(
-                f"A function was exported with the sharding {spec_of(spec)} over {self.mesh}, which the axes "
-                f"of {mesh} cannot say; call it in a program over a mesh with axes of those sizes."
-            )
-        return NamedSharding(mesh, spec_of(found))
 
     def to_json(self) -> Any:
         """As lists and dicts."""

@@ -48,6 +48,7 @@ from tinyxla.tracing.promotion import (
     promote_types,
     scalar_dtype,
 )
+from tinyxla.tracing.transfers import check_host_values
 
 ArrayLike = Any
 Axis = int | Sequence[int] | None
@@ -239,7 +240,11 @@ def summable(kind: ElementType | None, *factors: Array) -> list[Array]:
 
 def array_of(value: ArrayLike, what: str) -> Array:
     """An array of an argument; for a list the advice to convert it."""
-    return value if isinstance(value, Array) else as_array(value, what)
+    if isinstance(value, Array):
+        return value
+    if config.special:
+        check_host_values(what, (value,), only_arrays=True)
+    return as_array(value, what)
 
 
 def flat_array(a: ArrayLike, what: str) -> Array:

@@ -44,6 +44,7 @@ from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, checked_size, on_current_mesh, state
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import Mesh, context, current_mesh
@@ -59,6 +60,7 @@ from tinyxla.tracing.promotion import (
     refuse_masked,
 )
 from tinyxla.tracing.shardings import NamedSharding
+from tinyxla.tracing.transfers import check_constant, check_host_values
 from tinyxla.tracing.views import read_only_view
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, filled, of_key_type
 from tinyxla.util.tracebacks import boundary
@@ -149,12 +151,16 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
     if isinstance(value, Array):
         return value if dtype is None else cast(value, dtype, False)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        if config.special:
+            check_host_values("array", (value,))
         if dtype is None:
             return as_array(value)
         return ConcreteArray(_scalar(value, dtype))
     if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype == object:
             raise DTypeError("array: a NumPy array of Python objects is no array of numbers; give it a number type.")
+        if config.special:
+            check_host_values("array", (value,))
         given = element_type(value.dtype).dtype
         target = default_dtype(given) if dtype is None else dtype
         held = copied(value, value.dtype)
@@ -437,6 +443,8 @@ def _constant(what: str, shape: Any, value: int, dtype: Any) -> Array:
         raise DTypeError(
             f"{what}: {dtype} is not an element type; for an array of shape ({sizes}) write {what}(({sizes}))."
         )
+    if config.special:
+        check_constant(what, value)
     return full(shape_of(what, shape), value, default_float() if dtype is None else dtype)
 
 

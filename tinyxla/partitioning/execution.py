@@ -10,9 +10,9 @@ import numpy as np
 
 from tinyxla.backends import Executable, compile_module
 from tinyxla.errors import ArgumentError
-from tinyxla.hlo import Computation, Module
+from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.hlo.graph import computations_in
-from tinyxla.ops import Op
+from tinyxla.ops import Op, movement
 from tinyxla.partitioning.array import (
     ShardedArray,
     from_whole,
@@ -21,19 +21,21 @@ from tinyxla.partitioning.array import (
     set_run_one,
     sharded_signature,
 )
-from tinyxla.partitioning.lanes import of_process
+from tinyxla.partitioning.common_meshes import common_mesh, divides_axes, has_same_devices, over_common_mesh, translated
+from tinyxla.partitioning.lanes import block_sizes, of_process
 from tinyxla.partitioning.memory_kinds import Kind, kinds_of_results
 from tinyxla.partitioning.processes import among_processes, axes_of_mesh
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.config import cached_by_options, compiler_options
-from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state
+from tinyxla.tracing.config import cached_by_options, compiler_options, config
+from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state, trace
 from tinyxla.tracing.device import default_device
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, UncommittedDevice, context
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, layout_on, spec_of
-from tinyxla.transforms.computations import effects, program_of_op, subgraph
-from tinyxla.transforms.sharded import sharding_constraint
+from tinyxla.tracing.transfers import check_move
+from tinyxla.transforms.computations import effects, program_of_op, run as run_computation, subgraph
+from tinyxla.transforms.sharded import meshes_in, shard_map, sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
 
 
@@ -50,15 +52,29 @@ class Result(NamedTuple):
 
 
 class DeviceProgram(NamedTuple):
-    """The program of a device, of parts, and the shardings of its results."""
+    """The program of a device, of parts.
+
+    Attributes:
+        computation: the program.
+        mesh: that over which it is partitioned.
+        inputs, outputs: the shardings of the arguments and results over it.
+        layouts: the meshes of the results, and their shardings over these.
+    """
 
     computation: Computation
+    mesh: AbstractMesh
+    inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
+    layouts: tuple[tuple[AbstractMesh, Spec], ...]
 
 
 @lru_cache(1024)
 def device_program(
-    computation: Computation, mesh: AbstractMesh, inputs: tuple[Spec, ...], explicit: tuple[Hashable, ...] = ()
+    computation: Computation,
+    mesh: AbstractMesh,
+    inputs: tuple[Spec, ...],
+    explicit: tuple[Hashable, ...] = (),
+    meshes: tuple[AbstractMesh, ...] = (),
 ) -> DeviceProgram:
     """A program of whole arrays, partitioned over a mesh.
 
@@ -66,21 +82,89 @@ def device_program(
         computation: of whole arrays.
         inputs: the shardings of the arguments.
         explicit: the axes along which results are split as their types say.
+        meshes: those of the arguments, if one is over another mesh of the same devices.
+
+    Raises:
+        ArgumentError: a sharding in it is over another number of devices, or over axes that are no parts of others.
+        ShardingTypeError: an axis has other sizes in other meshes.
     """
     from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need them
     from tinyxla.partitioning.spmd import partition
 
     sizes = {name: mesh.shape[name] for name in explicit}
-    inlined = inline_calls(with_types(computation, mesh, sizes, inputs))
+    inlined = inline_calls(with_types(computation, mesh, sizes, inputs, meshes))
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
-    made = partition(live, mesh.shape, inputs)
-    return DeviceProgram(made.computation, made.outputs)
+    used = dict.fromkeys((*meshes, *(other for _, other in meshes_in(live))))
+    others = [other for other in used if other.shape_tuple != mesh.shape_tuple and not other.empty]
+    if not others and not meshes:
+        made = partition(live, mesh.shape, inputs)
+        return DeviceProgram(made.computation, mesh, inputs, made.outputs, tuple((mesh, spec) for spec in made.outputs))
+    owners = meshes or (mesh,) * len(inputs)
+    mapped = dict.fromkeys(other for x, other in meshes_in(live) if x.op is shard_map)
+    common = common_mesh(mesh, tuple(others), tuple(mapped)) if others else mesh
+    given = tuple(_respelled(spec, owner, common) for spec, owner in zip(inputs, owners, strict=True))
+    made = partition(over_common_mesh(live, common), common.shape, given)
+    own = dict(zip(live.parameters, owners, strict=True))
+    layouts: list[tuple[AbstractMesh, Spec]] = []
+    for x, spec in zip(live.outputs, made.outputs, strict=True):
+        first = own.get(x, x.attributes.mesh if x.op is sharding_constraint else mesh)
+        wanted = (first, mesh, *others, common) if x in own or first in others else (mesh, *others, common)
+        pairs = ((_with_devices_of(m, mesh), translated(spec, common, m)) for m in wanted)
+        owner, found = next((m, spec) for m, spec in pairs if spec is not None)
+        if x.op is sharding_constraint and owner.shape_tuple == first.shape_tuple:  # it may name axes of one device
+            said = tuple(map(axes_of, x.attributes.spec))
+            found = said if translated(said, first, common) == spec else found
+        layouts.append((owner, found))
+    return DeviceProgram(made.computation, common, given, made.outputs, tuple(layouts))
 
 
-def process_program(program: DeviceProgram, mesh: AbstractMesh, inputs: tuple[Spec, ...]) -> Computation:
-    """The program of this process, of blocks, from that of a device."""
-    resolved = among_processes(program.computation, axes_of_mesh(mesh))
-    return of_process(resolved, lanes_of(mesh), inputs, program.outputs)
+def _respelled(spec: Spec, mesh: AbstractMesh, common: AbstractMesh) -> Spec:
+    """How an array that is split over a mesh is split over a common one, which can say it."""
+    found = translated(spec, mesh, common)
+    assert found is not None
+    return found
+
+
+def _with_devices_of(mesh: AbstractMesh, other: AbstractMesh) -> AbstractMesh:
+    """A mesh over the devices of another one, if that has any."""
+    if isinstance(mesh, Mesh) or not isinstance(other, Mesh):
+        return mesh
+    return Mesh(other.devices.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+
+
+def process_program(
+    program: DeviceProgram, inputs: Sequence[tuple[AbstractMesh, Spec]], is_of_lanes: bool = True
+) -> Computation:
+    """The program of this process, of blocks, from that of a device.
+
+    Args:
+        program: that of a device.
+        inputs: the meshes of the arguments, and how they are split over these.
+        is_of_lanes: whether the process has several devices; else each of them is a process.
+    """
+
+    def lanes(mesh: AbstractMesh) -> Any:
+        return lanes_of(mesh if is_of_lanes else mesh.abstract_mesh)
+
+    common = program.mesh
+    resolved = among_processes(program.computation, axes_of_mesh(common if is_of_lanes else common.abstract_mesh))
+    made = of_process(resolved, lanes(common), program.inputs, program.outputs)
+    if all(mesh.shape_tuple == common.shape_tuple for mesh, _ in (*inputs, *program.layouts)):
+        return made
+
+    def blocks(arrays: Sequence[Instruction], layouts: Sequence[tuple[AbstractMesh, Spec]]) -> list[tuple[int, ...]]:
+        pairs = zip(arrays, layouts, strict=True)
+        return [block_sizes(x.array_shape.dimensions, spec, lanes(mesh)) for x, (mesh, spec) in pairs]
+
+    def reshaped(*given: Any) -> list[Any]:
+        shapes = [p.array_shape.dimensions for p in made.parameters]
+        found = run_computation(made, [movement.reshape_to(x, n) for x, n in zip(given, shapes, strict=True)])
+        return [movement.reshape_to(x, n) for x, n in zip(found, results, strict=True)]
+
+    sizes = blocks(resolved.parameters, inputs)
+    results = blocks(resolved.outputs, program.layouts)
+    shapes = [p.array_shape.with_dimensions(n) for p, n in zip(made.parameters, sizes, strict=True)]
+    return trace(reshaped, shapes, made.name)[0]
 
 
 class Partitioned(NamedTuple):
@@ -98,6 +182,7 @@ def partitioned(
     weak: tuple[bool, ...],
     explicit: tuple[Hashable, ...] = (),
     kinds: tuple[Kind, ...] = (),
+    meshes: tuple[AbstractMesh, ...] = (),
 ) -> Partitioned:
     """A program of whole arrays, compiled for a mesh.
 
@@ -107,17 +192,19 @@ def partitioned(
         weak: whether the results are weakly typed.
         explicit: the axes along which results are split as their types say.
         kinds: the kinds of memory of the arguments, if one is not the usual one.
+        meshes: those of the arguments, if one is over another mesh of the same devices.
 
     Raises:
         ArgumentError: an operation on arrays in different kinds of memory.
     """
     memory = kinds_of_results(computation, kinds)
-    program = device_program(computation, mesh, inputs, explicit)
-    made = process_program(program, mesh, inputs)
+    program = device_program(computation, mesh, inputs, explicit, meshes)
+    made = process_program(program, list(zip(meshes or (mesh,) * len(inputs), inputs, strict=True)))
     results: list[Result] = []
-    for x, is_weak, spec, kind in zip(computation.outputs, weak, program.outputs, memory, strict=True):
+    for x, is_weak, (owner, spec), kind in zip(computation.outputs, weak, program.layouts, memory, strict=True):
         shape = x.array_shape
-        sharding = NamedSharding(mesh, spec_of(spec, shape.rank if explicit else 0), memory_kind=kind)
+        is_typed = bool(explicit if owner == mesh else owner.explicit_axes)
+        sharding = NamedSharding(owner, spec_of(spec, shape.rank if is_typed else 0), memory_kind=kind)
         signature = sharded_signature(shape.dtype, shape.dimensions, is_weak, sharding)
         results.append(Result(shape.dimensions, sharding, is_weak, signature))
     return Partitioned(compile_module(Module(computation.name, made)), tuple(results))
@@ -158,7 +245,7 @@ def mesh_of(
         ArgumentError: there are several.
     """
     own, held = ([_layout_of(x) for x in several] for several in (arguments, captured))
-    inner = dict.fromkeys(_meshes_in(computation))
+    inner = dict.fromkeys(_over_devices(computation))
     over_meshes = [None if layout is None or layout.mesh.empty else layout for layout in held]
     if any(own) or any(over_meshes) or inner or context.programs is not None:
         held = over_meshes
@@ -171,7 +258,7 @@ def mesh_of(
     several = list(dict.fromkeys(committed or list(found)[:1]))
     first = several[0]
     wrong = [mesh for mesh in around if isinstance(first, Mesh) and not has_same_devices(first, mesh)]
-    wrong = [mesh for mesh in several if not _are_exchangeable(first, mesh)] or wrong or list(inner)[1:]
+    wrong = [mesh for mesh in several if not has_same_devices(first, mesh)] or wrong
     if not wrong:
         typed = [mesh for mesh in several if explicit_axes(mesh)]
         return (typed or [*inner] or several)[0]
@@ -194,33 +281,11 @@ def mesh_of(
     )
 
 
-def has_same_devices(mesh: AbstractMesh, other: AbstractMesh) -> bool:
-    """Whether two meshes have the same devices in the same order."""
-    if mesh == other:
-        return True
-    if not (isinstance(mesh, Mesh) and isinstance(other, Mesh)):
-        return False
-    return mesh.device_ids.ravel().tolist() == other.device_ids.ravel().tolist()
-
-
-def _are_exchangeable(mesh: AbstractMesh, other: AbstractMesh) -> bool:
-    """Whether arrays over one mesh may be taken for such over the other: axes that are in types must have its names."""
-    are_alike = mesh.shape_tuple == other.shape_tuple or not (mesh.explicit_axes or other.explicit_axes)
-    return are_alike and has_same_devices(mesh, other)
-
-
-def _meshes_in(computation: Computation) -> Iterator[Mesh]:
-    if computation.all_opcodes.isdisjoint(_OF_MESHES):
-        return
-    for x in computation.instructions:
-        mesh = getattr(x.attributes, "mesh", None)
+def _over_devices(computation: Computation) -> Iterator[Mesh]:
+    """The meshes of several devices that a computation says."""
+    for _, mesh in meshes_in(computation):
         if isinstance(mesh, Mesh) and not mesh.is_default_device:
             yield mesh
-        for inner in x.computations():
-            yield from _meshes_in(inner)
-
-
-_OF_MESHES = ("shard-map", "sharding-constraint")
 
 
 def _trace_of_meshes(attributes: Mapping[str, Any]) -> Trace | None:
@@ -231,7 +296,7 @@ def _trace_of_meshes(attributes: Mapping[str, Any]) -> Trace | None:
     elif mesh is not None:
         is_over_mesh = isinstance(mesh, Mesh) and not mesh.is_default_device
     else:
-        is_over_mesh = any(next(_meshes_in(x), None) for x in computations_in(attributes.values()))
+        is_over_mesh = any(next(_over_devices(x), None) for x in computations_in(attributes.values()))
     return ShardedArray.owner if is_over_mesh else None
 
 
@@ -256,54 +321,39 @@ def is_over(x: Any, mesh: AbstractMesh) -> bool:
     return layout is None or layout.mesh == mesh
 
 
-def spec_over(x: Any, mesh: AbstractMesh) -> Spec:
-    """How an argument is split over a mesh."""
+def layout_over(x: Any, mesh: AbstractMesh, mapped: Sequence[AbstractMesh] = ()) -> tuple[AbstractMesh, Spec]:
+    """The mesh of an argument of a program, and how it is split over it: that of the program, or its own one of the
+    same devices, if axes are in types or that of the program cannot say it.
+
+    Args:
+        x: the argument.
+        mesh: that of the program.
+        mapped: meshes over which the program maps functions of parts. An argument that is split along parts of their
+            axes is whole.
+    """
     layout = _layout_of(x)
-    whole: Spec = ((),) * len(x.shape)
+    whole = mesh, ((),) * len(x.shape)
     if layout is None:
         return whole
-    spec = layout.dimension_axes(x.shape)
-    return spec if layout.mesh == mesh else translated(spec, layout.mesh, mesh) or whole
+    own, spec = layout.mesh, layout.dimension_axes(x.shape)
+    if own == mesh:
+        return mesh, spec
+    if own.empty or not has_same_devices(own, mesh):
+        return whole
+    found = None if own.explicit_axes or mesh.explicit_axes else translated(spec, own, mesh)
+    if found is not None:
+        return mesh, found
+    return whole if any(divides_axes(own, other) for other in mapped) else (own, spec)
 
 
-@lru_cache(256)
-def translated(spec: Spec, mesh: AbstractMesh, other: AbstractMesh) -> Spec | None:
-    """How an array is split over another mesh of the same devices in the same order; None if it cannot be said by axes
-    of that one."""
-    if not _are_exchangeable(mesh, other):
-        return None
-    sizes, strides = other.shape, _strides(other)
-    found: list[tuple[Any, ...]] = []
-    for axes in spec:
-        remaining = [(_strides(mesh)[name], mesh.shape[name]) for name in axes if mesh.shape[name] > 1]
-        names: list[Any] = []
-        while remaining:
-            stride, size = remaining.pop(0)
-            end = stride * size
-            fitting = [n for n, k in strides.items() if sizes[n] > 1 and k * sizes[n] == end]
-            if not fitting or (strides[fitting[0]] > stride and strides[fitting[0]] % stride):
-                return None
-            (name,) = fitting
-            if strides[name] < stride:  # it goes on into the next axis, which must be the adjacent one
-                if not remaining or remaining[0][0] * remaining[0][1] != stride:
-                    return None
-                remaining[0] = remaining[0][0], end // remaining[0][0]
-                continue
-            names.append(name)
-            if strides[name] > stride:
-                remaining.insert(0, (stride, strides[name] // stride))
-        found.append(tuple(names))
-    return tuple(found)
-
-
-def _strides(mesh: AbstractMesh) -> dict[Any, int]:
-    """For each axis how far apart devices are along it, in the order of all."""
-    strides: dict[Any, int] = {}
-    stride = 1
-    for name in reversed(mesh.axis_names):
-        strides[name] = stride
-        stride *= mesh.shape[name]
-    return strides
+def layouts_over(
+    arrays: Sequence[Any], mesh: AbstractMesh, computation: Computation
+) -> tuple[tuple[Spec, ...], tuple[AbstractMesh, ...]]:
+    """How the arguments of a program are split over meshes, and these, if one is another than that of the program."""
+    mapped = list(dict.fromkeys(other for x, other in meshes_in(computation) if x.op is shard_map))
+    layouts = [layout_over(x, mesh, mapped) for x in arrays]
+    owners = tuple(owner for owner, _ in layouts)
+    return tuple(spec for _, spec in layouts), owners if any(owner != mesh for owner in owners) else ()
 
 
 def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
@@ -317,7 +367,10 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
                 f"The arrays of one program must be sharded over one mesh, but are over {x.mesh} and {mesh}; use "
                 "device_put or reshard."
             )
-        spec = spec_over(x, mesh)
+        owner, spec = layout_over(x, mesh)
+        spec = spec if owner == mesh else translated(spec, owner, mesh) or ()
+    if config.special and mesh.size > 1:
+        check_move("A program", x, NamedSharding(mesh, spec_of(spec)))
     value = np.asarray(x.concrete("A program").dense())
     sharding = NamedSharding(mesh, spec_of(spec))
     if any(spec):
@@ -395,14 +448,14 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
     assert isinstance(mesh, Mesh)
-    sizes = explicit_sizes(mesh)
+    specs, meshes = layouts_over(operands, mesh, program)
+    sizes = explicit_sizes(mesh, *meshes)
     if sizes:
         output_types(program, list(map(type_of, operands)), sizes, checks=True)
     is_weak = not is_tuple and all(x.weak_type for x in operands)
-    specs = tuple(on_mesh(x, mesh).spec for x in operands)
     weak = (is_weak,) * len(program.outputs)
-    made = partitioned(program, mesh, specs, weak, explicit_axes(mesh), memory_kinds_of(operands))
-    plan = _Plan(mesh, made, is_tuple)
+    made = partitioned(program, mesh, specs, weak, explicit_axes(mesh), memory_kinds_of(operands), meshes)
+    plan = _Plan(meshes or (mesh,) * len(operands), made, is_tuple)
     if key is not None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -413,13 +466,13 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
 class _Plan(NamedTuple):
     """An operation on arrays with certain shardings, compiled."""
 
-    mesh: Mesh
+    meshes: Sequence[Any]
     program: Partitioned
     is_tuple: bool
 
     def run(self, operands: Sequence[Any]) -> Any:
         """The results."""
-        found = self.program.executable([on_mesh(x, self.mesh).block for x in operands])
+        found = self.program.executable([on_mesh(*x).block for x in zip(operands, self.meshes, strict=True)])
         arrays = [result.array(block) for result, block in zip(self.program.results, found, strict=True)]
         return tuple(arrays) if self.is_tuple else arrays[0]
 

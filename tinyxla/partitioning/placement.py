@@ -9,11 +9,13 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, MeshError, PytreeError, ShapeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
-from tinyxla.partitioning.execution import constrained, has_same_devices, in_memory, resharded
+from tinyxla.partitioning.common_meshes import has_same_devices
+from tinyxla.partitioning.execution import constrained, in_memory, resharded
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.device import Device, Placement, PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0
@@ -27,6 +29,7 @@ from tinyxla.tracing.shardings import (
     axes_of,
     layout_on,
 )
+from tinyxla.tracing.transfers import check_host_values, check_move
 from tinyxla.transforms.sharding_types import type_of
 
 
@@ -166,7 +169,8 @@ def _layout(what: str, placement: Any) -> NamedSharding | None:
     if isinstance(placement, Device):
         return layout_on(placement)
     if isinstance(placement, NamedSharding):
-        return placement
+        is_of_no_mesh = placement.mesh.empty and not isinstance(placement.mesh, Mesh)
+        return None if is_of_no_mesh and placement.memory_kind == "device" else placement
     kind = placement.memory_kind if isinstance(placement, Placement) else None
     return None if kind is None else NamedSharding(AbstractMesh(), PartitionSpec(), memory_kind=kind)
 
@@ -196,6 +200,11 @@ def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:
         layout.dimension_axes(x.shape, what)
         return x.update(sharding=shown(layout))
     array = x if isinstance(x, Array) else as_array(x)
+    if config.special:
+        is_explicit = what in ("device_put", "reshard")
+        check_host_values(what, (x,), is_explicit=is_explicit)
+        if isinstance(layout.mesh, Mesh):
+            check_move(what, array, shown(layout), is_explicit)
     if layout.mesh.empty and not isinstance(layout.mesh, Mesh):
         return _in_memory(array, layout)
     if isinstance(array, Tracer) and not only_even and array.ndim >= len(layout.spec):

@@ -18,6 +18,11 @@ from tinyxla.tracing.device import check_device, set_devices_each
 from tinyxla.util.did_you_mean import did_you_mean
 from tinyxla.util.tracebacks import MODES, set_mode_source
 
+TRANSFER_GUARDS = (
+    "transfer_guard_host_to_device",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+)
 _CHOICES = {
     "default_prng_impl": tuple(KEY_TYPES),
     "legacy_prng_key": ("allow", "warn", "error"),
@@ -33,6 +38,9 @@ _CHOICES = {
     "list_indices": ("allow", "refuse"),
     "custom_vjp_forward_mode": ("transpose", "refuse"),
     "traceback_filtering": MODES,
+    **dict.fromkeys(
+        ("transfer_guard", *TRANSFER_GUARDS), ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+    ),
 }
 _CHECKS = [
     "debug_nans",
@@ -44,6 +52,7 @@ _CHECKS = [
     "check_tracer_leaks",
     "no_execution",
     "target",
+    *TRANSFER_GUARDS,
 ]
 
 # Options that say what is told of tracing and compiling, or that it is an error. They change nothing of it, so what is
@@ -64,12 +73,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         traceback_in_locations_limit use_shardy_partitioner
         """.split(),
         (),
-    ),
-    **dict.fromkeys(
-        """
-        transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device
-        """.split(),
-        ("allow", "log", "disallow", "log_explicit", "disallow_explicit"),  # nothing is transferred
     ),
     **dict.fromkeys(("error_checking_behavior_" + kind for kind in ("divide", "nan", "oob")), ("ignore",)),
     "allow_f16_reductions": (True,),
@@ -176,6 +179,12 @@ class Config(threading.local):
         explain_cache_misses: where a compiled function is traced, the same logger says what is different from the
             calls before.
         no_tracing: where a compiled function would be traced there is an error: a test that a program is warm.
+        transfer_guard_host_to_device: whether numbers and arrays of NumPy's may become arguments of functions, which is
+            a copy to a device: "allow", "log" (by the logger "tinyxla") or "disallow", which is an error; with
+            "log_explicit" and "disallow_explicit" also where `device_put` says so.
+        transfer_guard_device_to_device: the same for arrays that go to other devices.
+        transfer_guard_device_to_host: the same for arrays that become NumPy's, which on a CPU copies nothing.
+        transfer_guard: sets all three.
         no_execution: where a compiled function would run by itself there is an error.
         slow_compile_seconds: after how many seconds of tracing or compiling stderr tells what is done; None for never.
             The environment variable TINYXLA_SLOW_COMPILE_SECONDS sets it, with "off" for None.
@@ -221,6 +230,10 @@ class Config(threading.local):
     explain_cache_misses: bool = False
     no_tracing: bool = False
     no_execution: bool = False
+    transfer_guard_host_to_device: str = "allow"
+    transfer_guard_device_to_device: str = "allow"
+    transfer_guard_device_to_host: str = "allow"
+    transfer_guard: str = "allow"
     slow_compile_seconds: float | None = _seconds_of_environment()
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
@@ -252,6 +265,8 @@ class Config(threading.local):
             self._of_no_effect[option] = value
             return
         setattr(Config, option, _checked(option, value))
+        for guard in TRANSFER_GUARDS if option == "transfer_guard" else ():
+            setattr(Config, guard, value)
         if option in _OF_MESSAGES:
             return
         Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
@@ -395,30 +410,34 @@ class setting(Block):
     def __init__(self, option: str, value: Any) -> None:
         self._option = option
         self._value = _checked(option, value)
+        self._options = (option, *TRANSFER_GUARDS) if option == "transfer_guard" else (option,)
 
     def __repr__(self) -> str:
         return f"<setting {self._option}={self._value!r}>"
 
     def __enter__(self) -> None:
-        own, option = vars(config), self._option
-        changed = {o: own[o] for o in _OPTIONS if o in own} | {option: self._value}
+        own, values = vars(config), dict.fromkeys(self._options, self._value)
+        changed = {o: own[o] for o in _OPTIONS if o in own} | values
         special = tuple((o, x) for o, x in {**dict(Config.special), **changed}.items() if o not in _OF_MESSAGES)
-        self._before = own, own.get(option, _UNSET), own.get("special", _UNSET)
-        own[option] = self._value
-        own["special"] = special
+        self._before = own, {o: own[o] for o in (*self._options, "special") if o in own}
+        values["special"] = special
+        own.update(values)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        own, value, special = self._before
-        if value is _UNSET:
-            del own[self._option]
-        else:
-            own[self._option] = value
-        if special is _UNSET:
-            del own["special"]
-        else:
-            own["special"] = special
+        own, before = self._before
+        for option in (*self._options, "special"):
+            if option in before:
+                own[option] = before[option]
+            else:
+                del own[option]
 
 
-_UNSET = object()
+def options_of_traces() -> tuple[tuple[str, Any], ...]:
+    """The options that are set for a block or check what is computed, but for those that change nothing of what a
+    function is traced to."""
+    return tuple(x for x in config.special if x[0] not in _OF_TRANSFERS)
+
+
+_OF_TRANSFERS = frozenset(("transfer_guard", *TRANSFER_GUARDS))

@@ -8,13 +8,12 @@ function then does so again with the reference bound to a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tinyxla.errors import ArgumentError, user_line
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.promotion import as_array
 
@@ -58,7 +57,21 @@ class Reference:
     shape = property(lambda self: self._value.shape)
     dtype = property(lambda self: self._value.dtype)
 
-    def read(self) -> Array:
+    @property
+    def target(self) -> Any:
+        """The object that users see."""
+        return self
+
+    @property
+    def kind(self) -> Hashable:
+        """What a function that takes it is traced for, beside its value."""
+        return type(self)
+
+    def like(self, value: Any) -> Reference:
+        """Another one, made here, that holds a value."""
+        return type(self)(value)
+
+    def read(self) -> Any:
         """The value."""
         if self._is_freed:
             raise ArgumentError("This Ref has been frozen or freed; use the array that freeze gave.")
@@ -69,12 +82,16 @@ class Reference:
     def write(self, new: Any) -> None:
         """Replace the value by another one of its shape and type."""
         old = self.read()
-        if isinstance(new, Tracer) and new.owner.level >= self._scope[0]:  # of a trace inside
-            raise OuterReferenceError(self, new.owner.what)
+        self._refuse_inner(new)
         self._value = new.with_weak_type(old.weak_type)
         self.is_written = True
 
-    def free(self) -> Array:
+    def _refuse_inner(self, new: Any) -> None:
+        """An error for a tracer of a trace inside of the one that it belongs to."""
+        if isinstance(new, Tracer) and new.owner.level >= self._scope[0]:
+            raise OuterReferenceError(self, new.owner.what)
+
+    def free(self) -> Any:
         """The value; the reference cannot be used any more."""
         value = self.read()
         self._is_freed = True
@@ -82,6 +99,18 @@ class Reference:
 
     def __jax_array__(self) -> Any:
         raise TypeError("a Ref is not an array; read it with ref[...]")
+
+
+# Classes of objects that are references, too, and how to find that of an object; None is one that does not change.
+mutable_classes: dict[type, Callable[[Any], Reference | None]] = {}
+
+
+def reference_of(x: Any) -> Reference | None:
+    """The reference that a leaf is; None for another one."""
+    if isinstance(x, Reference):
+        return x
+    find = mutable_classes.get(type(x))
+    return None if find is None else find(x)
 
 
 @contextmanager
@@ -153,7 +182,7 @@ def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | N
             return run(references)
         except OuterReferenceError as error:
             found = error.reference
-            if any(r is found for r in references) or not found.is_alive:
+            if any(r.target is found.target for r in references) or not found.is_alive:
                 raise
             references.append(found)
 
@@ -176,7 +205,7 @@ def write_all(references: Sequence[Reference], values: Sequence[Any]) -> None:
 class Slot:
     """The place of a reference among arguments: a container of nothing, so that it is part of their structure."""
 
-    def __init__(self, number: int, kind: type[Reference]) -> None:
+    def __init__(self, number: int, kind: Hashable) -> None:
         self.number = number
         self.kind = kind
 
@@ -189,19 +218,20 @@ def slotted(tree: Any) -> tuple[Any, list[Reference]]:
     references: list[Reference] = []
 
     def slot(x: Any) -> Any:
-        if not isinstance(x, Reference):
+        found = reference_of(x)
+        if found is None:
             return x
-        numbers = [k for k, r in enumerate(references) if r is x]
+        numbers = [k for k, r in enumerate(references) if r.target is x]
         if not numbers:
-            references.append(x)
-        return Slot(numbers[0] if numbers else len(references) - 1, type(x))
+            references.append(found)
+        return Slot(numbers[0] if numbers else len(references) - 1, found.kind)
 
     return pytrees.map_tree(slot, tree), references
 
 
 def check_aliases(what: str, tree: Any, names: Callable[[], Sequence[str]]) -> None:
     """An error for a reference that is two leaves; `names` are those of the leaves."""
-    given = [(k, x) for k, x in enumerate(pytrees.leaves(tree)) if isinstance(x, Reference)]
+    given = [(k, x) for k, x in enumerate(pytrees.leaves(tree)) if reference_of(x) is not None]
     pairs = ((j, k) for n, (k, x) in enumerate(given) for j, y in given[:n] if x is y)
     for j, k in pairs:
         raise ArgumentError(
@@ -212,7 +242,7 @@ def check_aliases(what: str, tree: Any, names: Callable[[], Sequence[str]]) -> N
 
 def closed_over_error(what: str, reference: Reference, tree: Any, names: Callable[[], Sequence[str]]) -> ArgumentError:
     """For a reference that a function uses from around, and that is a leaf among its arguments."""
-    (k, *_) = (k for k, x in enumerate(pytrees.leaves(tree)) if x is reference)
+    (k, *_) = (k for k, x in enumerate(pytrees.leaves(tree)) if x is reference.target)
     return ArgumentError(
         f"{what}: a Ref is used from around and passed as the argument {names()[k]}; a function takes it one way only."
     )
@@ -221,10 +251,10 @@ def closed_over_error(what: str, reference: Reference, tree: Any, names: Callabl
 def filled(tree: Any, references: Sequence[Reference]) -> Any:
     """A pytree with references in the place of its slots."""
     return pytrees.map_tree(
-        lambda x: references[x.number] if isinstance(x, Slot) else x, tree, is_leaf=lambda x: isinstance(x, Slot)
+        lambda x: references[x.number].target if isinstance(x, Slot) else x, tree, is_leaf=lambda x: isinstance(x, Slot)
     )
 
 
 def has_references(tree: Any) -> bool:
     """Whether a leaf is a reference."""
-    return Reference.exist and any(isinstance(x, Reference) for x in pytrees.leaves(tree))
+    return Reference.exist and any(reference_of(x) is not None for x in pytrees.leaves(tree))

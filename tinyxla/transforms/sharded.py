@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tinyxla.errors import ShapeError
-from tinyxla.hlo import Computation, own_axes
+from tinyxla.hlo import Computation, Instruction, own_axes
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.distributed import collectives, exchanges
 from tinyxla.ops.host.callback import examples
@@ -69,7 +69,9 @@ def _constraint_transpose(
         layout = layout.layout if x.committed else None
     own: Any = layout.mesh if isinstance(layout, NamedSharding) else None
     is_placed = isinstance(own, Mesh) and not own.is_default_device
-    if is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist():
+    is_elsewhere = is_placed and isinstance(mesh, Mesh) and own.devices.tolist() != mesh.devices.tolist()
+    has_other_axes = bool(own and own.explicit_axes) and own.shape_tuple != mesh.shape_tuple
+    if is_elsewhere or has_other_axes:
         mesh, spec = own, layout.dimension_axes(x.shape)
     return (sharding_constraint(g, mesh=mesh, spec=spec, **others),)
 
@@ -116,6 +118,18 @@ sharding_constraint = Op(
     samples=_constraint_samples,
     expand=lambda x, **attributes: x,
 )
+
+
+def meshes_in(computation: Computation) -> Iterator[tuple[Instruction, AbstractMesh]]:
+    """The operations over meshes that a computation has, in loops and branches too, with these."""
+    if computation.all_opcodes.isdisjoint(("shard-map", "sharding-constraint")):
+        return
+    for x in computation.instructions:
+        mesh = getattr(x.attributes, "mesh", None)
+        if isinstance(mesh, Mesh) or (isinstance(mesh, AbstractMesh) and not mesh.empty):
+            yield x, mesh
+        for inner in x.computations():
+            yield from meshes_in(inner)
 
 
 class ShardMap(NamedTuple):

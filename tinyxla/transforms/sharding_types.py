@@ -12,33 +12,59 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from tinyxla.errors import ShardingTypeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op, calls, reduction
+from tinyxla.ops import Op, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.core import GraphTrace, set_trace_of_values, state, trace
+from tinyxla.tracing.core import GraphTrace, GraphTracer, set_trace_of_values, state, trace
 from tinyxla.tracing.meshes import AbstractMesh, current_mesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, axes_of, spec_of
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results
-from tinyxla.transforms.sharded import sharding_constraint
+from tinyxla.transforms.sharded import meshes_in, sharding_constraint
 
 _Result = TypeVar("_Result")
 Sizes = Mapping[Hashable, int]  # of the explicit axes, by name
 _FIX = "give out_sharding where the function has it, reshard an operand, or leave it to the compiler by auto_axes"
 
 
-def explicit_sizes(mesh: AbstractMesh) -> Sizes:
-    """The axes that are part of types, and their sizes."""
-    return {name: mesh.shape[name] for name in explicit_axes(mesh)}
+def explicit_sizes(mesh: AbstractMesh, *others: AbstractMesh) -> Sizes:
+    """The axes of meshes that are part of types, and their sizes.
+
+    Raises:
+        ShardingTypeError: an axis has another size in another mesh.
+    """
+    sizes = {name: mesh.shape[name] for name in explicit_axes(mesh)}
+    for other in others:
+        sizes = _with_axes_of(sizes, other, explicit_axes(other))
+    return sizes
+
+
+def _with_axes_of(sizes: Sizes, mesh: AbstractMesh, names: Sequence[Hashable]) -> dict[Hashable, int]:
+    """Sizes of axes, and those of some axes of a further mesh."""
+    found = dict(sizes)
+    for name in names:
+        if found.setdefault(name, mesh.shape[name]) != mesh.shape[name]:
+            raise ShardingTypeError(
+                f"The axis {name!r} has {found[name]} devices in one mesh of a program, and {mesh.shape[name]} in "
+                f"another, {mesh}; give the axes of meshes names of their own."
+            )
+    return found
+
+
+def _other_meshes(computation: Computation, mesh: AbstractMesh) -> list[AbstractMesh]:
+    """The meshes of other axes in a computation."""
+    found = dict.fromkeys(other for _, other in meshes_in(computation))
+    return [other for other in found if other.shape_tuple != mesh.shape_tuple and not other.empty]
 
 
 def type_of(x: Any) -> Spec:
@@ -90,7 +116,7 @@ def with_examples_along(value: Any, d: int, mesh: AbstractMesh, names: tuple[Any
     return sharding_constraint(value, mesh=mesh, spec=constraint_of((*spec[:d], names, *spec[d + 1 :]), mesh))
 
 
-def _kept(spec: Spec, sizes: Sizes) -> Spec:
+def _kept(spec: Spec, sizes: Container[Hashable]) -> Spec:
     """The axes of a spec that are part of types."""
     return tuple(tuple(name for name in axes if name in sizes) for axes in spec)
 
@@ -109,39 +135,120 @@ def constraint_of(spec: Spec, mesh: AbstractMesh) -> tuple[Any, ...]:
     return tuple(axes or whole for axes in spec)
 
 
-def with_types(computation: Computation, mesh: AbstractMesh, sizes: Sizes, inputs: Sequence[Spec]) -> Computation:
-    """A program whose results are constrained to their types."""
+def with_types(
+    computation: Computation,
+    mesh: AbstractMesh,
+    sizes: Sizes,
+    inputs: Sequence[Spec],
+    meshes: Sequence[AbstractMesh] = (),
+) -> Computation:
+    """A program whose results are constrained to their types.
+
+    Args:
+        computation: the program.
+        mesh: that of the program.
+        sizes: the axes of it that are part of types.
+        inputs: how the arguments are split.
+        meshes: those of the arguments, if one is over another mesh of the same devices.
+    """
+    others = dict.fromkeys((*_other_meshes(computation, mesh), *(x for x in meshes if x != mesh)))
+    for other in others:
+        if other.shape_tuple != mesh.shape_tuple:
+            sizes = _with_axes_of(sizes, other, other.explicit_axes)
     if not sizes:
         return computation
-    types = output_types(computation, [_kept(spec, sizes) for spec in inputs], sizes)
+    owners = meshes or (mesh,) * len(inputs)
+    given = [
+        _kept(spec, sizes if owner == mesh else owner.explicit_axes) for spec, owner in zip(inputs, owners, strict=True)
+    ]
+    types = output_types(computation, given, sizes)
+    elsewhere = {p for p, owner in zip(computation.parameters, owners, strict=True) if owner != mesh}
+
+    def over(x: Instruction, spec: Spec) -> AbstractMesh:
+        """The mesh of a result: that whose axes are in its type."""
+        last = x.attributes.mesh if x.op is sharding_constraint else mesh
+        return next((m for m in (last, mesh, *others) if all(map(m.axis_names.__contains__, chain(*spec)))), mesh)
+
+    layouts = [(over(x, spec), spec) for x, spec in zip(computation.outputs, types, strict=True)]
+    are_kept = [x in elsewhere for x in computation.outputs]
 
     def typed(*values: Any) -> list[Any]:
         found = results(interpret(computation, values, lambda x, inputs: x.op(*inputs, **x.attributes._asdict())))
         return [
-            sharding_constraint(x, mesh=mesh, spec=constraint_of(spec, mesh))
-            for x, spec in zip(found, types, strict=True)
+            x if is_kept else sharding_constraint(x, mesh=owner, spec=constraint_of(spec, owner))
+            for x, (owner, spec), is_kept in zip(found, layouts, are_kept, strict=True)
         ]
 
     return trace(typed, computation.parameter_shapes, computation.name)[0]
 
 
 class TypedTrace(AnnotatedTrace[Spec]):
-    """Records a graph, and the sharding type of each array."""
+    """Records a graph, and the sharding type of each array, over a mesh or others whose operations it records."""
 
     def __init__(self, what: str, mesh: AbstractMesh, values: Sequence[Any], staging: bool) -> None:
         super().__init__(what, [type_of(x) for x in values], staging)
         self.mesh = mesh
+        self._others: dict[AbstractMesh, None] = {}  # meshes of other axes
+        self._owners: dict[Instruction, AbstractMesh] = {}  # the meshes of arrays that are over one of these
+        self._values = values
+
+    def _noted(self, layout: Any) -> AbstractMesh | None:
+        """The mesh of a value or an operation; the axes of one with others than that of the trace are then known."""
+        mesh = getattr(layout, "mesh", None)
+        if not isinstance(mesh, AbstractMesh) or mesh.empty:
+            return None
+        if mesh.shape_tuple == self.mesh.shape_tuple:
+            return self.mesh
+        self._others[mesh.abstract_mesh] = None
+        return mesh.abstract_mesh
+
+    def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
+        tracer = super().parameter(shape, weak_type)
+        number = len(self.parameters) - 1
+        if number < len(self._values):
+            self._own(tracer.instruction, self._noted(getattr(self._values[number], "sharding", None)))
+        return tracer
+
+    def lift(self, value: Any) -> Instruction:
+        made = super().lift(value)
+        if made not in self._owners and not isinstance(value, GraphTracer):
+            self._own(made, self._noted(getattr(value, "sharding", None)))
+        return made
+
+    def _own(self, x: Instruction, mesh: AbstractMesh | None) -> None:
+        if mesh is not None:
+            self._owners[x] = mesh
 
     def _of_value(self, value: Any) -> Spec:
         return type_of(value)
 
     def _of_results(self, x: Instruction, operands: list[list[Spec]]) -> list[Spec]:
-        sizes = explicit_sizes(self.mesh)
+        mesh = self._noted(x.attributes)
+        for inner in x.computations():
+            for found, _ in meshes_in(inner):
+                self._noted(found.attributes)
+        if self._others:
+            self._own(x, mesh if hasattr(x.attributes, "mesh") else self._common_owner(x, operands))
+        sizes = explicit_sizes(self.mesh, *self._others)
         return result_types(x, [[_kept(spec, sizes) for spec in several] for several in operands], sizes)
+
+    def _common_owner(self, x: Instruction, operands: list[list[Spec]]) -> AbstractMesh | None:
+        """The mesh that operands are over, and so the result."""
+        layouts = [
+            self._owners.get(o, self.mesh if any(map(any, specs)) else None)
+            for o, specs in zip(x.operands, operands, strict=True)
+        ]
+        several = list(dict.fromkeys(mesh for mesh in layouts if mesh is not None))
+        if len(several) > 1 and x.op.sharding is not None:
+            raise ShardingTypeError(
+                f"{x.op.name}: operands must be over one mesh, but are over {several[0]} and {several[1]}; reshard one."
+            )
+        return several[0] if several else None
 
     def sharding_of(self, x: Instruction) -> NamedSharding:
         """The type of an array as a sharding."""
-        return NamedSharding(self.mesh.abstract_mesh, spec_of(self.known[x][0], len(x.array_shape.dimensions)))
+        mesh = self._owners.get(x, self.mesh)
+        return NamedSharding(mesh.abstract_mesh, spec_of(self.known[x][0], len(x.array_shape.dimensions)))
 
 
 def has_types(graph: GraphTrace) -> bool:
@@ -151,14 +258,35 @@ def has_types(graph: GraphTrace) -> bool:
 
 def _trace_of_values(what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
     """The trace of a function of values like these: with types, if there are explicit axes."""
-    outer = state.staging
-    meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
-    meshes += [outer.mesh] if isinstance(outer, TypedTrace) else []
-    mesh = next((mesh for mesh in (*meshes, current_mesh()) if explicit_axes(mesh)), None)
+    mesh = _typed_mesh(values)
     return GraphTrace(what, staging) if mesh is None else TypedTrace(what, mesh, values, staging)
 
 
+def _typed_mesh(values: Sequence[Any]) -> AbstractMesh | None:
+    """The mesh with explicit axes that a function of values like these is about; None if there is none."""
+    outer = state.staging
+    meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
+    meshes += [outer.mesh] if isinstance(outer, TypedTrace) else []
+    return next((mesh for mesh in (*meshes, current_mesh()) if explicit_axes(mesh)), None)
+
+
 set_trace_of_values(_trace_of_values)
+
+
+def shown_types(computation: Computation, values: Sequence[Any]) -> list[str]:
+    """The types of the results of a computation of values like these, as they are printed; none if there are no
+    explicit axes."""
+    mesh = _typed_mesh(values)
+    if mesh is None:
+        return []
+    sizes = explicit_sizes(mesh, *_other_meshes(computation, mesh))
+    types = output_types(computation, [_kept(type_of(x), sizes) for x in values], sizes)
+    return [shown(x.array_shape, spec) for x, spec in zip(computation.outputs, types, strict=True)]
+
+
+def shown_type(x: Any) -> str:
+    """The type of an array as it is printed."""
+    return shown(Shape.of(x), type_of(x))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -345,6 +473,23 @@ def _dynamic_slice(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> li
     return [operands[0]]
 
 
+def _is_repeated(x: Instruction) -> bool:
+    """Whether an array repeats elements along new dimensions, or is a constant: then each device may have any part."""
+    while x.op in (movement.reshape, movement.transpose, elementwise.convert):
+        (x,) = x.operands
+    return x.op in (movement.broadcast, movement.constant, movement.iota)
+
+
+def _concatenate(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """That of all operands, but for those that may be split in any way."""
+    known = {spec for o, spec in zip(x.operands, operands, strict=True) if any(spec) or not _is_repeated(o)}
+    if len(known) > 1:
+        raise ShardingTypeError(f"{x.op.name}: operands are split in different ways, {_shown(x, operands)}; {_FIX}.")
+    assert x.op.sharding is not None
+    factors = x.op.sharding(*(o.array_shape for o in x.operands), **x.attributes._asdict())
+    return _by_factors(x, factors, operands, sizes)
+
+
 def _call(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     return output_types(x.attributes.to_apply, operands, sizes)
 
@@ -377,6 +522,7 @@ def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
 
 _RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
     "call": _call,
+    "concatenate": _concatenate,
     "conditional": _conditional,
     "dynamic-slice": _dynamic_slice,
     "shard-map": _shard_map,

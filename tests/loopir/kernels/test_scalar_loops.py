@@ -567,6 +567,14 @@ def test_lanes_of_branches() -> None:
     both(lambda np_: np_.vmap(roots(np_), (0, None, None)), kinds, np.float32(2), table)
 
 
+def test_lanes_of_branches_whose_loops_are_eliminated() -> None:
+    def f(np_: Any) -> Callable[..., Any]:
+        unchanged = lambda y: (np_.lax.fori_loop(0, 5, lambda i, c: c, y), y)  # noqa: E731
+        return np_.vmap(lambda k, x: np_.lax.cond(k, unchanged, lambda y: (y, -y), x))
+
+    both(f, np.array([True, False, True]), np.arange(3, dtype=np.float32), kernel=None)
+
+
 def test_branches_without_loops_are_selected() -> None:
     def f(np_: Any) -> Callable[..., Any]:
         return np_.vmap(lambda k, x: np_.lax.cond(k, np_.numpy.sin, np_.numpy.cos, x))

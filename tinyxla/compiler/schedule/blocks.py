@@ -75,7 +75,7 @@ class LoopBlocks:
 @dataclass(eq=False)
 class SwitchBlocks:
     """A `conditional` with the blocks of its branches: `index` selects the one that runs; then `results` point to its
-    results."""
+    results, unless both are one memory."""
 
     root: Instruction
     index: Storage
@@ -167,9 +167,13 @@ class AliasMap:
         self._pointers.append(Pointer(shape, list(targets)))
         return self._pointers[-1]
 
-    def pointed_to(self) -> set[Storage]:
-        """All storages that pointers may point to."""
-        return {self[x] for pointer in self._pointers for x in pointer.targets}
+    def pointers_to(self) -> dict[Storage, set[Pointer]]:
+        """For each memory that pointers may point to, these pointers."""
+        found: dict[Storage, set[Pointer]] = {}
+        for pointer in self._pointers:
+            for x in pointer.targets:
+                found.setdefault(self[x], set()).add(pointer)
+        return found
 
 
 def shape_of(x: Storage) -> Shape:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 from tinyxla.compiler.costs import MAX_CANDIDATES, MAX_NEST_BUFFERS
@@ -18,6 +19,7 @@ from tinyxla.compiler.schedule.blocks import (
     Block,
     Pointer,
     Step,
+    SwitchBlocks,
     Work,
     inner_blocks,
     shape_of,
@@ -65,12 +67,33 @@ def _bytes(storages: Iterable[Storage]) -> int:
     return sum(shape_of(x).size * shape_of(x).dtype.itemsize for x in storages)
 
 
+@dataclass(eq=False)
+class _Update:
+    """A step that gives `target` the value of `source`, or an update of it, so that both may be one memory: a copy,
+    which later steps update, or a conditional, each of whose branches returns an operand as it is or, by `branches`,
+    updates of it, the latest first."""
+
+    step: Step
+    source: Storage
+    target: Storage
+    branches: list[tuple[_StepOrder, list[_Update]]] = field(default_factory=list)
+
+    def pointers(self) -> Iterator[Storage]:
+        """The pointers to the results of the conditionals."""
+        if self.branches:
+            yield self.target
+        yield from (pointer for _, chain in self.branches for update in chain for pointer in update.pointers())
+
+
 class _StepOrder:
     """The steps of a block while copies are elided and updates move; `users_of` has the steps that access a memory, in
-    order."""
+    order, `results` counts the results in each, and `pointers` has the pointers to it."""
 
-    def __init__(self, block: Block, aliases: AliasMap) -> None:
+    def __init__(self, block: Block, aliases: AliasMap, pointers: dict[Storage, set[Pointer]]) -> None:
         self.aliases = aliases
+        self._block, self._pointers = block, pointers
+        self._branches: dict[Block, _StepOrder] = {}
+        self.results = Counter(aliases[x] for x in block.results)
         self.steps: list[Step | None] = [*block.steps]
         self.position = {step: k for k, step in enumerate(block.steps)}
         self.users_of: dict[Storage, list[Step]] = {}
@@ -106,54 +129,105 @@ class _StepOrder:
             first = bisect_left(steps, begin, key=self.position.__getitem__)
             steps[first:] = sorted(steps[first:], key=self.position.__getitem__)
 
-    def elide_copy(self, copy: Step) -> None:
-        """Elide a copy: its target gets the memory of its source."""
-        source, target = self.aliases[copy.reads[0]], self.aliases[copy.writes[0]]
-        self.steps[self.position[copy]] = None
-        steps, more = self.users_of[source], self.users_of.pop(target)
-        del steps[bisect_left(steps, self.position[copy], key=self.position.__getitem__)]
-        steps += (step for step in more if step is not copy)
-        self.aliases[copy.writes[0]] = copy.reads[0]
+    def chain_of_updates(self, result: Storage) -> tuple[list[_Update], Storage]:
+        """The updates that lead to a result, the latest first, and the memory of which they are updates."""
+        chain: list[_Update] = []
+        memory = self.aliases[result]
+        makers = self._makers(memory)
+        while makers and (update := self.update_of(makers[0], memory)):
+            chain.append(update)
+            memory = update.source
+            makers = self._makers(memory)
+        return chain, memory
+
+    def _makers(self, memory: Storage) -> list[Step]:
+        """The copy, or the conditional, that begins to write a memory."""
+        begins = (x for x in self.users_of.get(memory, ()) if x.is_copy or isinstance(x.work, SwitchBlocks))
+        return [x for x in begins if any(self.aliases[y] is memory for y in x.writes)]
+
+    def update_of(self, step: Step, target: Storage) -> _Update | None:
+        """A copy or a conditional as the update that `target` is, if it is one."""
+        if not isinstance(step.work, SwitchBlocks):
+            return _Update(step, self.aliases[step.reads[0]], target)
+        number = next((k for k, x in enumerate(step.work.results) if self.aliases[x] is target), None)
+        if number is None or not isinstance(target, Pointer):
+            return None
+        branches: list[tuple[_StepOrder, list[_Update]]] = []
+        roots: set[Storage] = set()
+        for block in step.work.blocks:
+            if block not in self._branches:
+                self._branches[block] = _StepOrder(block, self.aliases, self._pointers)
+            chain, root = self._branches[block].chain_of_updates(block.results[number])
+            branches.append((self._branches[block], chain))
+            roots.add(root)
+        operands = {self.aliases[x] for x in step.reads} - {target}
+        is_update = len(roots) == 1 and roots <= operands and any(chain for _, chain in branches)
+        return _Update(step, roots.pop(), target, branches) if is_update else None
+
+    def can_share(self, chain: Sequence[_Update], own: Set[Storage] = frozenset()) -> bool:
+        """Whether each update of a chain can be made the last access of its source, to which none but its `own`
+        pointers point."""
+        own = own or {pointer for update in chain for pointer in update.pointers()}
+        if any(self._pointers.get(x.source, set()) - own or self.results[x.source] for x in chain):
+            return False
+        return all(
+            all(order.can_share(inner, own) for order, inner in x.branches)
+            and (self.users_of[x.source][-1] is x.step if x.branches else _sink_update(self, x.step))
+            for x in chain
+        )
+
+    def share(self, chain: Sequence[_Update]) -> None:
+        """Give the targets of updates the memory of their sources, without the copies."""
+        for update in chain:
+            for order, inner in update.branches:
+                order.share(inner)
+            if not update.branches:
+                self.steps[self.position[update.step]] = None
+                users = self.users_of[update.source]
+                del users[bisect_left(users, self.position[update.step], key=self.position.__getitem__)]
+            later = (step for step in self.users_of.pop(update.target) if step is not update.step)
+            self.users_of.setdefault(update.source, []).extend(later)
+            self.aliases[update.target] = update.source
+            self.results[update.source] += self.results.pop(update.target, 0)
+            pointers = self._pointers.pop(update.target, set()) | self._pointers.pop(update.source, set())
+            self._pointers[update.source] = pointers.difference(update.pointers())
+        self._finish_branches()
+
+    def finish(self) -> None:
+        """Put the steps into the block, and those of branches into theirs."""
+        self._block.steps = self.slice_(0, len(self.steps))
+        self._finish_branches()
+
+    def _finish_branches(self) -> None:
+        for order in self._branches.values():
+            order.finish()
+        self._branches.clear()  # what their memories are has changed
 
 
 def elide_update_copies(block: Block, aliases: AliasMap, parameters: Sequence[Instruction]) -> set[int]:
-    """Elide the copies before in-place updates (scatter, `dynamic-update-slice`, LU) whose operand is dead afterwards.
+    """Elide the copies before in-place updates (scatter, `dynamic-update-slice`, LU) whose operand is dead afterwards,
+    also those in branches of conditionals that return their operand, updated or as it is.
 
     A loop's parameter may be overwritten if its update is the loop's result of the same number; returns these numbers.
     """
     shared: set[int] = set()
-    copies = [step for step in block.steps if step.is_copy]
-    if not copies:
+    begins = [step for step in block.steps if step.is_copy or isinstance(step.work, SwitchBlocks)]
+    if not begins:
         return shared
-    order = _StepOrder(block, aliases)
-    pointed_to = aliases.pointed_to()
-    results = Counter(aliases[x] for x in block.results)
+    order = _StepOrder(block, aliases, aliases.pointers_to())
     for k, parameter in enumerate(parameters):
-        chain = _chain_of_copies(order, block.results[k], parameter)
-        if not chain:
-            continue
-        unshare = aliases[block.results[k]]
-        kept = [aliases[step.reads[0]] for step in chain]
-        if all(x not in pointed_to and results[x] <= (x is unshare) for x in kept) and all(
-            _sink_update(order, step) for step in chain
-        ):
+        chain, root = order.chain_of_updates(block.results[k])
+        if chain and root is parameter and order.can_share(chain):
             shared.add(k)
-            for step in chain:
-                order.elide_copy(step)
-            results[parameter] += results.pop(unshare)
-    for step in copies:
+            order.share(chain)
+    for step in begins:
         if order.steps[order.position[step]] is not step:
             continue
-        source, target = aliases[step.reads[0]], aliases[step.writes[0]]
-        if (
-            is_writable(source, aliases)
-            and source not in pointed_to
-            and not results[source]
-            and _sink_update(order, step)
-        ):
-            order.elide_copy(step)
-            results[source] += results.pop(target, 0)
-    block.steps = order.slice_(0, len(order.steps))
+        for target in step.work.results if isinstance(step.work, SwitchBlocks) else step.writes:
+            update = order.update_of(step, aliases[target])
+            if update and is_writable(update.source, aliases) and order.can_share([update]):
+                order.share([update])
+    order.finish()
     return shared
 
 
@@ -164,20 +238,6 @@ def is_writable(memory: Storage, aliases: AliasMap) -> bool:
     if memory in aliases.donated or not isinstance(memory, Instruction):
         return True
     return memory.op not in (movement.parameter, movement.constant)
-
-
-def _chain_of_copies(order: _StepOrder, result: Storage, parameter: Instruction) -> list[Step]:
-    """The copies between a parameter and a result, the last one first; empty if the result is no update of it."""
-    chain: list[Step] = []
-    aliases = order.aliases
-    memory = aliases[result]
-    while memory is not parameter:
-        produced = [x for x in order.users_of.get(memory, ()) if x.is_copy and aliases[x.writes[0]] is memory]
-        if not produced:
-            return []
-        chain.append(produced[0])
-        memory = aliases[produced[0].reads[0]]
-    return chain
 
 
 def _sink_update(order: _StepOrder, copy: Step) -> bool:
@@ -216,7 +276,7 @@ def _has_effect(step: Step) -> bool:
 
 def alias_in_place(block: Block, aliases: AliasMap) -> None:
     """Let kernels and exchanges write results over operands of the same size that they read for the last time."""
-    kept = {*aliases.pointed_to(), *(aliases[x] for x in block.results)}
+    kept = {*aliases.pointers_to(), *(aliases[x] for x in block.results)}
     last: dict[Storage, int] = {}
     first: dict[Storage, int] = {}
     for position, step in enumerate(block.steps):

@@ -4,6 +4,8 @@ A *storage* is an instruction, a `Temporary`, or a `Pointer` to memory that is c
 share memory where `AliasMap` says so: the result of a loop has the memory of its body's parameter. A loop copies
 nothing from one iteration to the next: values that are only forwarded stay where they are, others rotate through
 buffers, and the operand of an update in place (`bufferization`) is copied once before the loop, unless it is dead.
+Results of branches are where the branch that runs has them, behind pointers, or, where they need memory that is known
+before, in one memory that all branches write to.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ def give_results_memory(block: Block, aliases: AliasMap) -> None:
     """Have results of a program stand in memory that is known before it runs: the last buffer of a loop of known
     length, or a copy."""
     loops = [step.work for step in block.steps if isinstance(step.work, LoopBlocks)]
+    result_memory = _ResultMemory(aliases, set(map(aliases.__getitem__, block.results)))
     final_buffers = {
         p: buffer
         for loop in loops
@@ -98,7 +101,7 @@ def give_results_memory(block: Block, aliases: AliasMap) -> None:
         if isinstance(memory, Pointer) and memory in final_buffers:
             block.results[k] = final_buffers[memory]
         elif isinstance(memory, Pointer):
-            _copy_result(block, k)
+            result_memory.provide(block, k)
 
 
 def _empty_block(computation: Computation) -> Block:
@@ -130,11 +133,42 @@ def _kernel_step(kernel: LoweredKernel, planned: LibraryKernel | LoopNest, how: 
     return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written], planned)
 
 
-def _copy_result(block: Block, k: int) -> None:
-    """Give a result memory of its own."""
-    copy = Temporary(shape_of(block.results[k]))
-    block.steps.append(copy_step(block.results[k], copy))
-    block.results[k] = copy
+class _ResultMemory:
+    """Memory of results that is known before a program runs, may be overwritten, and holds nothing of `taken`."""
+
+    def __init__(self, aliases: AliasMap, taken: set[Storage]) -> None:
+        self._aliases, self._taken = aliases, taken
+        self._made: dict[Block, tuple[set[Storage], dict[Storage, tuple[SwitchBlocks, int]]]] = {}
+
+    def provide(self, block: Block, k: int) -> Storage:
+        """Have result k of a block stand in such memory: where its steps write it, or all branches of the conditional
+        that gives it, each by a copy if need be (destination-passing style); or in a copy."""
+        memory = self._aliases[block.results[k]]
+        if not self._is_written(block, memory):
+            switch, number = self._made_in(block)[1].get(memory, (None, 0))
+            if switch and any(self._is_written(x, self._aliases[x.results[number]]) for x in switch.blocks):
+                memories = [self.provide(branch, number) for branch in switch.blocks]
+                for other in (*memories[1:], memory):
+                    self._aliases[other] = memories[0]
+            else:
+                copy = Temporary(shape_of(block.results[k]))
+                block.steps.append(copy_step(block.results[k], copy))
+                block.results[k] = copy
+        self._taken.add(self._aliases[block.results[k]])
+        return block.results[k]
+
+    def _is_written(self, block: Block, memory: Storage) -> bool:
+        is_free = memory not in self._taken and is_writable(memory, self._aliases)
+        return is_free and memory in self._made_in(block)[0]
+
+    def _made_in(self, block: Block) -> tuple[set[Storage], dict[Storage, tuple[SwitchBlocks, int]]]:
+        """The memories that a block's steps write to, and where those of conditionals are in their results."""
+        if block not in self._made:
+            written = {self._aliases[x] for step in block.steps for x in step.writes}
+            switches = [step.work for step in block.steps if isinstance(step.work, SwitchBlocks)]
+            given = {self._aliases[p]: (switch, j) for switch in switches for j, p in enumerate(switch.results)}
+            self._made[block] = written, given
+        return self._made[block]
 
 
 def _while(planned: Loop, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
@@ -151,12 +185,10 @@ def _while(planned: Loop, users: Users, aliases: AliasMap, how: Construction) ->
     shared = how.elide(body, aliases, parameters) if how.elide else set[int]()
     forwarded_by = _forwarded_carries(body, aliases, parameters)
     forwarded = set(forwarded_by.values())
-    seen: set[Storage] = set(parameters)
+    result_memory = _ResultMemory(aliases, set(parameters))
     for k, result in enumerate(body.results):
-        memory = aliases[result]
-        if k not in forwarded and memory is not parameters[k] and (not is_writable(memory, aliases) or memory in seen):
-            _copy_result(body, k)
-        seen.add(aliases[body.results[k]])
+        if k not in forwarded and aliases[result] is not parameters[k]:
+            result_memory.provide(body, k)
     row_pointers = _row_pointers(body, x.operands, trip_count, shared, aliases) if trip_count else []
     rotating: list[RotatingBuffers] = []
     reads: list[Storage] = []

@@ -32,3 +32,8 @@ def get_backend(platform: str | None = None) -> SimpleNamespace:
 def backends() -> dict[str, SimpleNamespace]:
     """The backends by name."""
     return {"cpu": get_backend()}
+
+
+def backends_are_initialized() -> bool:
+    """Whether devices were used."""
+    return bool(started)

@@ -206,6 +206,14 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     # sharding types
     (
+        r"(\S+): operands must be over one mesh, but are over (.*) and (.*); reshard",
+        "For primitive {1:op}, context mesh {2} should match the aval mesh {3}: Mesh for all inputs should be equal.",
+    ),
+    (
+        r"^A program is over (\d+) devices, as .*, but a sharding in it is over (\d+), as AbstractMesh",
+        "was exported for {2} devices and is called in a context with {1} devices, which is not allowed.",
+    ),
+    (
         r"^vmap of .*: the examples of arguments are split in different ways, along (.*);",
         "Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis specs: {1}",
     ),
@@ -244,6 +252,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"reshape: dimension .*, of (.*); give",
         "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
         "jax.lax.reshape. Got operand type: {1}",
+    ),
+    (
+        r"concatenate: operands are split in different ways, (.*); give",
+        "All operands should have the same sharding. Got shardings {1}",
     ),
     (r"^lax.scan: dimension 0 of xs must be whole", "0th dimension of all xs should be replicated."),
     (r"lax.split: slice: dimension \d+ of the result has the size", "split on sharded dims"),

@@ -91,6 +91,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^register_namedtuple_serialization: .* is no named tuple",
         "Use `jax.export.register_pytree_node_serialization` for types other than `collections.namedtuple`.",
     ),
+    # transfer guards
+    (
+        r"is copied from the host to a device, which transfer_guard",
+        "INVALID_ARGUMENT: Disallowed host-to-device transfer:",
+    ),
+    (r"is copied to .*, which transfer_guard_dev", "INVALID_ARGUMENT: Disallowed device-to-device transfer:"),
     # effects
     (r"is called for its effect in a branch that not all", "IO effect not supported in vmap-of-cond."),
     (r"is called for its effect in a loop whose examples end", "IO effect not supported in vmap-of-while."),
@@ -596,6 +602,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "{1} body function carry input and carry output must have equal types, but they differ: the input carry "
         "has type "
         "{2:type} but the corresponding output carry component has type {3:type}",
+    ),
+    (
+        r"^lax.(scan|while_loop|fori_loop): what is carried is split as (\S+) at the start, but .* makes it (\S+);",
+        "{1} body function carry input and carry output must have equal types, but they differ: the input carry "
+        "has type {2} but the corresponding output carry component has type {3}",
+    ),
+    (
+        r"^lax.(cond|switch): the results of all functions must be split alike, but one is (\S+) or (\S+?)[; ]",
+        "{1} branches must have equal output types but they differ: {2} and {3}",
     ),
     (
         r"^lax.(scan|while_loop|fori_loop): the function must give what is carried in the structure",

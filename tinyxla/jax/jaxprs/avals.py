@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,25 @@ from tinyxla.transforms.sharding_types import split_along, type_of
 
 
 class AbstractValue:
-    """The base class of abstract values."""
+    """The base class of abstract values. Types above arrays say what arrays they consist of; others are these
+    themselves."""
+
+    def lo_ty(self) -> list[Any]:
+        """The types of the arrays that a value consists of."""
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        """The arrays of a value."""
+        return [value]
+
+    def raise_val(self, *values: Any) -> Any:
+        """The value that consists of arrays."""
+        (value,) = values
+        return value
+
+    def normalize(self) -> Any:
+        """The type without what values of the same type may differ in."""
+        return self
 
 
 def _dtype_of(dtype: Any) -> np.dtype[Any]:
@@ -124,6 +142,8 @@ class ShapedArray(AbstractValue):
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False)
 
+    normalize = strip_weak_type
+
     def to_tangent_aval(self) -> ShapedArray:
         """The type of tangents: `float0` for arrays that are not floating or complex."""
         is_inexact = (
@@ -155,6 +175,9 @@ def short_name(dtype: Any) -> str:
     return "bool" if kind.kind == "pred" else f"i{kind.bits}" if kind.kind == "signed" else kind.name
 
 
+hi_types: dict[type, Callable[..., Any]] = {}  # classes of values that are no arrays, and how to find a value's type
+
+
 def get_aval(x: Any) -> AbstractValue:
     """The abstract value of an array, a tracer or a number."""
     if isinstance(x, AbstractValue):
@@ -167,6 +190,8 @@ def get_aval(x: Any) -> AbstractValue:
         return AbstractRef(ShapedArray(x.shape, x.dtype))
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
+    if type(x) in hi_types:
+        return hi_types[type(x)](x)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
         vma = (state.manual.varying(x) if state.manual is not None else None) or frozenset()

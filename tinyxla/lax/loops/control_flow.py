@@ -46,7 +46,7 @@ from tinyxla.transforms.computations import (
     with_parameters,
 )
 from tinyxla.transforms.invariants import carrying
-from tinyxla.transforms.sharding_types import sharding_in_type
+from tinyxla.transforms.sharding_types import sharding_in_type, shown_type, shown_types
 from tinyxla.transforms.while_reverse import allocated, at, put
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
@@ -196,6 +196,7 @@ def _step_of(what: str, function: Function, carry: _Carry, *others: Any, within:
             leaves = state.manual.settled(leaves, traced.computation, given)
         if all(x is y for x, y in zip(leaves, carry.leaves, strict=True)):
             _check_carry(what, function, carry, traced, within)
+            _check_sharding(what, carry, traced, others)
             return carry, traced
         carry = _Carry(leaves, carry.tree)
 
@@ -220,6 +221,17 @@ def _check_carry(what: str, function: Function, carry: _Carry, traced: _Traced, 
     error = ResultTypeError(f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}.")
     places = [(names[k], Shape.of(carry.leaves[k]), outputs[k]) for k in changed]
     raise _about(error, what, _carry_name(what, function), places)
+
+
+def _check_sharding(what: str, carry: _Carry, traced: _Traced, others: Any) -> None:
+    """An error for what is carried if its sharding type changes."""
+    later = shown_types(traced.computation, [*carry.leaves, *pytrees.leaves(others), *traced.captured])
+    for x, found in zip(carry.leaves, later, strict=False):
+        if shown_type(x) != found:
+            raise ResultTypeError(
+                f"{what}: what is carried is split as {shown_type(x)} at the start, but the function makes it {found}; "
+                "reshard one of them."
+            )
 
 
 def _run_loop(
@@ -838,6 +850,13 @@ def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[An
                 f"{pytrees.structure_text(other.tree)}, where * stands for an array."
             )
             raise _about(error, what, str(number), pytrees.differences(first.tree, other.tree))
+    types = [shown_types(t.computation, [*leaves, *t.captured]) for t in traced]
+    for several in zip(*types, strict=True):
+        if len(set(several)) > 1:
+            raise ResultTypeError(
+                f"{what}: the results of all functions must be split alike, but one is {' or '.join(several)}; reshard "
+                "some of them."
+            )
     common = [_common_type(what, traced, k) for k in range(len(first.weak))]
     if any(x.array_shape.dtype != d for t in traced for x, (d, _) in zip(t.computation.outputs, common, strict=True)):
         traced = [_cast_results(t, [dtype for dtype, _ in common]) for t in traced]

@@ -65,7 +65,7 @@ def scanning(scan: Function) -> Function:
 
         @wraps(f)
         def step(carry: Any, given: Any) -> Any:
-            own = [r.__class__(x) for r, x in zip(passed, given[0], strict=True)]
+            own = [r.like(x) for r, x in zip(passed, given[0], strict=True)]
             following, y = f(carry, filled(given[1], own))
             return following, (y, [r.read() for r in own])
 
@@ -166,7 +166,7 @@ def branching(choose: Function) -> Function:
             if not references:
                 return choose(what, index, branches, given)
             for r in references:
-                if any(r is x for x in passed):
+                if any(r.target is x.target for x in passed):
                     raise closed_over_error(whole[0], r, *whole[1:])
             carried = Carried(references)
             chosen = [wraps(f)(threaded(f, references)) for f in branches]

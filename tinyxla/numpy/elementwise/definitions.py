@@ -37,6 +37,7 @@ from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
 from tinyxla.tracing.signatures import Binary as Binary, Unary as Unary
+from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms import custom
 from tinyxla.util.tracebacks import filter_error
 
@@ -196,6 +197,8 @@ def unary(
             plan = plans.get(key)
             if plan is not None:
                 return ConcreteArray(plan.compute(plan.x(value) if plan.x else value), plan.weak)
+        elif config.special:
+            check_host_values(name, (x,))
         try:
             return slow(x, key)
         except Exception as error:
@@ -295,6 +298,8 @@ def binary(
                     return ConcreteArray(value, plan.weak)
                 except (MemoryError, ValueError):
                     pass  # the long way frees memory, and says so of shapes that do not broadcast
+        elif config.special:
+            check_host_values(name, (x, y))
         try:
             return slow(x, y, key)
         except Exception as error:

@@ -269,8 +269,9 @@ class CompiledModule:
         for label, block in zip(labels, branches.blocks, strict=True):
             schedule.place(label)
             self._emit(block, schedule, repeats)
-            for pointer, result in zip(branches.results, block.results, strict=True):
-                schedule.move(self.slots[pointer], self._slot(result))
+            for place, result in zip(branches.results, block.results, strict=True):
+                if self.aliases[place] is not self.aliases[result]:
+                    schedule.move(self._slot(place), self._slot(result))
             schedule.jump(done)
         schedule.place(done)
 

@@ -3,7 +3,8 @@
 Two threads halve the time of a kernel of a few microseconds if each finds its part of the arrays in its own cache, as
 after a parallel step over the same arrays. If a sequential step accesses them before or after, half of the bytes move
 between the caches of two cores, at the speed of memory. So parallel steps become sequential if all of them together
-gain less than these transfers cost, and a sequential step between parallel ones becomes parallel.
+gain less than these transfers cost, and a sequential step between parallel ones becomes parallel. For the same reason
+a short step has one chunk for each thread: what a thread steals from another one, it finds in the other's cache.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyxla.compiler.costs import CHUNK_OPS, OPS_PER_BYTE
+from tinyxla.compiler.costs import CHUNK_OPS, LOCAL_OPS, OPS_PER_BYTE
 from tinyxla.compiler.schedule.blocks import (
     AliasMap,
     Block,
@@ -60,11 +61,21 @@ def _assign(steps: Sequence[Step], aliases: AliasMap, current_of: Mapping[Pointe
             if local_bytes > 0 and ops >= 3 * CHUNK_OPS // 2:  # for two threads
                 _cut(step, 2)
                 can_be_parallel[k] = False
+    processors = current_target().processors
+    for step in filter(_is_parallel, steps):
+        if _work(step) <= processors * LOCAL_OPS:
+            _cut_at_most(step, processors)
 
 
 def _cut(step: Step, chunks: int) -> None:
     assert isinstance(step.work, LoweredKernel)
     step.work = replace(step.work, grain=-(-step.work.extent // chunks))
+
+
+def _cut_at_most(step: Step, chunks: int) -> None:
+    assert isinstance(step.work, LoweredKernel)
+    if _work(step) and not step.work.starts_in_order and step.work.extent > chunks * step.work.grain:
+        _cut(step, chunks)
 
 
 def _accessed(step: Step, aliases: AliasMap, current_of: Mapping[Pointer, Pointer]) -> dict[Storage, int]:

@@ -17,9 +17,9 @@ so chunks are begun in order.
 Source: E. P. Markatos and T. J. LeBlanc, Using processor affinity in loop scheduling on shared-memory multiprocessors
 (1994).
 
-Idle workers spin for some tens of microseconds, then park (`parking`). The publisher stores the ticket and then reads
-the number of sleepers; a worker counts itself as a sleeper and then reads the ticket; both with sequentially consistent
-order, so one of them sees the other (Dekker's argument) and no wake-up is lost.
+Idle workers spin until the next call of a program should have come, then park (`parking`). The publisher stores the
+ticket and then reads the number of sleepers; a worker counts itself as a sleeper and then reads the ticket; both with
+sequentially consistent order, so one of them sees the other (Dekker's argument) and no wake-up is lost.
 
 One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside
 a chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
@@ -42,7 +42,7 @@ from enum import IntEnum
 from string import Template
 
 from tinyxla.backends.numba.runtime import parking
-from tinyxla.compiler.costs import LINE_BYTES, WAKE_NANOSECONDS
+from tinyxla.compiler.costs import LINE_BYTES, SPIN_NANOSECONDS
 from tinyxla.runtime.threads import MAX_THREADS
 
 _PAIR = LINE_BYTES // 4  # words on two cache lines: processors fetch lines in pairs
@@ -536,8 +536,7 @@ class ThreadPool:
         After an exception, the next one calls it again."""
         with self._lock:
             if self.state[Word.SPIN] == 0:
-                seconds = 3e-9 * WAKE_NANOSECONDS  # about as long as it takes to sleep and to wake up
-                self.state[Word.SPIN] = self._pauses_in(seconds)
+                self.state[Word.SPIN] = self._pauses_in(1e-9 * SPIN_NANOSECONDS)
             self._allow(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
             try:
                 while not self._closed and len(self._workers) < self._threads - 1:

@@ -10,6 +10,11 @@ from tinyxla.api.devices import (
     process_index as process_index,
     process_indices as process_indices,
 )
-from tinyxla.jax.devices.backend import backends as backends, get_backend as get_backend, started as _started
+from tinyxla.jax.devices.backend import (
+    backends as backends,
+    backends_are_initialized as backends_are_initialized,
+    get_backend as get_backend,
+    started as _started,
+)
 
 _backends = _started

@@ -47,7 +47,9 @@ def single_loop(region: ScalarizedRegion) -> Instruction | None:
     memory."""
     loops = [x for x in region.order if isinstance(x.shape, TupleShape)]
     others = {movement.parameter, calls.get_tuple_element}
-    if len(loops) != 1 or region.updated or any(x.op not in others for x in region.order if x not in loops):
+    if [x.op.name for x in loops] != ["while"]:
+        return None
+    if region.updated or any(x.op not in others for x in region.order if x not in loops):
         return None
     nested = [y for c in loops[0].computations() for y in c.instructions]
     held = sum(o.array_shape.size for o in loops[0].operands if o not in region.homes)
