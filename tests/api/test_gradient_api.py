@@ -356,3 +356,16 @@ def test_linear_transpose_goes_through_calls_that_compute_factors_or_what_is_not
 def test_transposed_functions_are_pytrees() -> None:
     transposed = tx.jit(lambda x: tx.linear_transpose(lambda y: x * y, 1.0))(3.0)
     assert float(tx.jit(lambda f, x: f(x))(transposed, 2.0)[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "products"), [(tx.jit, 4), (lambda f: tx.jit(lambda x: tx.jit(f)(x)), 4), (tx.checkpoint, 2 + 4)]
+)
+def test_linearized_calls_compute_no_results_that_nothing_uses(wrapped: Any, products: int) -> None:
+    def f(x: Any) -> Any:
+        return tnp.sin(tnp.sin(x @ x) @ x)
+
+    x, t = np.eye(3, dtype=np.float32) * 0.5, np.ones((3, 3), np.float32)
+    _, derivative = tx.linearize(wrapped(f), x)
+    np.testing.assert_allclose(derivative(t), tx.jvp(f, (x,), (t,))[1], rtol=1e-6)
+    assert tx.jit(derivative).lower(t).as_text().count(" dot(") == products

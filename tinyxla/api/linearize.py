@@ -30,6 +30,7 @@ from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
 from tinyxla.transforms import vjp as vjp_flat
+from tinyxla.transforms.calls import with_used_results
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
 from tinyxla.transforms.custom import linear_part
 from tinyxla.transforms.reverse import is_inexact
@@ -89,7 +90,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     @functools.cache
     def forth() -> Computation:
         both = _reversed(made, len(shapes))  # which gives the results, too: the derivative is linear and needs none
-        return subgraph(both.name, both.parameters, both.outputs[len(made.outputs) :], effects=effects(both))
+        tangents = both.outputs[len(made.outputs) :]
+        return with_used_results(subgraph(both.name, both.parameters, tangents, effects=effects(both)))
 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear

@@ -257,6 +257,45 @@ def _is_zero(x: Instruction) -> bool:
     return is_constant(x) and not np.any(x.attributes.literal.value)
 
 
+def with_used_results(computation: Computation) -> Computation:
+    """Dead code elimination in calls: those without rules compute the results that are used alone."""
+    users = computation.users()
+    new: dict[Instruction, Instruction] = {}
+    order: list[Instruction] = []
+
+    def emit(x: Instruction, attributes: Any, shape: AnyShape) -> None:
+        order.append(Instruction(x.op, [new[o] for o in x.operands], attributes, shape, x.source, origin=x.origin))
+        new[x] = order[-1]
+
+    places: dict[Instruction, dict[int, int]] = {}  # of the results that are left of a call
+    for x in computation.instructions:
+        used = _used_results(x, users[x])
+        if used is not None:
+            called: Computation = x.attributes.to_apply
+            outputs = [called.outputs[k] for k in used]
+            made = with_used_results(subgraph(called.name, called.parameters, outputs, effects=effects(called)))
+            emit(x, x.attributes._replace(to_apply=made), made.root.shape)
+            places[x] = {k: n for n, k in enumerate(used)}
+        elif x.op is calls.get_tuple_element and x.operands[0] in places:
+            emit(x, calls.GetTupleElement(places[x.operands[0]][x.attributes.index]), x.shape)
+        else:
+            emit(x, x.attributes, x.shape)
+    parameters = [new[p] for p in computation.parameters]
+    return Computation(computation.name, parameters, order, new[computation.root]) if places else computation
+
+
+def _used_results(x: Instruction, users: Sequence[Instruction]) -> list[int] | None:
+    """Which results of a plain call are used, if some are not."""
+    if x.op is not call or not isinstance(x.shape, TupleShape):
+        return None
+    if x.attributes.rule or x.attributes.checkpoint or x.attributes.is_composite:
+        return None
+    if not users or any(u.op is not calls.get_tuple_element for u in users):
+        return None
+    used = sorted({u.attributes.index for u in users})
+    return used if len(used) < len(x.shape.elements) else None
+
+
 def has_rules(computation: Computation) -> bool:
     """Whether calls in a computation have rules of their own."""
     return any(
