@@ -36,8 +36,14 @@ def adjoints():
         term = dfx.ODETerm(lambda t, y, args: -args * y)
         return dfx.diffeqsolve(term, dfx.Tsit5(), 0, 1, 0.1, jnp.ones(2), args=scale, adjoint=adjoint).ys.sum()
 
+    def implicit(start, scale):  # of a state without axes
+        term = dfx.ODETerm(lambda t, y, args: args * jnp.sin(y) - y**2)
+        controller = dfx.PIDController(1e-3, 1e-5)
+        return dfx.diffeqsolve(term, dfx.Kvaerno3(), 0, 1, 0.1, start, args=scale, stepsize_controller=controller).ys[0]
+
     kinds = (dfx.RecursiveCheckpointAdjoint(), dfx.DirectAdjoint(), dfx.BacksolveAdjoint())
-    return [jax.grad(final)(0.7, adjoint) for adjoint in kinds]
+    explicit = [jax.grad(final)(0.7, adjoint) for adjoint in kinds]
+    return [*explicit, jax.value_and_grad(implicit, (0, 1))(jnp.array(0.5), jnp.array(2.0))]
 
 
 def events():
