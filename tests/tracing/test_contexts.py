@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import errors, numpy as tnp, stablehlo
+from tinyxla import errors, numpy as tnp, stablehlo, xla
+from tinyxla.hlo import Module
+from tinyxla.text import print_module
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
@@ -209,6 +211,11 @@ def test_scopes_of_plans_and_of_functions_used_elsewhere() -> None:
     lines = [line for kernel in kernels for line in kernel.lines]
     for scope in ("around/jvp(jit(scoped))/outer/inner)", "around/transpose(jvp(jit(scoped)))/outer)"):
         assert any(scope in line for line in lines), lines
+    builder = xla.XlaBuilder("built")
+    with tx.named_scope("layer"):
+        built = builder.Sin(builder.Constant(1.0))
+    module = Module("built", builder.Build(built).computation)
+    assert "jit(built)/layer/sine" in print_module(module, metadata=True)
     with pytest.raises(errors.ArgumentError, match="named_scope takes a string"), tx.named_scope(3):  # type: ignore[arg-type]
         pass
 

@@ -17,6 +17,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.ops import Value
 from tinyxla.ops.numerics.accuracy import ResultAccuracy
 from tinyxla.shapes import Layout, Shape, TupleShape
+from tinyxla.tracing.core import state, within_scope
 from tinyxla.util.binding import bind
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, XlaOp, functions
 from tinyxla.xla.computation import XlaComputation
@@ -195,7 +196,9 @@ def builder_function(**older: str) -> Callable[[Callable[..., Tree]], BuilderFun
             for parameter, (check, optional) in checks.items():
                 if parameter in given and not (optional and given[parameter] is None):
                     given[parameter] = check(builder, f"{name}: {parameter}", given[parameter])
-            return builder.wrap(builder.trace.run(lambda: function(*bound.args, **bound.kwargs)))
+            scope = state.scope  # the graph is one with what is around
+            added = lambda: within_scope(scope, lambda: function(*bound.args, **bound.kwargs))  # noqa: E731
+            return builder.wrap(builder.trace.run(added))
 
         functions[name] = build
         return build
