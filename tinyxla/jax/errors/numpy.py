@@ -206,6 +206,24 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     # sharding types
     (
+        r"^compile: device_assignment must be the devices (.*) of arguments and results",
+        "device_assignment passed to `.compile` must match the device_assignment calculated from array shardings and "
+        "out_shardings. Got device ids {1}.",
+    ),
+    (
+        r"^(?:\w+\.)*(\w+): out_sharding: (P.*\)) names the axis '(\w+)', which is (\w+) here;",
+        "PartitionSpec passed to {1} cannot contain axis names that are of type Auto or Manual. Got PartitionSpec: {2} "
+        "with axis name: {3} of type: AxisType.{4}.",
+    ),
+    (
+        r"^\S+: out_sharding: a sharding is over (.*), but the current mesh is (.*); use a sharding of",
+        "Context mesh {2} should match the mesh of sharding {1} passed to it.",
+    ),
+    (
+        r"^auto_axes: the axis .* is manual here",
+        "Going from `Manual` axis type to `Auto` or `Explicit` axis type is not allowed.",
+    ),
+    (
         r"(\S+): operands must be over one mesh, but are over (.*) and (.*); reshard",
         "For primitive {1:op}, context mesh {2} should match the aval mesh {3}: Mesh for all inputs should be equal.",
     ),
