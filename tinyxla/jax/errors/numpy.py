@@ -206,6 +206,33 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     # sharding types
     (
+        r"^PartitionSpec: (\w+) is a set of mesh axes, but got (.*)\.$",
+        "{1} argument of PartitionSpec should of type `frozenset` or `set`. Got type {2}",
+    ),
+    (
+        r"^PartitionSpec: (\w+) is a set of mesh axes, but has None",
+        "{1} cannot contain None. All elements in {1} should refer to the mesh axes.",
+    ),
+    (
+        r"^PartitionSpec: the entries (.*) and (\w+) (\{.*\}) must not",
+        "partitions cannot overlap with {2} axes passed to PartitionSpec. Got partitions: {1} and {2} axes: "
+        "frozenset({3})",
+    ),
+    (
+        r"^PartitionSpec: unreduced (.*) and reduced (.*) must not",
+        "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got unreduced: frozenset({1}) and "
+        "reduced: frozenset({2})",
+    ),
+    (
+        r"^NamedSharding: (un)?reduced of .* names '(\w+)', but the mesh has the axes",
+        "Unreduced axes {2} is not found in mesh.",
+    ),
+    (
+        r"^NamedSharding: (un)?reduced of .* names '(\w+)', but only explicit",
+        "Unreduced axes can only refer to mesh axes that is of type `Explicit`. Got unreduced axes: "
+        "frozenset({{'{2}'}})",
+    ),
+    (
         r"^compile: device_assignment must be the devices (.*) of arguments and results",
         "device_assignment passed to `.compile` must match the device_assignment calculated from array shardings and "
         "out_shardings. Got device ids {1}.",
