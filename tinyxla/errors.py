@@ -371,6 +371,20 @@ class ShardingTypeError(ShapeError):
     """An operation on sharded arrays whose result has no unique sharding."""
 
 
+class ManualAxisError(ArgumentError, NotImplementedError):
+    """A transformation of axes that a function of parts, of `shard_map`, is about.
+
+    >>> import tinyxla
+    >>> from tinyxla.sharding import auto_axes
+    >>> P, mesh = tinyxla.P, tinyxla.make_mesh((1,), ("x",))
+    >>> f = auto_axes(lambda x: x, axes="x", out_sharding=P())
+    >>> tinyxla.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(tinyxla.numpy.ones(2))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.ManualAxisError: auto_axes: the axis 'x' is manual here, in a function of parts; ...
+    """
+
+
 class MeshError(ArgumentError, RuntimeError):
     """A partition spec where there is no mesh with its axes.
 

@@ -295,6 +295,18 @@ def test_static_arguments_and_keys() -> None:
     close(random.key_data(found), random.key_data(random.split(random.key(3), 2)))
 
 
+def test_functions_of_one_name_that_call_each_other_are_several_functions() -> None:
+    def named_step(function: Any) -> Any:
+        function.__name__ = "step"
+        return tx.jit(function)
+
+    inner = named_step(lambda x: 2 * x)
+    outer = named_step(lambda x, y: inner(x) - inner(inner(y)))
+    x = np.arange(3, dtype=np.float32)
+    exported = export.export(tx.jit(lambda x: outer(x, x + 1)))(x)
+    close(export.deserialize(exported.serialize()).call(x), outer(x, x + 1))
+
+
 def test_calls_are_transformed() -> None:
     like = tx.tree.map(lambda w: Struct(w.shape, w.dtype), parameters())
     exported = export.deserialize(export.export(tx.jit(loss))(like, batch()).serialize())

@@ -349,7 +349,8 @@ def test_updates_at_known_indices_outside_of_the_array_are_dropped_as_in_jax() -
         import jax, jax.numpy as jnp
         x = jnp.arange(1.0, 4.0)
         print(x.at[5].set(9.0), x.at[jnp.array([5, 0])].add(1.0), x.at[-5].mul(2.0), x.at[jnp.array([-4, -1])].set(9.0))
-        print(jnp.put(x, jnp.array([7]), 9.0, inplace=False), jnp.add.at(x, jnp.array([7, 0]), 1.0, inplace=False))
+        print(*[jnp.put(x, jnp.array([i]), 9.0, inplace=False) for i in (7, -2, -7)])
+        print(jnp.add.at(x, jnp.array([7, 0]), 1.0, inplace=False))
         try:
             x.at[5].set(9.0, mode="nonsense")
         except ValueError:
@@ -357,7 +358,8 @@ def test_updates_at_known_indices_outside_of_the_array_are_dropped_as_in_jax() -
         """)
     assert lines == [
         "[1. 2. 3.] [2. 2. 3.] [1. 2. 3.] [1. 2. 9.]",
-        "[1. 2. 9.] [2. 2. 3.]",
+        "[1. 2. 9.] [1. 9. 3.] [9. 2. 3.]",
+        "[2. 2. 3.]",
         "refused",
     ]
 

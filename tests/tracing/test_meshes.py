@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.sharding import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, get_abstract_mesh, get_mesh
 from tinyxla.tracing.device import Device
 
+P = tx.P
 pytestmark = pytest.mark.usefixtures("eight_devices")
 
 
@@ -136,3 +138,23 @@ def test_dimension_from_the_back_is_left_out() -> None:
 def test_arguments_that_shardings_do_not_take(said: str, function: Any) -> None:
     with pytest.raises((ArgumentError, ShapeError), match=said):
         function()
+
+
+def test_specs_with_axes_of_partial_sums() -> None:
+    kinds = AxisType.Explicit, AxisType.Explicit, AxisType.Auto
+    mesh = AbstractMesh((2, 2, 2), ("x", "y", "z"), axis_types=kinds)
+    spec = P("x", None, unreduced={"y"})
+    assert repr(spec) == "PartitionSpec('x', None, unreduced={'y'})"
+    assert spec == P("x", None, unreduced=frozenset({"y"})) != P("x", None) != spec != P("x", None, reduced={"y"})
+    assert len({spec, P("x", None), P("x", None, reduced={"y"})}) == 3
+    assert pickle.loads(pickle.dumps(spec)) == spec == spec.update() == NamedSharding(mesh, spec).spec
+    for make, said in (
+        (lambda: P("x", unreduced={"x"}), r"the entries \('x',\) and unreduced {'x'} must not name the same axis"),
+        (lambda: P(unreduced={"x"}, reduced={"x"}), "unreduced {'x'} and reduced {'x'} must not name the same axis"),
+        (lambda: P(unreduced={None}), "unreduced is a set of mesh axes, but has None"),
+        (lambda: P(reduced="x"), "reduced is a set of mesh axes, but got 'x'"),
+        (lambda: NamedSharding(mesh, P(unreduced={"q"})), "names 'q', but the mesh has the axes"),
+        (lambda: NamedSharding(mesh, P(unreduced={"z"})), "names 'z', but only explicit axes may be there"),
+    ):
+        with pytest.raises((ArgumentError, DTypeError, ShapeError), match=said):
+            make()

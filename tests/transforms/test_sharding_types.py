@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, MeshError, ResultTypeError, ShardingTypeError
+from tinyxla.errors import ArgumentError, ManualAxisError, MeshError, ResultTypeError, ShardingTypeError
 from tinyxla.sharding import AxisType, auto_axes, explicit_axes, get_abstract_mesh
 
 P = tx.P
@@ -86,6 +86,26 @@ def test_values_of_control_flow_have_one_type() -> None:
     step = lambda c, row: (c + row, c * 2)  # noqa: E731
     found = tx.jit(lambda x: lax.scan(step, 0 * x[0], x))(_split((3, 8), None, "x"))
     assert [tuple(z.sharding.spec) for z in found] == [("x",), (None, "x")]
+
+
+def test_out_sharding_names_axes_that_are_in_types_here() -> None:
+    x = _split((8, 4), "x", None)
+    product = lambda a: jnp.dot(a, a.T, out_sharding=P("x"))  # noqa: E731
+    with pytest.raises(ShardingTypeError, match=r"dot: out_sharding: .* names the axis 'x', which is Auto here"):
+        auto_axes(product, out_sharding=P())(x)
+    auto = tx.sharding.AbstractMesh((4, 2), ("x", "y"))
+    with pytest.raises(ShardingTypeError, match=r"a sharding is over .*Auto.*, but the current mesh is .*Explicit"):
+        jnp.dot(x, x.T, out_sharding=tx.NamedSharding(auto, P("x")))
+    parts = tx.shard_map(auto_axes(lambda a: a, axes="x", out_sharding=P("x")), in_specs=P("x"), out_specs=P("x"))
+    with pytest.raises(ManualAxisError, match="auto_axes: the axis 'x' is manual here"):
+        parts(x)
+
+
+def test_devices_of_a_program_that_is_compiled_ahead_may_be_stated() -> None:
+    lowered = tx.jit(lambda x: 2 * x).lower(_split((8,), "x"))
+    assert lowered.compile(device_assignment=tx.devices())(_split((8,), "x")).shape == (8,)
+    with pytest.raises(ArgumentError, match="device_assignment must be the devices"):
+        lowered.compile(device_assignment=tx.devices()[:1])
 
 
 def test_results_are_split_as_their_types_say() -> None:

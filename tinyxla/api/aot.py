@@ -307,17 +307,19 @@ class Lowered(_Stage):
 
         return text.to_svg(self.module.entry)
 
-    def compile(self, compiler_options: Any = None) -> Compiled:
+    def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
         """The compiled program. (Options of XLA's compiler say nothing to this one.)
 
         Args:
             compiler_options: a dictionary of options of XLA's compiler, or None.
+            device_assignment: the devices, a sequence, which must be those of arguments and results; None leaves that
+                out.
 
         Returns:
             A `Compiled`.
 
         Raises:
-            ArgumentError: what is no dictionary, or a function that closes over traced values.
+            ArgumentError: what is no dictionary, other devices, or a function that closes over traced values.
             AttributeValueError: an option that XLA does not have.
 
         >>> import tinyxla as tx
@@ -325,6 +327,13 @@ class Lowered(_Stage):
         Array([2., 2., 2.], dtype=float32)
         """
         check_compiler_options(compiler_options)
+        given, results = self._program.shardings
+        own = sorted(device.id for device in (given + results)[0].device_set) if given + results else []
+        if device_assignment is not None and sorted(device.id for device in device_assignment) != own:
+            raise ArgumentError(
+                f"compile: device_assignment must be the devices {own} of arguments and results, but is "
+                f"{device_assignment!r}; leave it out."
+            )
         return Compiled(self.fun_name, self._program)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from tinyxla.api.functions import check_callable
 from tinyxla.api.jit import Jitted
-from tinyxla.errors import ArgumentError, MeshError
+from tinyxla.errors import ArgumentError, ManualAxisError, MeshError
 from tinyxla.partitioning.placement import is_placement, placed
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.axis_types import with_auto_axes, with_explicit_axes
+from tinyxla.tracing.axis_types import axis_types, with_auto_axes, with_explicit_axes
 from tinyxla.tracing.core import state
-from tinyxla.tracing.meshes import current_mesh
+from tinyxla.tracing.meshes import AxisType, current_mesh
 from tinyxla.tracing.shardings import NamedSharding
 from tinyxla.transforms.sharding_types import has_types, with_type_of
 from tinyxla.util.wrapping import transformed, wraps
@@ -54,6 +54,7 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None, out_sharding: A
     def function(*args: Any, **kwargs: Any) -> Any:
         where = _given("auto_axes", "out_sharding", "results", out_sharding, kwargs)
         names = _names("auto_axes", axes, where)
+        _check_not_manual("auto_axes", names)
         found = with_auto_axes(names, lambda: f(*args, **kwargs))
         return placed("auto_axes: out_sharding", found, where, is_type=True)
 
@@ -103,6 +104,16 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
         return with_explicit_axes(_names("explicit_axes", axes, where), call)
 
     return function
+
+
+def _check_not_manual(what: str, names: frozenset[Hashable]) -> None:
+    """Refuse axes that a function of parts is about."""
+    mesh = current_mesh()
+    for name, kind in zip(mesh.axis_names, axis_types(mesh), strict=True):
+        if name in names and kind is AxisType.Manual:
+            raise ManualAxisError(
+                f"{what}: the axis {name!r} is manual here, in a function of parts; name other axes, or leave it out."
+            )
 
 
 def _given(what: str, option: str, arrays: str, sharding: Any, kwargs: dict[str, Any]) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, ConcretizationError, ShapeError
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import all_devices
@@ -151,7 +153,7 @@ def inspect_array_sharding(value: Array, *, callback: Callable[[Sharding], None]
     """Call a function with the sharding of an array.
 
     Args:
-        value: an array.
+        value: an array, or a pytree of one.
         callback: a function of a sharding.
 
     Raises:
@@ -164,6 +166,8 @@ def inspect_array_sharding(value: Array, *, callback: Callable[[Sharding], None]
         >>> tx.debug.inspect_array_sharding(tx.numpy.ones(2), callback=print)
         SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
     """
+    with suppress(ValueError):  # a container of one array
+        (value,) = pytrees.leaves(value)
     if not isinstance(value, Array):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"inspect_array_sharding: there must be an array, but got {value!r}.")
     if isinstance(value, Tracer) and len(all_devices()) > 1:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, MeshError, PytreeError, ShapeError
+from tinyxla.errors import ArgumentError, MeshError, PytreeError, ShapeError, ShardingTypeError
 from tinyxla.partitioning.array import ShardedArray, is_spread, shown
 from tinyxla.partitioning.common_meshes import has_same_devices
 from tinyxla.partitioning.execution import constrained, in_memory, resharded
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.axis_types import EVERY, explicit_axes, with_auto_axes
+from tinyxla.tracing.axis_types import EVERY, axis_types, explicit_axes, with_auto_axes
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.device import Device, Placement, PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0
-from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh
+from tinyxla.tracing.meshes import AbstractMesh, AxisType, Mesh, current_mesh
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import (
     UNCONSTRAINED,
@@ -70,8 +70,39 @@ def placed(what: str, tree: Any, placements: Any, only_even: bool = True, is_typ
 
 
 def placed_result(what: str, function: Callable[[], Any], placements: Any, is_type: bool = True) -> Any:
-    """The result of a function where placements say; what it computes on the way is split as the compiler chooses."""
+    """The result of a function where placements say; what it computes on the way is split as the compiler chooses.
+
+    Raises:
+        ShardingTypeError: a placement along an axis that is in types elsewhere, but not here.
+    """
+    for placement in pytrees.flatten_shown(placements, is_placement)[0]:
+        _check_kinds(what, placement)
     return placed(what, with_auto_axes(EVERY, function), placements, is_type=is_type)
+
+
+def _check_kinds(what: str, placement: Any) -> None:
+    """Refuse axes that are in types by their mesh, but left to the compiler or manual here, and a mesh of which other
+    axes are in types than of the current one."""
+    spec = placement.spec if isinstance(placement, NamedSharding) else placement
+    mesh = placement.mesh if isinstance(placement, NamedSharding) else current_mesh()
+    if not isinstance(spec, PartitionSpec) or mesh.empty:
+        return
+    own = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
+    for name in (name for part in spec for name in axes_of(part)):
+        if own.get(name) is AxisType.Explicit is not here[name]:
+            raise ShardingTypeError(
+                f"{what}: {spec} names the axis {name!r}, which is {here[name].name} here; leave it out where it is "
+                "no part of types."
+            )
+    around = current_mesh()
+    pairs = zip(axis_types(around), mesh.axis_types, strict=False)
+    is_other = any(x is AxisType.Explicit and y is AxisType.Auto for x, y in pairs)
+    if is_other and around.shape_tuple == mesh.shape_tuple:
+        raise ShardingTypeError(
+            f"{what}: a sharding is over {mesh}, but the current mesh is {around}; use a sharding of that mesh, or a "
+            "PartitionSpec."
+        )
 
 
 def check_agrees(what: str, tree: Any, placements: Any, moves_whole: bool = False) -> None:
@@ -136,8 +167,19 @@ def with_subtrees(placements: Any, tree: Any, mismatch: str) -> tuple[pytrees.Tr
     try:
         subtrees = structure.flatten_up_to(tree)
     except ValueError as error:
-        raise PytreeError(f"{mismatch}: {error}") from None
+        several = pytrees.differences(structure, pytrees.flatten_shown(tree)[1])
+        place = next((x for x in several if not x[1].is_leaf()), None)
+        raise PytreeError(f"{mismatch}: {_difference(*place) if place else error}.") from None
     return structure, list(zip(subtrees, leaves, strict=True))
+
+
+def _difference(path: str, one: pytrees.TreeDef, other: pytrees.TreeDef) -> str:
+    """The place where a tree of placements has another container than the tree of arrays."""
+    first, second = (
+        f"{x.type.__name__} of length {x.num_children}" if x.type in (list, tuple) else pytrees.structure_text(x)
+        for x in (one, other)
+    )
+    return f"at {path or 'its root'} it is a {first}, and theirs is a {second}"
 
 
 def _pairs(what: str, tree: Any, placements: Any) -> tuple[Any, list[tuple[Any, NamedSharding | None]]]:

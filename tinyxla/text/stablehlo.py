@@ -129,7 +129,8 @@ class _Module:
         self.module = module
         self.has_locations = has_locations
         self.system = system
-        self._names: dict[int, str] = {}
+        self._names: dict[int, str] = {}  # of functions that are written or being written
+        self._taken: set[str] = set()
 
     def function(self, computation: Computation, name: str, is_public: bool = False, has_variables: bool = True) -> str:
         """The function of a computation, which is written once; gives its name."""
@@ -138,10 +139,11 @@ class _Module:
             return known
         name = base = _plain(name)
         count = 0
-        while name in self.module.functions or (name == "main" and not is_public):
+        while name in self._taken or (name == "main" and not is_public):
             count += 1
             name = f"{base}_{count}"
         self._names[id(computation)] = name
+        self._taken.add(name)
         arguments = [Value(type_of(p.shape)) for p in computation.parameters]
         names = self.system.variables if has_variables and not is_public else ()
         variables = {name: Value(I32) for name in names}

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.device import Device, Placement, check_device, default_device, process_index
-from tinyxla.tracing.meshes import AbstractMesh, Mesh
+from tinyxla.tracing.meshes import AbstractMesh, AxisType, Mesh
 
 Index = tuple[slice, ...]
 Spec = tuple[tuple[Any, ...], ...]  # for each dimension the mesh axes that it is split along, major to minor
@@ -37,6 +37,16 @@ class PartitionSpec(Placement, tuple[Any, ...]):
     """For each dimension of an array the mesh axis that it is split along, a tuple of such, or None. Dimensions that it
     does not name are whole.
 
+    Args:
+        partitions: the entries.
+        unreduced: a set of explicit mesh axes, along which a product that is split where it is contracted may be left
+            as partial sums. Here it is always the sum.
+        reduced: a set of explicit mesh axes along which devices have the same, and cotangents may be partial sums.
+
+    Raises:
+        ArgumentError: an axis in two of these.
+        DTypeError: unreduced or reduced that is no set.
+
     Example:
         >>> import tinyxla as tx
         >>> tx.sharding.PartitionSpec("x", None)
@@ -46,16 +56,32 @@ class PartitionSpec(Placement, tuple[Any, ...]):
     UNCONSTRAINED = UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> PartitionSpec:
-        spec = super().__new__(cls, map(_entry, partitions))
-        spec.unreduced = frozenset(unreduced)
-        spec.reduced = frozenset(reduced)
+        has_sums = unreduced or reduced
+        kind: Any = _OfPartialSums if has_sums else cls
+        spec = super().__new__(kind, map(_entry, partitions))
+        spec.unreduced, spec.reduced = unreduced, reduced
+        if has_sums:
+            spec.unreduced, spec.reduced = _axes_of_sums(spec, unreduced, reduced)
         return spec
 
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
 
     def __repr__(self) -> str:
-        return f"PartitionSpec({', '.join(map(repr, self))})"
+        return f"PartitionSpec({', '.join((*map(repr, self), *self.shown_sums()))})"
+
+    def shown_sums(self) -> list[str]:
+        """The sets of axes of partial sums as they are printed, as far as there are any.
+
+        Returns:
+            A list of texts.
+
+        >>> from tinyxla import P
+        >>> P("x", unreduced={"y"}).shown_sums()
+        ["unreduced={'y'}"]
+        """
+        pairs = ("unreduced", self.unreduced), ("reduced", self.reduced)
+        return [f"{what}={{{', '.join(sorted(map(repr, axes)))}}}" for what, axes in pairs if axes]
 
     def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.update(partitions=(*self, *other))
@@ -97,6 +123,42 @@ class PartitionSpec(Placement, tuple[Any, ...]):
             unreduced=self.unreduced if unreduced is None else unreduced,
             reduced=self.reduced if reduced is None else reduced,
         )
+
+
+class _OfPartialSums(PartitionSpec):
+    """A spec with axes of partial sums, by which it differs from others."""
+
+    def _sums(self) -> Any:
+        return self.unreduced, self.reduced
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OfPartialSums) and tuple(self) == tuple(other) and self._sums() == other._sums()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self._sums()))
+
+    def __reduce__(self) -> Any:
+        return (functools.partial(PartitionSpec, unreduced=self.unreduced, reduced=self.reduced), tuple(self))
+
+
+def _axes_of_sums(spec: PartitionSpec, unreduced: Any, reduced: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+    """The axes of partial sums of a spec."""
+    names = {name for part in spec for name in axes_of(part)}
+    for what, axes in (("unreduced", unreduced), ("reduced", reduced)):
+        if not isinstance(axes, set | frozenset):
+            raise DTypeError(f"PartitionSpec: {what} is a set of mesh axes, but got {axes!r}.")
+        if None in axes:
+            raise ArgumentError(f"PartitionSpec: {what} is a set of mesh axes, but has None; leave it out.")
+        if axes & names:
+            raise ArgumentError(
+                f"PartitionSpec: the entries {tuple(spec)} and {what} {set(axes)} must not name the same axis."  # pyright: ignore[reportUnknownArgumentType]
+            )
+    if unreduced & reduced:
+        raise ArgumentError(f"PartitionSpec: unreduced {unreduced} and reduced {reduced} must not name the same axis.")
+    return frozenset(unreduced), frozenset(reduced)
 
 
 def _entry(part: Any) -> Any:
@@ -406,6 +468,22 @@ def layout_on(device: Device, memory_kind: str = "device") -> NamedSharding:
     return NamedSharding(Mesh(grid), PartitionSpec(), memory_kind=memory_kind)
 
 
+def _check_axes_of_sums(mesh: AbstractMesh, spec: PartitionSpec) -> None:
+    """Refuse axes of partial sums that the mesh does not have, or that are not part of types."""
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    for what, axes in (("unreduced", spec.unreduced), ("reduced", spec.reduced)):
+        for name in sorted(axes, key=str):
+            if name not in kinds:
+                raise ShapeError(
+                    f"NamedSharding: {what} of {spec} names {name!r}, but the mesh has the axes {mesh.shape}."
+                )
+            if kinds[name] is AxisType.Auto:
+                raise ShapeError(
+                    f"NamedSharding: {what} of {spec} names {name!r}, but only explicit axes may be there; the mesh is "
+                    f"{mesh}."
+                )
+
+
 class NamedSharding(Sharding):
     """The dimensions of an array split along axes of a mesh. Each device has one part; along mesh axes that the spec
     does not name the parts are the same.
@@ -431,6 +509,8 @@ class NamedSharding(Sharding):
         for name in names:
             if name not in mesh.axis_names:
                 raise ShapeError(f"NamedSharding: {self.spec} names {name!r}, but the mesh has the axes {mesh.shape}.")
+        if isinstance(self.spec, _OfPartialSums):
+            _check_axes_of_sums(mesh, self.spec)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ShapeError(

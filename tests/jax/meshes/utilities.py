@@ -47,6 +47,9 @@ def pictures():
         yield _printed(lambda x=x: jax.debug.visualize_array_sharding(x))
     yield _printed(lambda: jax.debug.visualize_sharding((8, 4), NamedSharding(mesh, P("x", "y"))))
     yield _printed(lambda: jax.debug.visualize_array_sharding(jnp.zeros(4)))
+    held = jax.tree_util.Partial(len, jnp.zeros(4))
+    held.shape = (4,)
+    yield _printed(lambda: jax.debug.visualize_array_sharding(held))
     seen = []
     jax.debug.inspect_array_sharding(jax.device_put(jnp.zeros(8), NamedSharding(mesh, P("x"))), callback=seen.append)
     yield seen

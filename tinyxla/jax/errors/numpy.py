@@ -206,6 +206,51 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     ),
     # sharding types
     (
+        r"^PartitionSpec: (\w+) is a set of mesh axes, but got (.*)\.$",
+        "{1} argument of PartitionSpec should of type `frozenset` or `set`. Got type {2}",
+    ),
+    (
+        r"^PartitionSpec: (\w+) is a set of mesh axes, but has None",
+        "{1} cannot contain None. All elements in {1} should refer to the mesh axes.",
+    ),
+    (
+        r"^PartitionSpec: the entries (.*) and (\w+) (\{.*\}) must not",
+        "partitions cannot overlap with {2} axes passed to PartitionSpec. Got partitions: {1} and {2} axes: "
+        "frozenset({3})",
+    ),
+    (
+        r"^PartitionSpec: unreduced (.*) and reduced (.*) must not",
+        "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got unreduced: frozenset({1}) and "
+        "reduced: frozenset({2})",
+    ),
+    (
+        r"^NamedSharding: (un)?reduced of .* names '(\w+)', but the mesh has the axes",
+        "Unreduced axes {2} is not found in mesh.",
+    ),
+    (
+        r"^NamedSharding: (un)?reduced of .* names '(\w+)', but only explicit",
+        "Unreduced axes can only refer to mesh axes that is of type `Explicit`. Got unreduced axes: "
+        "frozenset({{'{2}'}})",
+    ),
+    (
+        r"^compile: device_assignment must be the devices (.*) of arguments and results",
+        "device_assignment passed to `.compile` must match the device_assignment calculated from array shardings and "
+        "out_shardings. Got device ids {1}.",
+    ),
+    (
+        r"^(?:\w+\.)*(\w+): out_sharding: (P.*\)) names the axis '(\w+)', which is (\w+) here;",
+        "PartitionSpec passed to {1} cannot contain axis names that are of type Auto or Manual. Got PartitionSpec: {2} "
+        "with axis name: {3} of type: AxisType.{4}.",
+    ),
+    (
+        r"^\S+: out_sharding: a sharding is over (.*), but the current mesh is (.*); use a sharding of",
+        "Context mesh {2} should match the mesh of sharding {1} passed to it.",
+    ),
+    (
+        r"^auto_axes: the axis .* is manual here",
+        "Going from `Manual` axis type to `Auto` or `Explicit` axis type is not allowed.",
+    ),
+    (
         r"(\S+): operands must be over one mesh, but are over (.*) and (.*); reshard",
         "For primitive {1:op}, context mesh {2} should match the aval mesh {3}: Mesh for all inputs should be equal.",
     ),

@@ -91,6 +91,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^register_namedtuple_serialization: .* is no named tuple",
         "Use `jax.export.register_pytree_node_serialization` for types other than `collections.namedtuple`.",
     ),
+    # prefixes of trees
+    (
+        r"^jit of .*: (\w+): the shardings have .*: at its root it is a (list|tuple) of length \d+, and theirs is a \2",
+        "pytree structure error: different lengths of {2} at key path\n    pjit {1}\n",
+    ),
+    (
+        r"^(jit|shard_map) of .*: (\w+) .*: at (\[.*\]) it is a (list|tuple) of length \d+, and theirs is a \4",
+        "pytree structure error: different lengths of {4} at key path\n    {1} {2}{3}\n",
+    ),
     # transfer guards
     (
         r"is copied from the host to a device, which transfer_guard",

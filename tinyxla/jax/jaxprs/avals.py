@@ -23,7 +23,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
-from tinyxla.tracing.shardings import NamedSharding, axes_of, spec_of
+from tinyxla.tracing.shardings import NamedSharding, SingleDeviceSharding, axes_of, spec_of
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.transforms.sharding_types import split_along, type_of
 
@@ -95,7 +95,8 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else _dtype_of(dtype)
         self.weak_type = bool(weak_type)
-        layout = sharding or _replicated(get_abstract_mesh(), len(self.shape))
+        is_one_device = sharding is None or isinstance(sharding, SingleDeviceSharding)
+        layout: Any = _replicated(get_abstract_mesh(), len(self.shape)) if is_one_device else sharding
         self.manual_axis_type = ManualAxisType(frozenset(vma)) if manual_axis_type is None else manual_axis_type
         self.memory_space = Space.Device if memory_space is None else memory_space
         if any(layout.spec):

@@ -115,7 +115,7 @@ def set_attributes() -> None:
     sharding.check_compatible_aval = lambda self, aval_shape: self.dimension_axes(aval_shape) and None
     Sharding._to_xla_hlo_sharding = hlo_sharding  # type: ignore[attr-defined]
     sharding._device_assignment = property(lambda self: tuple(self.mesh.devices.flat))
-    PartitionSpec.__repr__ = lambda self: f"P{tuple.__repr__(self)}"  # type: ignore[method-assign]
+    PartitionSpec.__repr__ = _spec_text  # type: ignore[method-assign]
     device: Any = Device
     device.addressable_memories, device.default_memory = memories.memories, memories.default_memory
     device.memory = memories.memory
@@ -139,3 +139,9 @@ def set_attributes() -> None:
         kind.__module__ = "jaxlib._jax"
         kind.__repr__ = _function_repr  # type: ignore[method-assign]
     Config.values = property(flags.values)  # type: ignore[attr-defined]
+
+
+def _spec_text(spec: PartitionSpec) -> str:
+    """`P('x', None)`, and `P('x',)` with a comma after the only entry, as a tuple."""
+    sums = spec.shown_sums()
+    return f"P({', '.join((*map(repr, spec), *sums))})" if sums else f"P{tuple.__repr__(spec)}"

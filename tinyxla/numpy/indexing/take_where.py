@@ -249,10 +249,10 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
         repeated = read(values, np.arange(count) % values.size, None, None)
-        if mode is None and config.out_of_bounds_updates == "drop":
-            mode = "clip"
         if mode == "clip":
             places = arith.maximum(places, 0)
+        if mode is None and config.out_of_bounds_updates == "drop":  # negative indices count from the end
+            mode, places = "clip", arith.maximum(places.astype(int), -x.size)
         flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
     return movement.reshape_to(flat, x.shape)
 
