@@ -10,7 +10,14 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, PytreeError, ShapeError
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    ConcretizationError,
+    PytreeError,
+    ShapeError,
+    ShardingTypeError,
+)
 
 P = tx.P
 ROWS = np.arange(32.0, dtype=np.float32).reshape(8, 4)
@@ -77,6 +84,9 @@ def test_collectives_of_what_all_devices_have() -> None:
         np.testing.assert_array_equal(tx.grad(lambda w, f=rows: f(w).sum())(w), [16, 16, 16])
 
 
+HELD = {"held": None, "scale": P()}
+
+
 @pytest.mark.parametrize(
     ("in_specs", "out_specs", "error", "said"),
     [
@@ -103,6 +113,22 @@ def test_specs_that_do_not_fit(in_specs: Any, out_specs: Any, error: type[Except
 def test_an_argument_without_a_spec_need_not_be_an_array() -> None:
     shifted = _mapped(lambda x, shape: x + jnp.ones(shape, x.dtype), (P("x"), None), P("x"))
     np.testing.assert_array_equal(shifted(ROWS, (2, 4)), ROWS + 1)
+    held = object()
+    scaled = _mapped(lambda given, x: given["scale"] * x if given["held"] is held else x, (HELD, P("x")), P("x"))
+    np.testing.assert_array_equal(scaled({"held": held, "scale": np.float32(3)}, ROWS), 3 * ROWS)
+
+
+def test_what_is_said_of_axes_that_the_function_is_about() -> None:
+    constrained = _mapped(lambda x: tx.lax.with_sharding_constraint(x, P("x")), P("x"), P("x"))
+    with (
+        tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"))),
+        pytest.raises(ShardingTypeError, match="names the axis 'x', which"),
+    ):
+        constrained(ROWS)
+    for specs in (P("x"), P("x")), (P("y"), P(("x", "y"))):
+        mapped = tx.vmap(_mapped(jnp.sin, *specs), spmd_axis_name="x")
+        with pytest.raises(ShapeError, match="the examples of vmap are split along the mesh axis 'x'"):
+            mapped(np.ones((4, 8), np.float32))
 
 
 def test_abstract_mesh_is_that_of_an_argument() -> None:

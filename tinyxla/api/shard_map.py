@@ -196,9 +196,16 @@ class _OfParts:
         )
 
     def for_arguments(self, args: tuple[Any, ...]) -> tuple[_OfParts, tuple[Any, ...]]:
-        """The function of the arguments that are split: one without a spec keeps its value, which need not be an array.
+        """The function of the arguments that are split: what has no spec keeps its value, which need not be an array.
         An abstract mesh is that of an argument."""
         specs: Any = self._in_specs
+        leaves, _ = pytrees.flatten_shown(specs, is_placement)
+        if isinstance(specs, tuple) and not isinstance(specs, PartitionSpec) and None in leaves and None not in specs:
+            what = f"shard_map of {name_of(self._f)}"
+            structure, pairs = with_subtrees(specs, args, f"{what}: in_specs has another structure")
+            f = wraps(self._f)(lambda *parts: self._f(*pytrees.unflatten(structure, parts)))  # pyright: ignore[reportUnknownLambdaType]
+            inner = _OfParts(f, self._mesh, tuple(leaves), self._out_specs, self._axis_names, self._check_vma)
+            return inner.for_arguments(tuple(subtree for subtree, _ in pairs))
         is_list = isinstance(specs, tuple | list) and not isinstance(specs, PartitionSpec) and len(specs) == len(args)
         split = [k for k in range(len(args)) if not (is_list and specs[k] is None)]
 

@@ -18,7 +18,7 @@ from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.ops import elementwise
-from tinyxla.partitioning.placement import check_stays, placed, placed_result
+from tinyxla.partitioning.placement import check_not_manual, check_stays, placed, placed_result
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import config
@@ -216,6 +216,7 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
     Raises:
         ArgumentError: a device that there is not, or no sharding.
         ShapeError: a sharding that does not fit an array.
+        ShardingTypeError: a sharding along an axis that a function of parts around is about.
 
     Example:
         >>> import tinyxla as tx
@@ -227,6 +228,7 @@ def with_sharding_constraint(x: Tree, shardings: Any) -> Tree:
     if shardings is None:
         raise ArgumentError("lax.with_sharding_constraint: there must be a sharding, but got None; leave the call out.")
     check_stays("lax.with_sharding_constraint", x, shardings)
+    check_not_manual("lax.with_sharding_constraint", shardings)
     return placed("lax.with_sharding_constraint", x, shardings, only_even=False)
 
 

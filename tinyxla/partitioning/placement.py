@@ -105,6 +105,26 @@ def _check_kinds(what: str, placement: Any) -> None:
         )
 
 
+def check_not_manual(what: str, placements: Any) -> None:
+    """Refuse placements along axes that a function of parts around is about: inside of it each device has a part.
+
+    Raises:
+        ShardingTypeError: such a placement.
+    """
+    for placement in pytrees.flatten_shown(placements, is_placement)[0]:
+        spec = placement.spec if isinstance(placement, NamedSharding) else placement
+        mesh = placement.mesh if isinstance(placement, NamedSharding) else current_mesh()
+        if not isinstance(spec, PartitionSpec) or not state.axes:
+            continue
+        here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
+        manual = [name for part in spec for name in axes_of(part) if here.get(name) is AxisType.Manual]
+        if manual:
+            raise ShardingTypeError(
+                f"{what}: {spec} names the axis {manual[0]!r}, which the function of parts around is about: arrays in "
+                "it are parts along that axis; leave it out."
+            )
+
+
 def check_agrees(what: str, tree: Any, placements: Any, moves_whole: bool = False) -> None:
     """Refuse arrays that are on devices already, but not as placements say. With `moves_whole` arrays of which each
     device has all may go to other devices that do.

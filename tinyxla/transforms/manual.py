@@ -117,8 +117,9 @@ class ManualTrace(AnnotatedTrace[Axes]):
         """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
         is how it is."""
         after = outputs_vary(step, [self.varying(x) or _NONE for x in operands])
-        before = [self.varying(x) or _NONE for x in carry]
-        return [x if b >= a else _spread(x, a - b) for x, b, a in zip(carry, before, after, strict=False)]
+        before = [self.varying(x) for x in carry]  # None of a value of another trace, which stays
+        pairs = zip(carry, before, after, strict=False)
+        return [x if b is None or b >= a else _spread(x, a - b) for x, b, a in pairs]
 
     def unified(
         self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]

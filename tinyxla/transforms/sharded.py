@@ -428,6 +428,12 @@ def _derivative(**attributes: Any) -> Derivative:
 def _shard_map_batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     a = ShardMap(**attributes)
     names, a = _axes_of_examples(a), a._replace(example_axes=())
+    for name in ShardMap(**attributes).example_axes:
+        if any(name in axes for spec in (*a.in_specs, *a.out_specs) for axes in spec):
+            raise ShapeError(
+                f"shard_map: the examples of vmap are split along the mesh axis {name!r}, by spmd_axis_name or their "
+                "type, but in_specs or out_specs name it, too; leave it out of one of these."
+            )
     attributes = a._asdict()
     if not a.to_apply.axis_names <= {*a.own_axes, OWN}:  # over which a `vmap` around talks
         pairs = batch(lambda *x: _mapped(*x, **attributes), size, operands, axes)

@@ -152,6 +152,18 @@ def keys_on_meshes():
     yield one(jax.random.key(1))
 
 
+def jaxprs_of_loops_over_parts():
+    def step(x, _):
+        return jax.lax.pcast(jax.lax.psum(x, "x"), "x", to="varying"), None
+
+    f = jax.shard_map(
+        lambda x: jax.lax.scan(step, x, None, length=2)[0], mesh=_mesh(4), in_specs=P("x"), out_specs=P("x")
+    )
+    jaxpr = jax.make_jaxpr(f)(jnp.arange(4.0))
+    yield [e.primitive.name for e in jaxpr.eqns], jaxpr.eqns[0].params["jaxpr"].eqns[-1].primitive.name
+    yield np.asarray(jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, jnp.arange(4.0))[0])
+
+
 def texts_of_programs():
     mesh = _mesh(2, 2)
     rows = NamedSharding(mesh, P("x"))

@@ -690,7 +690,23 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "MLIR translation rule for primitive 'platform_index' not found for platform {1}",
     ),
     (r"^lax.switch takes at least one branch", "Empty branch sequence"),
+    (
+        r"(?:^|\.)(\w+): there is no axis named '(\w+)'",
+        "unbound axis name: {2}. Found an unbound axis name: {2}. To fix this, please call {1} under `jax.shard_map`.",
+    ),
     (r": there is no axis named '(\w+)'", "unbound axis name: {1}. Found an unbound axis name: {1}."),
+    (
+        r"^shard_map: (\w+) has (P.*\)), but the function is about the axes .* only; leave out \['(\w+)'",
+        "shard_map {1} refers to '{3}', which is not among axis_names: {2}.",
+    ),
+    (
+        r"^shard_map: the examples of vmap are split along the mesh axis '(\w+)', by spmd_axis_name or their",
+        "vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {1}.",
+    ),
+    (
+        r"^lax.with_sharding_constraint: (P.*\)) names the axis '(\w+)', which the function of parts",
+        "The spec {1} contains a manual axes {{'{2}'}} of mesh.",
+    ),
     (
         r"^lax.custom_\w+: (\w+) must give what has the structure and shapes of its argument, (.*?) of (\[.*?\]), "
         r"but gives \2 of (\[.*?\])\.",
