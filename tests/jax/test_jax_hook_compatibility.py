@@ -569,6 +569,30 @@ def test_symbolic_zeros_and_undefined_primals_are_containers_of_nothing() -> Non
     assert lines == ["[] True True"] * 2
 
 
+def test_implementations_that_need_values_are_called_when_programs_run() -> None:
+    assert printed("""
+        import jax, numpy as np
+        from jax.extend.core import Primitive
+        from jax.interpreters import ad, batching
+        p = Primitive("half")
+        p.def_impl(lambda x: np.divide(x, 2))
+        p.def_abstract_eval(lambda x: x)
+        ad.deflinear2(p, lambda g, x: [p.bind(g)])
+        batching.primitive_batchers[p] = lambda args, axes: (p.bind(*args), axes[0])
+        print(jax.make_jaxpr(p.bind)(1.0))
+        print(jax.jit(p.bind)(3.0), jax.jit(jax.grad(lambda x: p.bind(x) * x))(3.0))
+        print(jax.jit(jax.vmap(p.bind))(np.arange(3.0)))
+        """) == ["{ lambda ; a:f32[]. let b:f32[] = half a in (b,) }", "1.5 3.0", "[0.  0.5 1. ]"]
+
+
+def test_functions_of_lists_for_interpreters_of_jaxprs() -> None:
+    assert printed("""
+        from jax._src.util import foreach, safe_map, split_list, unzip2, unzip3
+        foreach(print, [1, 2], "ab")
+        print(safe_map(lambda x, y: x + y, [1, 2], (3, 4)), split_list(range(4), [1]), unzip2([]), unzip3([(1, 2, 3)]))
+        """) == ["1 a", "2 b", "[4, 6] [[0], [1, 2, 3]] ((), ()) ((1,), (2,), (3,))"]
+
+
 def test_primitives_without_implementation_are_traced_and_transformed_but_not_computed() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.errors import ConcretizationError
 from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.traces.recording import region, vectorized
@@ -83,7 +84,7 @@ class Primitive:
             raise NotImplementedError(
                 f"Abstract evaluation for {self.name!r} not implemented; define it with def_abstract_eval."
             )
-        return _unlowered(self, args, params)
+        return _called(self, args, params, _Unlowered(self))
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Set what computes the results for concrete arrays."""
@@ -271,11 +272,29 @@ def _tangent(t: Any) -> Any:
 
 
 def _staged(primitive: Primitive, values: Values, params: dict[str, Any]) -> Any:
-    """The results of a primitive while a graph is recorded: of its lowering, or without one of its implementation."""
+    """The results of a primitive while a graph is recorded: of its lowering, or without one of its implementation. One
+    that needs values, as NumPy's functions do, is called when the program runs."""
     lowering = lowerings.get(primitive)
     if lowering is not None:
         return _lowered(primitive, lowering, values, params)
-    return primitive.impl(*values, **params)
+    try:
+        return primitive.impl(*values, **params)
+    except ConcretizationError:
+        if primitive.abstract_eval is None:
+            raise
+    return _called(primitive, values, params, _Implementation(primitive, params))
+
+
+@dataclass(frozen=True, eq=False)
+class _Implementation:
+    """A primitive's implementation, of the values of arrays."""
+
+    primitive: Primitive
+    params: dict[str, Any]
+
+    def __call__(self, values: Values, shapes: tuple[Shape, ...]) -> Any:
+        found = _lists(self.primitive, self.primitive.impl(*values, **self.params))
+        return [np.asarray(x, shape.dtype) for x, shape in zip(found, shapes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -292,12 +311,12 @@ class _Unlowered:
         )
 
 
-def _unlowered(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Results of the types that the primitive's abstract evaluation gives."""
+def _called(primitive: Primitive, values: Sequence[Any], params: dict[str, Any], function: Callable[..., Any]) -> Any:
+    """Results of the types that the primitive's abstract evaluation gives, of a function of values."""
     assert primitive.abstract_eval is not None
     avals = _lists(primitive, primitive.abstract_eval(*map(get_aval, values), **params))
     shapes = tuple(Shape(element_type(a.dtype), tuple(a.shape)) for a in avals)
-    outputs = callback(*map(as_array, values), function=_Unlowered(primitive), shapes=shapes)
+    outputs = callback(*map(as_array, values), function=function, shapes=shapes)
     found = [x.with_weak_type(bool(a.weak_type)) for x, a in zip(outputs, avals, strict=True)]
     return found if primitive.multiple_results else found[0]
 
