@@ -585,6 +585,15 @@ def test_implementations_that_need_values_are_called_when_programs_run() -> None
         """) == ["{ lambda ; a:f32[]. let b:f32[] = half a in (b,) }", "1.5 3.0", "[0.  0.5 1. ]"]
 
 
+def test_reshape_of_arrays_of_numpy_is_of_numpy() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        x = np.arange(4)
+        print(type(jnp.reshape(x, (2, 2))).__name__, jnp.reshape(x, (2, 2), order="F").tolist())
+        print(jax.jit(lambda: 1 if jnp.reshape(x, -1).all() else 2)(), type(jnp.ravel(x)).__name__)
+        """) == ["ndarray [[0, 2], [1, 3]]", "2 Array"]
+
+
 def test_functions_of_lists_for_interpreters_of_jaxprs() -> None:
     assert printed("""
         from jax._src.util import foreach, safe_map, split_list, unzip2, unzip3

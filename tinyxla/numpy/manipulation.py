@@ -43,6 +43,7 @@ from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import checked_size
 from tinyxla.util.tracebacks import boundary
 
@@ -62,7 +63,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
-        An array of the same elements.
+        An array of the same elements; one of NumPy's for one of NumPy's, if the option `reshape_operands` is "defer".
 
     Raises:
         ShapeError: a shape for another number of elements, or with several -1.
@@ -74,6 +75,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         Array([[0, 1],
                [2, 3]], dtype=int32)
     """
+    if isinstance(a, np.ndarray | np.generic) and config.reshape_operands == "defer" and out_sharding is None:
+        return a.reshape(shape, order=order)  # type: ignore[return-value,call-overload]
     x = array_of(a, "reshape")
     if out_sharding is not None:
         return placed_result("reshape: out_sharding", lambda: reshape(a, shape, order, copy=copy), out_sharding)

@@ -36,6 +36,7 @@ _CHOICES = {
     "out_of_bounds_arrays": ("raise", "clamp"),
     "out_of_bounds_updates": ("raise", "drop"),
     "list_indices": ("allow", "refuse"),
+    "reshape_operands": ("convert", "defer"),
     "custom_vjp_forward_mode": ("transpose", "refuse"),
     "traceback_filtering": MODES,
     **dict.fromkeys(
@@ -162,6 +163,9 @@ class Config(threading.local):
         out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
             outside of the array: "raise" an error, or "drop" the update.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
+        reshape_operands: what `numpy.reshape` gives for an array of NumPy's: "convert" takes it for an array of this
+            library, and "defer" leaves it to the method of its own, so that its values are known while functions are
+            traced.
         custom_vjp_forward_mode: what the derivative of a `custom_vjp` function is in forward mode: the "transpose" of
             its backward rule, or an error ("refuse").
         check_tracer_leaks: whether a traced or batched function that leaves a tracer in an outer variable or container
@@ -219,6 +223,7 @@ class Config(threading.local):
     out_of_bounds_arrays: str = "raise"
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
+    reshape_operands: str = "convert"
     custom_vjp_forward_mode: str = "transpose"
     check_tracer_leaks: bool = False
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))
