@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinyxla.api.compile_log import count_operations, signature_text
 from tinyxla.api.compiler_options import check_compiler_options
-from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
+from tinyxla.api.functions import ShapeDtypeStruct, argument_names, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
@@ -527,5 +527,10 @@ class Compiled(_Stage):
         shapes = [Shape.of(x) for x in arrays]
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
-            raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
+            names = argument_names(args, kwargs)
+            wrong = [f"{n} is {s}, not {w}" for n, s, w in zip(names, shapes, wanted, strict=False) if s != w]
+            raise ArgumentError(
+                f"A program compiled for {wanted} was called with {shapes}: argument {', '.join(wrong)}; lower it for "
+                "these shapes."
+            )
         return self._program.arguments(arrays)
