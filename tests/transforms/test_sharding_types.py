@@ -101,6 +101,22 @@ def test_out_sharding_names_axes_that_are_in_types_here() -> None:
         parts(x)
 
 
+def test_parts_have_types_along_axes_that_their_function_is_not_about() -> None:
+    seen: list[Any] = []
+
+    def of_parts(x: Any) -> Any:
+        seen.extend((tx.typeof(x).sharding.mesh.axis_types, _type(x), _type(jnp.sin(x).T)))
+        return 2 * x
+
+    x = _split((8, 4), "x", "y")
+    for compile in (lambda f: f, tx.jit):
+        seen.clear()
+        found = compile(tx.shard_map(of_parts, in_specs=P("x"), out_specs=P("x"), axis_names={"x"}))(x)
+        assert seen == [(AxisType.Manual, AxisType.Explicit), (None, "y"), ("y", None)]
+        assert found.sharding.spec == P("x", "y")
+        np.testing.assert_array_equal(found, 2 * np.asarray(x))
+
+
 def test_devices_of_a_program_that_is_compiled_ahead_may_be_stated() -> None:
     lowered = tx.jit(lambda x: 2 * x).lower(_split((8,), "x"))
     assert lowered.compile(device_assignment=tx.devices())(_split((8,), "x")).shape == (8,)

@@ -18,16 +18,16 @@ from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.axis_types import axis_types, explicit_axes
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Spec, axes_of
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding, Spec, axes_of, spec_of
 from tinyxla.transforms.computations import run, subgraph
 from tinyxla.transforms.manual import ManualTrace, trace_parts
 from tinyxla.transforms.sharded import ShardMap, applied, named, part_shape, shard_map as shard_map_op
-from tinyxla.transforms.sharding_types import type_of
+from tinyxla.transforms.sharding_types import output_types, type_of
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -265,9 +265,10 @@ class _OfParts:
         def run_parts(graph: ManualTrace, x: Instruction) -> ConcreteArray | None:
             return None if values is None else _run_parts(graph, x, values, mesh, names, ins)
 
+        types = _types_of_parts(mesh, names, leaves)
         with set_mesh(mesh) if current_mesh().empty else nullcontext():  # that of functions of parts of these parts
             given = (flat, parts, mesh, names, self._check_vma, name_of(self._f))
-            made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers)
+            made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers, types)
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
         specs = self._specs("out_specs", self._out_specs, result, mesh)
         outs = [
@@ -304,6 +305,29 @@ class _OfParts:
                 )
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
+
+
+def _types_of_parts(
+    mesh: AbstractMesh, names: frozenset[Hashable], leaves: Sequence[Any]
+) -> Callable[[ManualTrace, Instruction], Sharding] | None:
+    """A function that gives the sharding types of parts, along the explicit axes that a function is not about; None if
+    there are no such axes."""
+    others = {name: mesh.shape[name] for name in explicit_axes(mesh) if name not in names}
+    if not others:
+        return None
+
+    def kept(x: Any) -> Spec:
+        return tuple(tuple(filter(others.__contains__, axes)) for axes in type_of(x))
+
+    inputs = [kept(x) for x in leaves]
+
+    def type_of_part(graph: ManualTrace, x: Instruction) -> Sharding:
+        made = subgraph("type", graph.parameters, [x])
+        (spec,) = output_types(made, [*inputs, *map(kept, graph.captured.values())], others)
+        kinds = mesh.abstract_mesh.update(axis_types=axis_types(mesh))
+        return NamedSharding(kinds, spec_of(spec, len(x.array_shape.dimensions)))
+
+    return type_of_part
 
 
 def _run_parts(

@@ -24,6 +24,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing.array import ConcreteArray, wrap
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, Tracer, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
+from tinyxla.tracing.shardings import Sharding
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
@@ -46,8 +47,10 @@ class ManualTrace(AnnotatedTrace[Axes]):
             function is called with values; None if they are not known.
         devices: for each device the text that names it.
         is_of_tracers: whether the function is called with tracers.
+        type_of_part: gives the sharding type of a part, if there are explicit axes that the function is not about.
     """
 
+    type_of_part: Callable[[ManualTrace, Instruction], Sharding] | None = None
     run_parts: Callable[[ManualTrace, Instruction], ConcreteArray | None] | None = None
     devices: Sequence[str] = ()
     is_of_tracers = False
@@ -82,6 +85,9 @@ class ManualTrace(AnnotatedTrace[Axes]):
 
     def _of_results(self, x: Instruction, operands: list[list[Axes]]) -> list[Axes]:
         return [axes & self.names for axes in results_vary(x, operands)]
+
+    def sharding_of(self, x: Instruction) -> Sharding:
+        return super().sharding_of(x) if self.type_of_part is None else self.type_of_part(self, x)
 
     def value_of(self, x: Instruction) -> ConcreteArray | None:
         """Python may look at what all devices have alike."""
@@ -270,6 +276,7 @@ def trace_parts(
     name: str,
     run_parts: Callable[[ManualTrace, Instruction], ConcreteArray | None] | None = None,
     is_of_tracers: bool = False,
+    type_of_part: Callable[[ManualTrace, Instruction], Sharding] | None = None,
 ) -> tuple[Computation, list[Any], list[tuple[bool, Axes]]]:
     """A function of parts as a computation.
 
@@ -279,7 +286,7 @@ def trace_parts(
         mesh: whose axes there are inside of it.
         names: those of its axes that the function is about.
         checks: whether it is known along which axes values vary.
-        run_parts, is_of_tracers: as for `ManualTrace`, where the function is called with values.
+        run_parts, is_of_tracers, type_of_part: as for `ManualTrace`.
 
     Returns:
         The computation; what it captured, its last parameters; and for each result whether it is weakly typed, and the
@@ -289,7 +296,7 @@ def trace_parts(
     varying_there = [axes for _, _, axes in parts]
     graph: GraphTrace = ManualTrace(what, names, varying_there) if checks else GraphTrace(what)
     if isinstance(graph, ManualTrace):
-        graph.is_of_tracers = is_of_tracers
+        graph.is_of_tracers, graph.type_of_part = is_of_tracers, type_of_part
         graph.run_parts, graph.devices = run_parts, [] if run_parts is None else _names_of_devices(mesh)
 
     def record() -> tuple[Computation, list[tuple[bool, Axes]]]:
