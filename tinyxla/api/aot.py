@@ -307,6 +307,16 @@ class Lowered(_Stage):
 
         return text.to_svg(self.module.entry)
 
+    def _check_devices(self, device_assignment: Any) -> None:
+        """Refuse devices that are not those of the program."""
+        given, results = self._program.shardings
+        own = sorted(device.id for device in (given + results)[0].device_set) if given + results else []
+        if sorted(device.id for device in device_assignment) != own:
+            raise ArgumentError(
+                f"compile: device_assignment must be the devices {own} of arguments and results, but is "
+                f"{device_assignment!r}; leave it out."
+            )
+
     def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
         """The compiled program. (Options of XLA's compiler say nothing to this one.)
 
@@ -327,13 +337,8 @@ class Lowered(_Stage):
         Array([2., 2., 2.], dtype=float32)
         """
         check_compiler_options(compiler_options)
-        given, results = self._program.shardings
-        own = sorted(device.id for device in (given + results)[0].device_set) if given + results else []
-        if device_assignment is not None and sorted(device.id for device in device_assignment) != own:
-            raise ArgumentError(
-                f"compile: device_assignment must be the devices {own} of arguments and results, but is "
-                f"{device_assignment!r}; leave it out."
-            )
+        if device_assignment is not None:
+            self._check_devices(device_assignment)
         return Compiled(self.fun_name, self._program)
 
 
