@@ -76,6 +76,17 @@ CASES = {
         "[0. 1.]",
     ),
     "grad": ("print(jax.grad(lambda x: add(box, jax.lax.stop_gradient(x)) + x * x)(3.0)); total()", "6.0 3.0"),
+    "made in a differentiated function": (
+        "print(jax.grad(lambda x: (b := new.bind({'sum': x}), add(b, x), b.get()['sum'])[-1])(3.0)); total()",
+        "2.0 0.0",
+    ),
+    "tracers": (
+        "for f, x in (jax.grad(lambda x: add(box, x)), 1.0), (jax.vmap(lambda x: add(box, x)), jnp.ones(2)):\n"
+        "    try: f(x)\n"
+        "    except Exception as e: print(type(e).__name__)\n"
+        "total()",
+        "OuterReferenceError OuterReferenceError 0.0",
+    ),
     "eval_shape": (
         "print(jax.eval_shape(add, box, 1.0)); total()",
         "ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True) 0.0",

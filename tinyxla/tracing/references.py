@@ -174,6 +174,9 @@ class Carried:
         write_all(self.references, [x if w else None for x, w in zip(values, written, strict=True)])
 
 
+_MOST_REFERENCES = 1024  # of one function: an object that it makes anew whenever it is traced is never found
+
+
 def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | None = None) -> Any:
     """`run(references)` with all outer references that it uses; `known` ones are tried first, and others added."""
     references = [] if known is None else known
@@ -182,7 +185,8 @@ def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | N
             return run(references)
         except OuterReferenceError as error:
             found = error.reference
-            if any(r.target is found.target for r in references) or not found.is_alive:
+            is_known = any(r.target is found.target for r in references)
+            if is_known or not found.is_alive or len(references) == _MOST_REFERENCES:
                 raise
             references.append(found)
 

@@ -15,7 +15,7 @@ from tinyxla.jax.jaxprs.avals import AbstractValue, hi_types
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
-from tinyxla.tracing.references import Reference, mutable_classes
+from tinyxla.tracing.references import OuterReferenceError, Reference, mutable_classes
 
 
 class HiType(AbstractValue):
@@ -86,10 +86,10 @@ class HiReference(Reference):
     def _scope(self, scope: tuple[int, Any]) -> None:
         belonging = HiReference.belonging
         self._belongs_to = scope
-        if scope[1] is None:
+        if scope == (0, None):
             belonging.pop(id(self._target), None)
         else:
-            for ended in [key for key, r in belonging.items() if not r.is_alive]:
+            for ended in [key for key, r in belonging.items() if not r.is_alive or r._belongs_to[0] > state.depth]:
                 del belonging[ended]
             belonging[id(self._target)] = self
 
@@ -112,10 +112,25 @@ class HiReference(Reference):
 
     def write(self, new: _Held) -> None:
         self.read()
-        for x in new.arrays:
-            self._refuse_inner(x)
+        self._refuse_inner_arrays(new)
         self._value = new
         self.is_written = True
+
+    def note_writing(self, before: _Held) -> None:
+        """Remember that a primitive has replaced what there was before, or take it back if it may not."""
+        after = self.read()
+        if not before.differs(after):
+            return
+        try:
+            self._refuse_inner_arrays(after)
+        except OuterReferenceError:
+            self._value = before
+            raise
+        self.is_written = True
+
+    def _refuse_inner_arrays(self, held: _Held) -> None:
+        for x in held.arrays:
+            self._refuse_inner(x)
 
 
 _looks_inside = contextvars.ContextVar("looks_inside", default=False)
@@ -148,7 +163,7 @@ class HiPrimitive(Primitive):
         before = [r.read() for r in references]
         result = function(*args, **params)
         for r, held in zip(references, before, strict=True):
-            r.is_written = r.is_written or held.differs(r.read())
+            r.note_writing(held)
         for x in result if self.multiple_results else [result]:
             if type(x) in hi_types and (made := HiReference.of(x)) is not None:
                 made.made_here()
