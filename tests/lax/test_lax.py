@@ -427,6 +427,7 @@ def test_weak_types_give_way() -> None:
     assert lax.mul(x, 2.0).dtype == np.float16
     assert lax.add(1, 2).weak_type
     assert not lax.convert_element_type(1.5, float).weak_type
+    assert not lax.bitcast_convert_type(1.5, np.int32).weak_type
 
 
 def test_stop_gradient_under_transformations() -> None:

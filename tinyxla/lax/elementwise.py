@@ -506,7 +506,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
         raise DTypeError(
             f"lax.bitcast_convert_type: types must not be bool or complex, but got {x.dtype.name} to {new}; use astype."
         )
-    return bits.bitcast_convert(x, new_element_type=new)
+    return bits.bitcast_convert(x, new_element_type=new).with_weak_type(False)
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
