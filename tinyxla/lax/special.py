@@ -71,7 +71,7 @@ def narrowed(function: Function) -> Function:
     def widened(*operands: Any) -> Any:
         dtype = operands[0].dtype
         wide = [x.astype(np.float32) if element_type(dtype).bits < 32 else x for x in operands]
-        return function(*wide).astype(dtype)
+        return cast(function(*wide), dtype)
 
     return widened
 
@@ -247,7 +247,7 @@ def _zeta(s: Any, q: Any) -> Any:
         (0, total),
     )
     infinite = (s == 1) | ((s > 1) & pole)
-    return tnp.where(infinite, tnp.inf, tnp.where(s > 1, total, tnp.nan)).astype(q.dtype)
+    return cast(tnp.where(infinite, tnp.inf, tnp.where(s > 1, total, tnp.nan)), q.dtype)
 
 
 def _in_programs(function: Function, host: Function) -> Function:
@@ -315,7 +315,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     if isinstance(m, (int, float)) and m in range(1, _PRODUCTS):
         return (-1) ** (int(m) + 1) * float(math.factorial(int(m))) * _zeta_at(int(m) + 1)(x)
     order, value = of_one_shape("lax.polygamma", of_one_type("lax.polygamma", m, x))
-    sign = tnp.where(order % 2 == 0, -1.0, 1.0).astype(value.dtype)
+    sign = cast(tnp.where(order % 2 == 0, -1.0, 1.0), value.dtype)
     higher = sign * tnp.exp(lgamma(order + 1)) * zeta(order + 1, tnp.where(order == 0, 1.0, value))
     is_order = (order >= 0) & (order == tnp.floor(order))
     return tnp.where(is_order, tnp.where(order == 0, digamma(value), higher), np.nan)
@@ -677,7 +677,7 @@ def _hazard(ans: Any, x: Any) -> Any:
     far = x < -1e9
     low = 1 / (math.sqrt(math.pi / 2) * scaled_erfc(tnp.where(far | (x > 0), 0.0, -x) / math.sqrt(2)))
     high = _density(x / math.sqrt(2)) * tnp.exp(-ans) / math.sqrt(2 * math.pi)
-    return tnp.where(far, -x, tnp.where(x < 0, low, high)).astype(x.dtype)
+    return cast(tnp.where(far, -x, tnp.where(x < 0, low, high)), x.dtype)
 
 
 log_ndtr = special_function(
@@ -745,9 +745,9 @@ bessel_i1e = special_function(
     "x",
     _bessel(1),
     [
-        lambda ans, x: tnp.where(
-            x == 0, 0.5, bessel_i0e(x) - ans * (tnp.sign(x) + 1 / tnp.where(x == 0, 1.0, x))
-        ).astype(x.dtype)
+        lambda ans, x: cast(
+            tnp.where(x == 0, 0.5, bessel_i0e(x) - ans * (tnp.sign(x) + 1 / tnp.where(x == 0, 1.0, x))), x.dtype
+        )
     ],
     "The modified Bessel function of order 1, times exp(-|x|).",
 )
