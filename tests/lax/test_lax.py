@@ -428,6 +428,7 @@ def test_weak_types_give_way() -> None:
     assert lax.add(1, 2).weak_type
     assert not lax.convert_element_type(1.5, float).weak_type
     assert not lax.bitcast_convert_type(1.5, np.int32).weak_type
+    assert [x.weak_type for x in lax.sort((np.arange(2), tinyxla.numpy.full(2, 1.0)))] == [False, True]
 
 
 def test_stop_gradient_under_transformations() -> None:

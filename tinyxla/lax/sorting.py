@@ -57,8 +57,9 @@ def sort(operand: Tree, dimension: int = -1, is_stable: bool = True, num_keys: i
     d = canonical_axis(dimension, arrays[0].ndim, what)
     comparator = order_computation(tuple(x.dtype for x in arrays), keys)
     result: Any = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
-    found: Any = (result if isinstance(result, tuple) else (result,)) if several else result
-    return found
+    sorted_arrays = result if isinstance(result, tuple) else (result,)
+    found: Any = tuple(y.with_weak_type(x.weak_type) for x, y in zip(arrays, sorted_arrays, strict=True))
+    return found if several else found[0]
 
 
 @with_flags
