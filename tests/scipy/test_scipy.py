@@ -138,6 +138,8 @@ def test_vectors_and_samples() -> None:
         stats.multivariate_normal.logpdf(data.T, mean, covariance),
         scipy.stats.multivariate_normal.logpdf(data.T, mean, covariance),
     )
+    normals = scipy.stats.multivariate_normal.logpdf(data[0], 1, 2.0)  # of numbers
+    _close(stats.multivariate_normal.logpdf(data[0], 1, 2.0), normals)
     x, alpha = np.array([0.2, 0.3, 0.5]), np.array([1.0, 2.0, 3.0])
     _close(stats.dirichlet.logpdf(x, alpha), scipy.stats.dirichlet.logpdf(x, alpha))
     _close(stats.dirichlet.logpdf(x[:2], alpha), scipy.stats.dirichlet.logpdf(x, alpha))

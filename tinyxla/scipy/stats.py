@@ -586,7 +586,8 @@ poisson = Poisson(
 
 
 class MultivariateNormal:
-    """Normal vectors. With `mean` of shape [..., n] and `cov` [..., n, n], positive definite; of each may be a number.
+    """Normal vectors. With `mean` of shape [..., n] and `cov` [..., n, n], positive definite; a number for `cov` stands
+    for that multiple of the identity. Where `mean` is a number, too, each element is a vector of one number.
 
     >>> import numpy as np
     >>> from tinyxla.scipy.stats import multivariate_normal
@@ -596,13 +597,16 @@ class MultivariateNormal:
 
     @staticmethod
     def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
-        """The logarithm of the density at vectors of shape [..., n].
+        """The logarithm of the density at vectors of shape [..., n], or at numbers if `mean` is one.
 
         Raises:
             ShapeError: `cov` is not of shape [..., n, n].
         """
         (value, centre, covariance), _ = promoted("scipy.stats.multivariate_normal", x, mean, cov, to_inexact=True)
-        n = centre.shape[-1] if centre.ndim else 1
+        if centre.ndim == 0:
+            offset = value - centre
+            return -0.5 * (offset * offset / covariance + tnp.log(covariance) + _LOG_2PI)
+        n = centre.shape[-1]
         if covariance.ndim == 0:
             covariance = tnp.where(np.eye(n, dtype=bool), covariance, tnp.zeros((), covariance.dtype))
         if covariance.shape[-2:] != (n, n):
