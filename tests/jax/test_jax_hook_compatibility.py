@@ -133,7 +133,7 @@ def test_random_keys_are_compared_as_arrays_are() -> None:
     assert lines == ["[False False False] [ True  True  True] [False  True False]", "True True", "refused"]
 
 
-def test_partial_evaluation_of_functions_of_random_keys() -> None:
+def test_partial_evaluation_and_jaxprs_of_functions_of_random_keys() -> None:
     lines = printed("""
         import jax, jax.numpy as jnp
         from jax.extend import linear_util as lu
@@ -142,8 +142,12 @@ def test_partial_evaluation_of_functions_of_random_keys() -> None:
         function = lambda key: [jax.random.fold_in(key, 1), jax.random.uniform(key), jnp.ones(2)]
         jaxpr, values, constants = pe.trace_to_jaxpr_nounits(lu.wrap_init(function), [pe.PartialVal.unknown(aval)])
         print([v.is_known() for v in values], values[0].get_aval().dtype == aval.dtype, values[1].get_aval().shape)
+        draw = lambda keys: jax.vmap(jax.random.bits)(keys)
+        for keys in (jax.random.split(jax.random.key(0)), jax.random.key(0, impl="rbg")[None]):
+            closed = jax.make_jaxpr(draw)(keys)
+            print((jax.core.eval_jaxpr(closed.jaxpr, closed.consts, keys)[0] == draw(keys)).all())
         """)
-    assert lines == ["[False, False, True] True ()"]
+    assert lines == ["[False, False, True] True ()", "True", "True"]
 
 
 def test_partial_evaluation_looks_into_checkpoints_and_compiled_functions() -> None:

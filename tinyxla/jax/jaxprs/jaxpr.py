@@ -19,6 +19,7 @@ from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.computations import run
+from tinyxla.transforms.key_arrays import KeyArray
 
 
 class Var:
@@ -240,11 +241,13 @@ class ClosedJaxpr:
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
-    """The results of a jaxpr, as a list, for these values of its constants and inputs."""
+    """The results of a jaxpr, as a list, for these values of its constants and inputs. Random keys are taken for their
+    words, which is what results are."""
     if REF_EFFECT in jaxpr.effects:
         raise ArgumentError("eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.")
     if len(args) != len(jaxpr.invars):
         raise ArgumentError(f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} inputs, but got {len(args)} values.")
+    args = tuple(x.words if isinstance(x, KeyArray) else x for x in args)
     if jaxpr.computation is not None:
         return list(run(jaxpr.computation, [as_array(x) for x in (*args, *consts)]))
     values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
