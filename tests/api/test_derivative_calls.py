@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxla
-from tinyxla import numpy as tnp
+from tinyxla import lax, numpy as tnp
 from tinyxla.custom_batching import custom_vmap
 from tinyxla.custom_derivatives import linear_call
 from tinyxla.dtypes import float0
@@ -213,6 +213,15 @@ def test_float0_derivatives_are_results_of_jit() -> None:
     _close(gradients[1], 3.0)
     pulled = tinyxla.jit(lambda n, x: tinyxla.vjp(lambda n, x: n * x, n, x)[1](1.0))(np.arange(3)[0], 1.0)
     assert pulled[0].dtype == float0
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_float0_tangents_are_stacked_by_loops(batch_size: int | None) -> None:
+    def tangent(x: Any) -> Any:
+        return tinyxla.jvp(lambda y: (2 * y, tnp.argmax(y)), (x,), (x,))[1]
+
+    moved, zeros = lax.map(tangent, np.ones((5, 3), np.float32), batch_size=batch_size)
+    assert (moved.shape, zeros.shape, zeros.dtype) == ((5, 3), (5,), float0)
 
 
 # --- compiler_ir ------------------------------------------------------------------------------------------------------

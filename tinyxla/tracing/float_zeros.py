@@ -41,3 +41,13 @@ def as_float0(x: Any) -> Any:
 def without_float0(tree: Any) -> Any:
     """The pytree with its arrays of element type float0 as parts of its structure."""
     return pytrees.map_tree(lambda x: _FloatZeros(tuple(x.shape)) if is_float0(x) else x, tree)
+
+
+def holds_float0(treedef: pytrees.TreeDef) -> bool:
+    """Whether arrays of element type float0 are parts of a structure."""
+    return treedef.type is _FloatZeros or any(map(holds_float0, treedef.children()))
+
+
+def stacked_float0(tree: Any, count: Any) -> Any:
+    """The pytree with its arrays of element type float0 stacked that many times, as arrays of the results of steps."""
+    return pytrees.map_tree(lambda x: np.zeros((count, *x.shape), float0) if is_float0(x) else x, tree)

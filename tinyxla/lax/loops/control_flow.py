@@ -32,6 +32,7 @@ from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, max_dim
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.float_zeros import holds_float0, is_float0, stacked_float0
 from tinyxla.tracing.promotion import as_array, config, default_int, promote_types
 from tinyxla.tracing.signatures import Arguments, R
 from tinyxla.transforms import call, conditional, while_
@@ -569,7 +570,9 @@ def _scan(
 
     results = _repeated(step.name, one, carried, [*rows, *kept], count, _unrolled(what, unroll, count))
     final = _with_weakness(carry.tree, results[1 : ends[0]], traced.weak[: len(carry.leaves)])
-    return final, _with_weakness(traced.tree.children()[1], results[ends[0] :], traced.weak[len(carry.leaves) :])
+    tree_of_ys = traced.tree.children()[1]
+    stacked = _with_weakness(tree_of_ys, results[ends[0] :], traced.weak[len(carry.leaves) :])
+    return final, stacked_float0(stacked, count) if holds_float0(tree_of_ys) else stacked
 
 
 def _row_like(x: Any) -> Any:
@@ -711,11 +714,19 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     whole = [movement.slice_axis(x, 0, 0, rounds * batch_size) for x in rows]
     grouped = [movement.reshape_to(x, (rounds, batch_size, *x.shape[1:])) for x in whole]
     several = map_(vmap(f), pytrees.unflatten(tree, grouped))
-    found = pytrees.map_tree(lambda y: movement.reshape_to(y, (rounds * batch_size, *y.shape[2:])), several)
+
+    def flat(y: Any) -> Any:
+        reshape: Any = np.reshape if is_float0(y) else movement.reshape_to
+        return reshape(y, (rounds * batch_size, *y.shape[2:]))
+
+    def joined(y: Any, z: Any) -> Any:
+        return np.concatenate([y, z]) if is_float0(y) else movement.concatenate(y, z, dimension=0)
+
+    found = pytrees.map_tree(flat, several)
     if rounds * batch_size == count:
         return found
     rest = pytrees.unflatten(tree, [movement.slice_axis(x, 0, rounds * batch_size, count) for x in rows])
-    return pytrees.map_tree(lambda y, z: movement.concatenate(y, z, dimension=0), found, vmap(f)(rest))
+    return pytrees.map_tree(joined, found, vmap(f)(rest))
 
 
 # --- branches ---------------------------------------------------------------------------------------------------------
