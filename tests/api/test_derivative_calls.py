@@ -215,6 +215,17 @@ def test_float0_derivatives_are_results_of_jit() -> None:
     assert pulled[0].dtype == float0
 
 
+def test_float0_tangents_are_results_of_functions_with_tangents() -> None:
+    def tangent(x: Any) -> Any:
+        return tinyxla.jvp(lambda y: (y * y, tnp.argmax(y)), (x,), (x,))[1]
+
+    x = np.arange(3, dtype=np.float32)
+    derivative = tinyxla.linearize(tangent, x)[1]
+    for moved, zeros in (tinyxla.jvp(tangent, (x,), (x,))[1], derivative(x)):
+        _close(moved, 4 * x * x)
+        assert (zeros.dtype, zeros.shape) == (float0, ())
+
+
 @pytest.mark.parametrize("batch_size", [None, 2])
 def test_float0_tangents_are_stacked_by_loops(batch_size: int | None) -> None:
     def tangent(x: Any) -> Any:

@@ -615,7 +615,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
         return _jvp_with_references(fun, primals, tangents, has_aux)
     inputs, treedef = _arguments(tuple(primals), f"jvp of {name_of(fun)}")
     typed = _matched("tangent", tuple(tangents), f"argument of {name_of(fun)}", inputs, treedef, strict=True)
-    flat = OfLeaves(fun, treedef, has_aux)
+    flat = OfLeaves(fun, treedef, has_aux, float0=True)
     values, moves = jvp_flat(flat, inputs, typed, JVP)
     return flat.with_aux(flat.result(values), flat.result(_with_zeros(moves, values)))
 

@@ -79,7 +79,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     check_callable("linearize", fun)
     name = name_of(fun)
     inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
-    flat = OfLeaves(fun, treedef, has_aux)
+    flat = OfLeaves(fun, treedef, has_aux, float0=True)
     scalars: dict[int, Any] = {}
     values, pullback = with_scalar_register(scalars, lambda: vjp_flat(flat, inputs, scope=JVP))
     # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
