@@ -67,22 +67,16 @@ class _Checker(string.Formatter):
             raise ValueError(f"it has no place for {', '.join(map(repr, unused))}")
 
 
-_USUAL = np.get_printoptions()
-
-
 @dataclass(frozen=True)
 class _Print:
     text: str
-    options: tuple[tuple[str, Any], ...] | None  # NumPy's, of the time of the call, if they are not the usual ones
+    options: tuple[tuple[str, Any], ...]  # NumPy's, of the time of the call
     write: Callable[[str], None]
 
     def __str__(self) -> str:
         return repr(self.text)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if self.options is None:
-            self.write(_Formatter().vformat(self.text, args, kwargs))
-            return
         with np.printoptions(**dict(self.options)):
             self.write(_Formatter().vformat(self.text, args, kwargs))
 
@@ -164,8 +158,7 @@ def _show(
             f"{what}: the text {fmt!r} does not fit its arguments: {reason}. Write {{}} for each positional one "
             "and {name} for each that is passed by name, in a plain string; braces that are meant as such are doubled."
         ) from None
-    options = np.get_printoptions()
-    show = _Print(fmt, None if options == _USUAL else tuple(options.items()), write)
+    show = _Print(fmt, tuple(np.get_printoptions().items()), write)
     look(what, show, args, kwargs, ordered, wrap)
 
 
