@@ -115,6 +115,14 @@ def test_parts_have_types_along_axes_that_their_function_is_not_about() -> None:
         assert seen == [(AxisType.Manual, AxisType.Explicit), (None, "y"), ("y", None)]
         assert found.sharding.spec == P("x", "y")
         np.testing.assert_array_equal(found, 2 * np.asarray(x))
+    for collective, spec, wanted in (
+        (lambda x: tx.lax.psum(x, "x"), P(), np.asarray(x).reshape(4, 2, 4).sum(0)),
+        (lambda x: tx.lax.all_gather(x, "x", tiled=True), P("x"), np.tile(np.asarray(x), (4, 1))),
+        (lambda x: tx.lax.ppermute(x, "x", [(k, (k + 1) % 4) for k in range(4)]), P("x"), np.roll(np.asarray(x), 2, 0)),
+    ):
+        found = tx.jit(tx.shard_map(collective, in_specs=P("x"), out_specs=spec, axis_names={"x"}))(x)
+        np.testing.assert_array_equal(found, wanted)
+        assert found.sharding.spec == P(*spec, *[None] * (not spec), "y")
 
 
 def test_devices_of_a_program_that_is_compiled_ahead_may_be_stated() -> None:

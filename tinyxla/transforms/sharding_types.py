@@ -333,6 +333,8 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
         return _whole(x)
     shapes = tuple(o.shape for o in x.operands)
     attributes = x.attributes._asdict()
+    if "axis_name" in attributes and len(flat) == len(leaf_shapes(x.shape)):
+        return _collective(x, flat, sizes)
     if x.op.sharding is not None:
         return _by_factors(x, x.op.sharding(*shapes, **attributes), flat, sizes)
     if x.op.expand is not None:
@@ -478,6 +480,17 @@ def _is_repeated(x: Instruction) -> bool:
     while x.op in (movement.reshape, movement.transpose, elementwise.convert):
         (x,) = x.operands
     return x.op in (movement.broadcast, movement.constant, movement.iota)
+
+
+def _collective(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """What devices tell each other along a manual axis is split along others as it was."""
+
+    def error(why: str) -> ShardingTypeError:
+        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
+
+    for shape, spec in zip(leaf_shapes(x.shape), operands, strict=True):
+        _check_result(shape, spec, sizes, error)
+    return list(operands)
 
 
 def _concatenate(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
