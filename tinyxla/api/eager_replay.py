@@ -40,7 +40,7 @@ from tinyxla.util.tracebacks import filter_error
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Plan = Callable[[list[Any]], Any]
-_PLAIN = (int, bool, str, type(None), type, np.dtype, np.integer)  # by whose value a recording is found
+_plain: tuple[type, ...] = (int, bool, str, type(None), type, np.dtype, np.integer)  # by whose value calls are known
 _MAX_RECORDINGS = 1 << 10  # recordings of a function
 MIN_COMPILED_DRAWS = 1 << 12  # random numbers of a draw that is compiled at once
 MAX_REPLAYED_DRAWS = 32  # replays of a draw before it is compiled
@@ -50,6 +50,12 @@ _SUMS = frozenset(("dot", "reduce", "reduce-window"))  # of floats, in an order 
 
 # Of each function: by its arguments' shapes, types and plain values; None for what was called once.
 _recordings: list[dict[Any, _Plan | None]] = []
+
+
+def know_by_value(kind: type) -> None:
+    """Have calls be known by the values of arguments of a type, which are hashable."""
+    global _plain
+    _plain = (*_plain, kind)
 
 
 def replayed(function: _Function) -> _Function:
@@ -134,7 +140,7 @@ def _describe(x: Any, key: list[Any], arrays: list[Any], traced: bool = False) -
     if kind is ConcreteArray:
         arrays.append(x)
         key.append(x.signature())
-    elif isinstance(x, _PLAIN):
+    elif isinstance(x, _plain):
         key += kind, x
     elif kind is float:
         key += kind, x.hex()  # which tells zeros apart, and is equal for NaNs

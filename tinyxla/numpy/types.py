@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.api.eager_replay import know_by_value
 from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.numpy.arguments import (
     SCALARS,
@@ -76,6 +77,9 @@ class ScalarType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _scalar_type, (element_type(self.dtype).name,)  # pickled, it is itself
+
+
+know_by_value(ScalarType)
 
 
 @lru_cache(None)

@@ -13,7 +13,6 @@ from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.jax.partitioning.hlo_shardings import HloSharding
 from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.shapes import Shape
-from tinyxla.text import print_module, print_stablehlo
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of
@@ -29,6 +28,8 @@ def is_partitioned(lowered: Lowered) -> bool:
 
 def global_text(lowered: Lowered, dialect: str, debug_info: bool = False) -> str:
     """The program of whole arrays as text, in the dialect "hlo" or "stablehlo"."""
+    from tinyxla.text import print_module, print_stablehlo  # here, since few programs need it
+
     program: Any = lowered._program  # pyright: ignore[reportPrivateUsage]
     module = Module(lowered.module.name, _with_calls(program.computation))
     placed = [*program.are_placed, *[True] * len(program.captured)]
