@@ -199,6 +199,7 @@ def install() -> None:
     config.update("out_of_bounds_arrays", "clamp")
     config.update("list_indices", "refuse")
     config.update("reshape_operands", "defer")
+    config.update("searchsorted_dtype", "int32")
     config.update("weak_integer_overflow", "wrap")
     config.update("boolean_products", "select")
     config.update("array_protocol_operands", "defer")

@@ -45,6 +45,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import config
 from tinyxla.tracing.promotion import default_int, join_types
 from tinyxla.util.tracebacks import boundary
 
@@ -237,7 +238,7 @@ def searchsorted(
         method: accepted for compatibility: "scan", "scan_unrolled", "sort" or "compare_all".
 
     Returns:
-        Integers of the shape of `v`.
+        Integers of the shape of `v`, of the type of indices: 64 bits wide with `enable_x64`.
 
     Raises:
         ShapeError: an `a` that is no vector.
@@ -261,8 +262,9 @@ def searchsorted(
 
 
 def _place_type(ordered: Any) -> np.dtype[Any]:
-    """What holds a place in an array: 32 bits, where they are enough."""
-    return np.dtype(np.int32) if not exceeds_int32(ordered.shape[0]) else default_int()
+    """What holds a place in an array."""
+    is_narrow = config.searchsorted_dtype == "int32" and not exceeds_int32(ordered.shape[0])
+    return np.dtype(np.int32) if is_narrow else default_int()
 
 
 def _bisected(ordered: Any, values: Any, side: str) -> Any:

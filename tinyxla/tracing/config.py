@@ -37,6 +37,7 @@ _CHOICES = {
     "out_of_bounds_updates": ("raise", "drop"),
     "list_indices": ("allow", "refuse"),
     "reshape_operands": ("convert", "defer"),
+    "searchsorted_dtype": ("index", "int32"),
     "custom_vjp_forward_mode": ("transpose", "refuse"),
     "traceback_filtering": MODES,
     **dict.fromkeys(
@@ -166,6 +167,8 @@ class Config(threading.local):
         reshape_operands: what `numpy.reshape` gives for an array of NumPy's: "convert" takes it for an array of this
             library, and "defer" leaves it to the method of its own, so that its values are known while functions are
             traced.
+        searchsorted_dtype: of what `numpy.searchsorted` and `digitize` give: that of indices ("index"), which has 64
+            bits with `enable_x64`, as the array API has it, or "int32", where that is enough.
         custom_vjp_forward_mode: what the derivative of a `custom_vjp` function is in forward mode: the "transpose" of
             its backward rule, or an error ("refuse").
         check_tracer_leaks: whether a traced or batched function that leaves a tracer in an outer variable or container
@@ -224,6 +227,7 @@ class Config(threading.local):
     out_of_bounds_updates: str = "raise"
     list_indices: str = "allow"
     reshape_operands: str = "convert"
+    searchsorted_dtype: str = "index"
     custom_vjp_forward_mode: str = "transpose"
     check_tracer_leaks: bool = False
     disabled_passes: tuple[str, ...] = tuple(filter(None, os.environ.get("TINYXLA_DISABLED_PASSES", "").split(",")))

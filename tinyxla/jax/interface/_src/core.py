@@ -10,6 +10,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     eval_jaxpr as eval_jaxpr,
     jaxpr_as_fun as jaxpr_as_fun,
 )
+from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive as Primitive
 from tinyxla.jax.jaxprs.traces.current_trace import (
     EvalTrace as EvalTrace,
@@ -25,3 +26,4 @@ from tinyxla.jax.tracing.trace_state import (
 )
 
 trace_ctx = _TraceContext()
+call_p, closed_call_p = _primitives["call"], _primitives["closed_call"]
