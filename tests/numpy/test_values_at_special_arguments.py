@@ -11,7 +11,6 @@ import pytest
 import tinyxla as tx
 from tinyxla import image, numpy as tnp, scipy
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
-from tinyxla.tracing.config import setting
 
 NARROW = ["bfloat16", "float8_e5m2", "float8_e4m3fn"]
 
@@ -52,16 +51,6 @@ def test_set_operation_bfloat16_has_derivatives() -> None:
     x = narrow([1.5, -0.5, 1.5], "bfloat16")
     gradient = tx.grad(lambda x: (tnp.unique(x) * np.array([2, 3], x.dtype)).sum())(x)
     assert np.asarray(gradient).astype(float).tolist() == [3.0, 2.0, 0.0]
-
-
-def test_places_have_the_type_of_indices() -> None:
-    edges = tnp.arange(3.0)
-    for is_wide in (False, True):
-        with tx.enable_x64(is_wide):
-            found = [tnp.searchsorted(edges, 1.0), tx.jit(tnp.searchsorted)(edges, 1.0), tnp.digitize(edges, edges)]
-            assert {str(x.dtype) for x in found} == {"int64" if is_wide else "int32"}
-            with setting("searchsorted_dtype", "int32"):
-                assert tnp.searchsorted(edges, 1.0).dtype == "int32"
 
 
 @pytest.mark.parametrize("equal_nan", [True, False])

@@ -12,6 +12,7 @@ from tests.loopir.kernels.test_indexing_kernels import host_calls
 from tinyxla.loopir.kernels.sort.problem import ALL_SEGMENTS, Ranks, segment_shift
 from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
+from tinyxla.tracing.config import setting
 
 KINDS = "f32 f64 f16 bf16 s8 s16 s32 s64 u8 u16 u32 u64 pred".split()
 # Lines that are sorted in registers, side by side, by one thread, by several, and more than one of them.
@@ -313,12 +314,13 @@ def test_orders_run_natively(generator: np.random.Generator) -> None:
     assert not host_calls(ordered, x)
 
 
-def test_places_have_32_bits_where_these_are_enough() -> None:
-    with tx.enable_x64():
+@pytest.mark.parametrize(("option", "dtype"), [("index", "int64"), ("int32", "int32")])
+def test_places_have_the_type_of_indices_or_32_bits_where_these_are_enough(option: str, dtype: str) -> None:
+    with tx.enable_x64(), setting("searchsorted_dtype", option):
         edges, x = np.arange(3.0), np.float64([0.5, 7])
         for function in (tx.numpy.searchsorted, lambda edges, x: tx.numpy.digitize(x, edges)):
-            assert function(edges, x).dtype == tx.jit(function)(edges, x).dtype == np.int32
-        assert tx.numpy.digitize(x, edges[:0]).dtype == np.int32
+            assert function(edges, x).dtype == tx.jit(function)(edges, x).dtype == dtype
+        assert tx.numpy.digitize(x, edges[:0]).dtype == dtype
 
 
 @pytest.mark.parametrize("shape", [(9,), (40, 33), (3, 300), (2, 30_000)])
