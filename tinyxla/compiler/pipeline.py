@@ -216,20 +216,15 @@ def optimize(computation: Computation, check: Check | None = None) -> Computatio
 def _with_origins(computation: Computation, copies: dict[int, Computation], scope: str = "") -> Computation:
     """A copy whose instructions, also those in loops and branches, record the instructions of the program that they
     stand for, and their scopes those around loops and branches."""
-
-    def inside_of_scope(inner: Computation, path: str) -> Computation:
-        return _with_origins(inner, copies, path)
-
-    def inside(inner: Computation, path: str) -> Computation:
-        return _with_origins(inner, copies)
-
     if id(computation) not in copies:
         new: dict[Instruction, Instruction] = {}
         for x in computation.instructions:
             attributes, source = x.attributes, x.source.inside(scope) if x.source else None
             if x.op.name in (*REGIONS, "call"):
-                around = source.scope if source else scope
-                attributes = with_inner(x, around, inside_of_scope if around else inside)
+                around = source.scope if source else scope  # paths matter inside of scopes alone
+                attributes = with_inner(
+                    x, around, lambda inner, path, around=around: _with_origins(inner, copies, path if around else "")
+                )
             operands = [new[o] for o in x.operands]
             new[x] = Instruction(x.op, operands, attributes, x.shape, source, origin=x.origin or x)
         parameters = [new[p] for p in computation.parameters]

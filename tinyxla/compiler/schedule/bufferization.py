@@ -133,17 +133,15 @@ class _StepOrder:
         """The updates that lead to a result, the latest first, and the memory of which they are updates."""
         chain: list[_Update] = []
         memory = self.aliases[result]
-        makers = self._makers(memory)
-        while makers and (update := self.update_of(makers[0], memory)):
+        while (maker := self._maker(memory)) and (update := self.update_of(maker, memory)):
             chain.append(update)
             memory = update.source
-            makers = self._makers(memory)
         return chain, memory
 
-    def _makers(self, memory: Storage) -> list[Step]:
+    def _maker(self, memory: Storage) -> Step | None:
         """The copy, or the conditional, that begins to write a memory."""
         begins = (x for x in self.users_of.get(memory, ()) if x.is_copy or isinstance(x.work, SwitchBlocks))
-        return [x for x in begins if any(self.aliases[y] is memory for y in x.writes)]
+        return next((x for x in begins if any(self.aliases[y] is memory for y in x.writes)), None)
 
     def update_of(self, step: Step, target: Storage) -> _Update | None:
         """A copy or a conditional as the update that `target` is, if it is one."""

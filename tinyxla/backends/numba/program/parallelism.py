@@ -62,9 +62,8 @@ def _assign(steps: Sequence[Step], aliases: AliasMap, current_of: Mapping[Pointe
                 _cut(step, 2)
                 can_be_parallel[k] = False
     processors = current_target().processors
-    for step in filter(_is_parallel, steps):
-        if _work(step) <= processors * LOCAL_OPS:
-            _cut_at_most(step, processors)
+    for step in steps:
+        _limit_chunks(step, processors)
 
 
 def _cut(step: Step, chunks: int) -> None:
@@ -72,10 +71,13 @@ def _cut(step: Step, chunks: int) -> None:
     step.work = replace(step.work, grain=-(-step.work.extent // chunks))
 
 
-def _cut_at_most(step: Step, chunks: int) -> None:
-    assert isinstance(step.work, LoweredKernel)
-    if _work(step) and not step.work.starts_in_order and step.work.extent > chunks * step.work.grain:
-        _cut(step, chunks)
+def _limit_chunks(step: Step, processors: int) -> None:
+    """Have a short step run in one chunk for each processor, if it has more."""
+    work = step.work
+    if isinstance(work, LoweredKernel) and work.extent > processors * work.grain and not work.starts_in_order:
+        is_short = 0 < _work(step) <= processors * LOCAL_OPS
+        if is_short:
+            _cut(step, processors)
 
 
 def _accessed(step: Step, aliases: AliasMap, current_of: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
