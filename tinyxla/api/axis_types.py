@@ -10,9 +10,9 @@ from tinyxla.api.jit import Jitted
 from tinyxla.errors import ArgumentError, ManualAxisError, MeshError
 from tinyxla.partitioning.placement import is_placement, placed
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.axis_types import axis_types, with_auto_axes, with_explicit_axes
+from tinyxla.tracing.axis_types import manual_axes, with_auto_axes, with_explicit_axes
 from tinyxla.tracing.core import state
-from tinyxla.tracing.meshes import AxisType, current_mesh
+from tinyxla.tracing.meshes import current_mesh
 from tinyxla.tracing.shardings import NamedSharding
 from tinyxla.transforms.sharding_types import has_types, with_type_of
 from tinyxla.util.wrapping import transformed, wraps
@@ -108,9 +108,8 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None, in_sharding
 
 def _check_not_manual(what: str, names: frozenset[Hashable]) -> None:
     """Refuse axes that a function of parts is about."""
-    mesh = current_mesh()
-    for name, kind in zip(mesh.axis_names, axis_types(mesh), strict=True):
-        if name in names and kind is AxisType.Manual:
+    for name in manual_axes(current_mesh()):
+        if name in names:
             raise ManualAxisError(
                 f"{what}: the axis {name!r} is manual here, in a function of parts; name other axes, or leave it out."
             )

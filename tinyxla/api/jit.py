@@ -273,6 +273,7 @@ class PartitionedProgram(Program):
         self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
         self.mesh = mesh
         self._specs, self._meshes = layouts_over((*leaves, *self.captured), mesh, self.computation)
+        self._owners: Sequence[Any] = self._meshes or (mesh,) * len(self._specs)  # the meshes of the arguments
         self.are_placed = [is_placed(x) for x in leaves]
         self._are_over_mesh = not self._meshes and all(is_over(x, mesh) for x in (*leaves, *self.captured))
         self._explicit = explicit_axes(mesh)
@@ -286,7 +287,7 @@ class PartitionedProgram(Program):
     @property
     def _inputs(self) -> list[tuple[AbstractMesh, Spec]]:
         """The meshes of the arguments, and how they are split over these."""
-        return list(zip(self._meshes or (self.mesh,) * len(self._specs), self._specs, strict=True))
+        return list(zip(self._owners, self._specs, strict=True))
 
     @property
     def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
@@ -351,10 +352,8 @@ class PartitionedProgram(Program):
 
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
-        given = (*leaves, *self.captured)
         is_ready = self._are_over_mesh
-        meshes: Any = self._meshes or (self.mesh,) * len(given)
-        pairs = zip(given, meshes, strict=True)
+        pairs = zip((*leaves, *self.captured), self._owners, strict=True)
         found = executable(
             [(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x, mesh in pairs]
         )

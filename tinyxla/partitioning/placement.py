@@ -14,7 +14,7 @@ from tinyxla.partitioning.execution import constrained, in_memory, resharded
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.axis_types import EVERY, axis_types, explicit_axes, with_auto_axes
+from tinyxla.tracing.axis_types import EVERY, axis_types, explicit_axes, manual_axes, with_auto_axes
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.device import Device, Placement, PlacementOf, check_placement
@@ -83,14 +83,12 @@ def placed_result(what: str, function: Callable[[], Any], placements: Any, is_ty
 def _check_kinds(what: str, placement: Any) -> None:
     """Refuse axes that are in types by their mesh, but left to the compiler or manual here, and a mesh of which other
     axes are in types than of the current one."""
-    spec = placement.spec if isinstance(placement, NamedSharding) else placement
-    mesh = placement.mesh if isinstance(placement, NamedSharding) else current_mesh()
-    if not isinstance(spec, PartitionSpec) or mesh.empty:
+    spec, mesh = _spec_and_mesh(placement)
+    if mesh.empty:
         return
-    own = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
     for name in (name for part in spec for name in axes_of(part)):
-        if own.get(name) is AxisType.Explicit is not here[name]:
+        if name in mesh.explicit_axes and here[name] is not AxisType.Explicit:
             raise ShardingTypeError(
                 f"{what}: {spec} names the axis {name!r}, which is {here[name].name} here; leave it out where it is "
                 "no part of types."
@@ -105,19 +103,24 @@ def _check_kinds(what: str, placement: Any) -> None:
         )
 
 
+def _spec_and_mesh(placement: Any) -> tuple[PartitionSpec, AbstractMesh]:
+    """The spec of a placement, and the mesh that it is over; the empty ones for a placement that has none."""
+    if isinstance(placement, NamedSharding):
+        return placement.spec, placement.mesh
+    if isinstance(placement, PartitionSpec):
+        return placement, current_mesh()
+    return PartitionSpec(), AbstractMesh()
+
+
 def check_not_manual(what: str, placements: Any) -> None:
     """Refuse placements along axes that a function of parts around is about: inside of it each device has a part.
 
     Raises:
         ShardingTypeError: such a placement.
     """
-    for placement in pytrees.flatten_shown(placements, is_placement)[0]:
-        spec = placement.spec if isinstance(placement, NamedSharding) else placement
-        mesh = placement.mesh if isinstance(placement, NamedSharding) else current_mesh()
-        if not isinstance(spec, PartitionSpec) or not state.axes:
-            continue
-        here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
-        manual = [name for part in spec for name in axes_of(part) if here.get(name) is AxisType.Manual]
+    for placement in pytrees.flatten_shown(placements, is_placement)[0] if state.axes else ():
+        spec, mesh = _spec_and_mesh(placement)
+        manual = [name for part in spec for name in axes_of(part) if name in manual_axes(mesh)]
         if manual:
             raise ShardingTypeError(
                 f"{what}: {spec} names the axis {manual[0]!r}, which the function of parts around is about: arrays in "

@@ -58,5 +58,14 @@ def axis_types(mesh: AbstractMesh) -> tuple[AxisType, ...]:
 
 def explicit_axes(mesh: AbstractMesh) -> tuple[Hashable, ...]:
     """The axes of a mesh that are part of types here."""
+    return _axes_of_type(mesh, AxisType.Explicit)
+
+
+def manual_axes(mesh: AbstractMesh) -> tuple[Hashable, ...]:
+    """The axes of a mesh that a function of parts around is about."""
+    return _axes_of_type(mesh, AxisType.Manual)
+
+
+def _axes_of_type(mesh: AbstractMesh, kind: AxisType) -> tuple[Hashable, ...]:
     kinds = zip(mesh.axis_names, axis_types(mesh), strict=True)
-    return tuple(name for name, kind in kinds if kind is AxisType.Explicit)
+    return tuple(name for name, found in kinds if found is kind)

@@ -13,7 +13,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.device import Device, Placement, check_device, default_device, process_index
-from tinyxla.tracing.meshes import AbstractMesh, AxisType, Mesh
+from tinyxla.tracing.meshes import AbstractMesh, Mesh
 
 Index = tuple[slice, ...]
 Spec = tuple[tuple[Any, ...], ...]  # for each dimension the mesh axes that it is split along, major to minor
@@ -59,9 +59,8 @@ class PartitionSpec(Placement, tuple[Any, ...]):
         has_sums = unreduced or reduced
         kind: Any = _OfPartialSums if has_sums else cls
         spec = super().__new__(kind, map(_entry, partitions))
-        spec.unreduced, spec.reduced = unreduced, reduced
-        if has_sums:
-            spec.unreduced, spec.reduced = _axes_of_sums(spec, unreduced, reduced)
+        sums = _axes_of_sums(spec, unreduced, reduced) if has_sums else (frozenset[Any](), frozenset[Any]())
+        spec.unreduced, spec.reduced = sums
         return spec
 
     unreduced: frozenset[Any]
@@ -470,14 +469,13 @@ def layout_on(device: Device, memory_kind: str = "device") -> NamedSharding:
 
 def _check_axes_of_sums(mesh: AbstractMesh, spec: PartitionSpec) -> None:
     """Refuse axes of partial sums that the mesh does not have, or that are not part of types."""
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     for what, axes in (("unreduced", spec.unreduced), ("reduced", spec.reduced)):
         for name in sorted(axes, key=str):
-            if name not in kinds:
+            if name not in mesh.axis_names:
                 raise ShapeError(
                     f"NamedSharding: {what} of {spec} names {name!r}, but the mesh has the axes {mesh.shape}."
                 )
-            if kinds[name] is AxisType.Auto:
+            if name in mesh.auto_axes:
                 raise ShapeError(
                     f"NamedSharding: {what} of {spec} names {name!r}, but only explicit axes may be there; the mesh is "
                     f"{mesh}."
